@@ -1,0 +1,65 @@
+// Which x86-64 level a levelled source is compiled for, and the vector type of that level.
+//
+// A levelled source is compiled once per level with CRFIELD_LEVEL = 2 (SSE4.2), 3 (AVX2, FMA) or 4 (AVX-512),
+// or once with 0 on other processors. Everything in it lives in namespace CRFIELD_LEVEL_NAME, so the copies do
+// not clash; the plain binding source picks one by `best_level()` at run time.
+//
+// Trap: a typedef that carries `aligned(8)` must never be used for values in registers (gcc then emits aligned
+// stores for spills and crashes). `V` is the natural type for registers, `Vmem` only for memory access.
+#pragma once
+#include <cstdint>
+
+namespace crfield {
+
+inline int best_level() {
+#if defined(CRFIELD_X86)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw"))
+    return 4;
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return 3;
+  return 2;
+#else
+  return 0;
+#endif
+}
+
+}  // namespace crfield
+
+#if defined(CRFIELD_LEVEL)
+#define CRFIELD_JOIN2(a, b) a##b
+#define CRFIELD_JOIN(a, b) CRFIELD_JOIN2(a, b)
+#define CRFIELD_LEVEL_NAME CRFIELD_JOIN(level, CRFIELD_LEVEL)
+
+namespace crfield {
+namespace CRFIELD_LEVEL_NAME {
+
+#if CRFIELD_LEVEL == 4
+constexpr int LANES = 8;
+#elif CRFIELD_LEVEL == 3
+constexpr int LANES = 4;
+#else
+constexpr int LANES = 2;
+#endif
+
+typedef double V __attribute__((vector_size(LANES * 8)));
+typedef int64_t VI __attribute__((vector_size(LANES * 8)));
+typedef double Vmem __attribute__((vector_size(LANES * 8), aligned(8), may_alias));
+
+inline V load(const double* p) { return *(const Vmem*)p; }
+inline void store(double* p, V v) { *(Vmem*)p = v; }
+inline V fill(double x) { return V{} + x; }
+inline double sum_lanes(V v) {
+  double s = v[0];
+  for (int i = 1; i < LANES; i++) s += v[i];
+  return s;
+}
+inline double max_lanes(V v) {
+  double s = v[0];
+  for (int i = 1; i < LANES; i++) s = v[i] > s ? v[i] : s;
+  return s;
+}
+
+}  // namespace CRFIELD_LEVEL_NAME
+}  // namespace crfield
+#endif

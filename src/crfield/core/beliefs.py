@@ -1,0 +1,37 @@
+"""Answers come out in the shape of the scores.
+
+The total of a semiring is a function of the scores, and its gradient with respect to them is what one wants to
+know: under LOG the marginal probabilities, under MAX the best path as zeros and ones. So `Beliefs` has the
+shape of `Potentials`, and so has the gradient of any objective (`Evaluation`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class Beliefs:
+    """What an engine found, and whether it may be trusted.
+
+    ``edge`` has the shape of the edge scores it came from: with one shared table it holds the sum over all
+    edges of all sequences, which is the gradient of Σ total with respect to that table.
+    """
+
+    total: np.ndarray  # (B,)
+    node: np.ndarray  # (N, L)
+    edge: np.ndarray  # (1 | E, L, L)
+    exact: bool = True
+    converged: bool = True
+    sweeps: int = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """The value of an objective and its gradient in the shape of the scores."""
+
+    value: float
+    node: np.ndarray  # (N, L)
+    edge: np.ndarray  # (1 | E, L, L)

@@ -1,0 +1,78 @@
+"""The truth, kept apart from the scores so that it cannot leak into them.
+
+A target says, for every node, which labels it may take: one (the usual gold label), several (the annotator was
+unsure) or all (nobody looked). Training raises the total of what is allowed against the total of everything,
+so one mechanism serves gold labels, partial labels and, later, the hidden states that belong to a label.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from crfield.core.topology import Chains
+from crfield.errors import LabelError, ShapeError
+
+UNKNOWN = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """Which labels each node may take, and how much each sequence counts.
+
+    ``labels[n]`` is the only allowed label of node n, or −1 where row n of ``allowed`` decides.
+
+    >>> import numpy as np
+    >>> chains = Chains.from_lengths([2, 1])
+    >>> target = Target(chains, 3, np.array([0, -1, 2]), np.array([[1, 0, 0], [1, 1, 0], [0, 0, 1]], bool))
+    >>> target.complete.tolist(), target.mask.sum(axis=1).tolist()
+    ([False, True], [1, 2, 1])
+    """
+
+    topology: Chains
+    n_labels: int
+    labels: np.ndarray  # (N,) int32
+    allowed: np.ndarray | None = None  # (N, L) bool
+    weight: np.ndarray | None = None  # (B,)
+
+    def __post_init__(self) -> None:
+        nodes = self.topology.n_nodes
+        labels = np.ascontiguousarray(self.labels, dtype=np.int32)
+        if labels.shape != (nodes,):
+            raise ShapeError(f"labels must have one entry for each of {nodes} nodes, got {labels.shape}.")
+        if nodes and (labels.min() < UNKNOWN or labels.max() >= self.n_labels):
+            raise LabelError(f"label codes must lie in -1 … {self.n_labels - 1}, got {labels.min()} … {labels.max()}.")
+        object.__setattr__(self, "labels", labels)
+        if self.allowed is not None:
+            allowed = np.ascontiguousarray(self.allowed, dtype=bool)
+            if allowed.shape != (nodes, self.n_labels):
+                raise ShapeError(f"allowed must be ({nodes}, {self.n_labels}), got {allowed.shape}.")
+            if nodes and not allowed.any(axis=1).all():
+                raise LabelError(f"node {int(np.argmin(allowed.any(axis=1)))} allows no label at all.")
+            object.__setattr__(self, "allowed", allowed)
+        elif (labels == UNKNOWN).any():
+            raise LabelError("unknown labels (-1) need the table `allowed` that says what they may be.")
+        if self.weight is not None:
+            weight = np.ascontiguousarray(self.weight, dtype=np.float64)
+            if weight.shape != (self.topology.n_sequences,):
+                raise ShapeError(
+                    f"weight must have one entry for each of {self.topology.n_sequences} sequences, got {weight.shape}."
+                )
+            object.__setattr__(self, "weight", weight)
+
+    @cached_property
+    def complete(self) -> np.ndarray:
+        """(B,) whether every node of the sequence has exactly one allowed label."""
+        unknown = np.concatenate([np.zeros(1, np.int64), np.cumsum(self.labels == UNKNOWN)])
+        return unknown[self.topology.offsets[1:]] == unknown[self.topology.offsets[:-1]]
+
+    @cached_property
+    def mask(self) -> np.ndarray:
+        """(N, L) bool, the allowed labels of every node."""
+        if self.allowed is not None:
+            return self.allowed
+        mask = np.zeros((len(self.labels), self.n_labels), dtype=bool)
+        mask[np.arange(len(self.labels)), self.labels] = True
+        return mask

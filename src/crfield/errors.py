@@ -1,0 +1,77 @@
+"""Every error and warning that crfield raises on purpose, in one tree.
+
+    CrfieldError
+    ├── InputError (ValueError)          what the user handed in does not fit
+    │   ├── ShapeError                   lengths, widths, dimensions
+    │   ├── LabelError                   a label that cannot be used here
+    │   ├── FeatureError                 a feature value that cannot be used (NaN, wrong type, …)
+    │   ├── TemplateError                a template line that cannot be read or applied
+    │   └── FormatError                  a text file that cannot be read; knows file and line
+    ├── ModelFileError (ValueError)      a model file that is damaged, foreign or newer
+    └── NotFittedError (ValueError, AttributeError)   a model is asked before it was fitted
+    CrfieldWarning (UserWarning)
+    ├── ConvergenceWarning               training stopped before its tolerance was met
+    └── DataWarning                      data that can be used but hardly as meant
+
+A message says what was expected, what came, where, and what to do about it. Nothing in the library uses
+``assert`` for a user's mistake.
+"""
+
+from __future__ import annotations
+
+
+class CrfieldError(Exception):
+    """Root of all errors raised by crfield."""
+
+
+class InputError(CrfieldError, ValueError):
+    """The data or an option handed in cannot be used."""
+
+
+class ShapeError(InputError):
+    """Lengths, widths or dimensions do not fit together."""
+
+
+class LabelError(InputError):
+    """A label cannot be used here."""
+
+
+class FeatureError(InputError):
+    """A feature value cannot be used."""
+
+
+class TemplateError(InputError):
+    """A feature template cannot be read, or does not fit the columns it is applied to."""
+
+
+class FormatError(InputError):
+    """A text file cannot be read.
+
+    >>> str(FormatError("expected 3 columns, got 2", file="train.txt", line=7))
+    'train.txt, line 7: expected 3 columns, got 2'
+    """
+
+    def __init__(self, message: str, *, file: str | None = None, line: int | None = None) -> None:
+        self.file, self.line = file, line
+        where = ", ".join(filter(None, [file, f"line {line}" if line is not None else None]))
+        super().__init__(f"{where}: {message}" if where else message)
+
+
+class ModelFileError(CrfieldError, ValueError):
+    """A model file is damaged, cut, foreign, or written by a newer version."""
+
+
+class NotFittedError(CrfieldError, ValueError, AttributeError):
+    """A model was asked for an answer before ``fit``."""
+
+
+class CrfieldWarning(UserWarning):
+    """Root of all warnings given by crfield."""
+
+
+class ConvergenceWarning(CrfieldWarning):
+    """Training stopped before its tolerance was met."""
+
+
+class DataWarning(CrfieldWarning):
+    """Data that can be used, but hardly as meant."""

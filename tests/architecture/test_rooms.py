@@ -1,0 +1,110 @@
+"""The table of rooms in docs/design: who may import whom, and which doors are open to whom."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src" / "crfield"
+
+BELOW_TRAINING = {
+    "core",
+    "kernels",
+    "metrics",
+    "optimize",
+    "data",
+    "inference",
+    "features",
+    "scoring",
+    "objectives",
+    "simulate",
+    "storage",
+}
+ROOMS: dict[str, set[str]] = {
+    "core": set(),
+    "kernels": set(),
+    "metrics": {"core"},
+    "optimize": {"kernels"},
+    "data": {"core", "kernels"},
+    "inference": {"core", "kernels"},
+    "features": {"data", "core", "kernels"},
+    "scoring": {"data", "core", "kernels"},
+    "objectives": {"inference", "core", "kernels"},
+    "simulate": {"data", "core", "inference"},
+    "storage": {"data", "core"},
+    "training": BELOW_TRAINING,
+    "boosting": BELOW_TRAINING | {"training"},
+    "selection": BELOW_TRAINING | {"training"},
+    "estimators": BELOW_TRAINING | {"training", "boosting", "selection"},
+    "compat": {"estimators", "storage", "metrics"},
+    "report": {"metrics", "inference", "features", "scoring", "data", "core"},
+    "experiments": BELOW_TRAINING
+    | {"training", "boosting", "selection", "estimators", "compat", "report"},
+    "cli": BELOW_TRAINING
+    | {"training", "boosting", "selection", "estimators", "compat", "report", "experiments"},
+}
+FILES = sorted(SOURCE.rglob("*.py"))
+
+
+def imported(tree: ast.AST) -> set[str]:
+    """Full names of all modules imported anywhere in the file."""
+    names: set[str] = set()
+    for item in ast.walk(tree):
+        if isinstance(item, ast.Import):
+            names |= {alias.name for alias in item.names}
+        elif isinstance(item, ast.ImportFrom):
+            assert item.level == 0, "imports are absolute"
+            names.add(item.module or "")
+            names |= {f"{item.module}.{alias.name}" for alias in item.names}
+    return names
+
+
+def called(tree: ast.AST) -> set[str]:
+    return {
+        item.func.id for item in ast.walk(tree) if isinstance(item, ast.Call) and isinstance(item.func, ast.Name)
+    }
+
+
+def room_of(path: Path) -> str:
+    parts = path.relative_to(SOURCE).parts
+    return parts[0] if len(parts) > 1 else ""
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_rooms_and_doors(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    room, names = room_of(path), imported(tree)
+    if room:
+        assert room in ROOMS, f"unknown room {room}: add it to docs/design and to this table"
+        for name in names:
+            parts = name.split(".")
+            if parts[0] == "crfield" and len(parts) > 1 and parts[1] != "errors":
+                assert parts[1] == room or parts[1] in ROOMS[room], f"{room} may not import {name}"
+    if room not in ("storage",):
+        assert "open" not in called(tree), "only storage opens files"
+    if room != "cli" and path.name != "progress.py":
+        assert "print" not in called(tree), "only cli and estimators/progress print"
+        assert not any(name.split(".")[0] in ("typer", "rich") for name in names), "only cli and progress"
+    if path.name != "displays.py":
+        assert not any(name.split(".")[0] == "matplotlib" for name in names), "only report/displays plots"
+    if room != "kernels":
+        assert not any(name.startswith("crfield.kernels._") for name in names), "only kernels runs native code"
+    assert not any(name.split(".")[0] in ("pickle", "marshal", "shelve") for name in names), "no pickle"
+    if room != "training":
+        assert not any(name.split(".")[0] in ("multiprocessing", "concurrent") for name in names)
+
+
+def test_no_catch_all_names() -> None:
+    for path in FILES:
+        name = path.stem
+        assert name not in ("utils", "helpers", "common", "misc"), path
+        assert not name.startswith("base_"), path
+
+
+def test_every_module_has_an_essay() -> None:
+    for path in FILES:
+        if path.name == "__init__.py" and not path.read_text().strip():
+            continue
+        assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), f"{path} has no docstring"
