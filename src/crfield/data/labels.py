@@ -1,8 +1,8 @@
 """Labels as the user has them, and their numbers.
 
 A label is any hashable value but a set: at any step ``y`` may say a label, ``None`` (nobody looked) or a set
-of labels (one of these). Labels that are equal in Python's sense are one label, as for the keys of a dict, and
-a NumPy scalar is the Python value it holds.
+of labels (one of these). Labels that are equal in Python's sense are one label, as for the keys of a dict,
+and a NumPy scalar is the Python value it holds.
 
 The work is done on all sequences laid end to end. Lists go through one ``map`` over a dict, which Python runs
 without interpreting a line per token (under 0.1 µs each); arrays of numbers or strings go through one
@@ -99,8 +99,8 @@ class LabelCoder:
         _refuse_unusable(found)
         if not found:
             raise LabelError(
-                f"y holds no label in {len(sequences)} sequences and {sum(lengths)} steps: every step is None, "
-                "or there is none. Training needs at least one labelled step."
+                f"y holds no label in {len(sequences)} sequences and {sum(lengths)} steps: every step is "
+                "None, or there is none. Training needs at least one labelled step."
             )
         self._labels = _sorted(found)
         self._codes = {label: code for code, label in enumerate(self._labels)}
@@ -112,9 +112,9 @@ class LabelCoder:
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """Codes of the labels of all sequences, laid end to end.
 
-        ``lengths`` (B,) are the lengths that ``y`` must have, those of X. Returns the two arrays of a `Target`:
-        ``labels`` (N,) int32, −1 where the step has not exactly one possible label, and ``allowed`` (N, L)
-        bool, which is None when there is no such step.
+        ``lengths`` (B,) are the lengths that ``y`` must have, those of X. Returns the two arrays of a
+        `Target`: ``labels`` (N,) int32, −1 where the step has not exactly one possible label, and ``allowed``
+        (N, L) bool, which is None when there is no such step.
         """
         if not self._labels:
             raise NotFittedError("this LabelCoder knows no labels yet: call fit(y) first.")
@@ -247,7 +247,7 @@ def _sequences(y: Any) -> tuple[list[Any], list[int]]:
         if isinstance(labels, str | bytes):
             raise LabelError(
                 f"y[{number}] is a string, {_short(labels)}, not a list of labels; {_EXAMPLE}. If y is the "
-                "labels of a single sequence, pass [y]; if each letter is a label, pass list(…) of each string."
+                "labels of a single sequence, pass [y]; if each letter is a label, pass list(…) of each."
             )
         if isinstance(labels, set | frozenset | dict) or not hasattr(labels, "__len__"):
             flat = isinstance(labels, Hashable) and not hasattr(labels, "__iter__")
@@ -337,8 +337,8 @@ def _refuse_unhashable(flat: list[Any], lengths: list[int]) -> NoReturn:
             hash(label)
         except TypeError:
             raise LabelError(
-                f"the label {_short(label)} at {_where(position, lengths)} is a {type(label).__name__}, which "
-                "cannot be a label because it is not hashable. Use a str, a number or a tuple."
+                f"the label {_short(label)} at {_where(position, lengths)} is a {type(label).__name__}, "
+                "which cannot be a label because it is not hashable. Use a str, a number or a tuple."
             ) from None
     raise LabelError("some label is not hashable.")
 
