@@ -1,13 +1,13 @@
 """Which columns stay: rare ones are dropped and the rest renumbered.
 
-A column counts by the rows it appears on, never by its summed value: a numeric feature that is often negative or
-zero is as common as one that is often large. The choice is one table, ``remap``, from old column numbers to new
-ones with −1 for the dropped; the order of the kept columns does not change. An encoder keeps the table and applies
-it to everything it encodes later (`renumber`), or rebuilds its alphabet with it. Dense blocks have no rare columns
-and pass untouched.
+A column counts by the rows it appears on, never by its summed value: a numeric feature that is often
+negative or zero is as common as one that is often large. The choice is one table, ``remap``, from old
+column numbers to new ones with −1 for the dropped; the order of the kept columns does not change. An
+encoder keeps the table and applies it to everything it encodes later (`renumber`), or rebuilds its alphabet
+with it. Dense blocks have no rare columns and pass untouched.
 
-Counting costs one pass over the non-zeros when ``min_count`` is 1. Above that a row that names a column twice must
-count once, which is one transposition of the sparse part (linear as well, through scipy).
+Counting costs one pass over the non-zeros when ``min_count`` is 1. Above that a row that names a column
+twice must count once, which is one transposition of the sparse part (linear as well, through scipy).
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def drop_rare(columns: Columns, min_count: int) -> tuple[Columns, np.ndarray]:
 
         remap[k] = |{j < k : count(j) ≥ min_count}|  if count(k) ≥ min_count  else  −1
 
-    The columns handed in are returned as they are when nothing is dropped. With ``min_count`` 0 even columns that
-    never appear are kept.
+    The columns handed in are returned as they are when nothing is dropped. With ``min_count`` 0 even
+    columns that never appear are kept.
 
     >>> kept, remap = drop_rare(Columns.from_rows([[0, 2], [2, 3], [3]], width=5), 2)
     >>> remap.tolist(), kept.width, kept.indices.tolist()
