@@ -1,0 +1,52 @@
+"""How good predicted labels are: token, sequence and span scores, tag schemes, scikit-learn scorers.
+
+Everything takes sequences of label sequences (lists, tuples or arrays of any hashables) and needs NumPy
+alone.
+"""
+
+from crfield.metrics.schemes import (
+    Violation,
+    check_scheme,
+    convert,
+    convert_sequences,
+    guess_scheme,
+    spans,
+    tags_from_spans,
+)
+from crfield.metrics.scorers import (
+    SequenceScorer,
+    label_f1_scorer,
+    sequence_accuracy_scorer,
+    span_f1_scorer,
+    token_accuracy_scorer,
+)
+from crfield.metrics.scores import Scores
+from crfield.metrics.sequences import sequence_accuracy
+from crfield.metrics.spans import SpanReport, span_f1, span_report
+from crfield.metrics.tokens import Confusion, LabelReport, confusion, label_f1, label_report, token_accuracy
+
+__all__ = [
+    "Confusion",
+    "LabelReport",
+    "Scores",
+    "SequenceScorer",
+    "SpanReport",
+    "Violation",
+    "check_scheme",
+    "confusion",
+    "convert",
+    "convert_sequences",
+    "guess_scheme",
+    "label_f1",
+    "label_f1_scorer",
+    "label_report",
+    "sequence_accuracy",
+    "sequence_accuracy_scorer",
+    "span_f1",
+    "span_f1_scorer",
+    "span_report",
+    "spans",
+    "tags_from_spans",
+    "token_accuracy",
+    "token_accuracy_scorer",
+]

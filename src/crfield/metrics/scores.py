@@ -1,0 +1,137 @@
+"""Precision, recall and F1 from three counts, and the ways to average them.
+
+For one label or one kind of span let *correct* be what was both meant and said, *predicted* what was said
+and *support* what was meant:
+
+    precision = correct / predicted     recall = correct / support     F1 = 2·correct / (predicted + support)
+
+The last form equals the harmonic mean of the first two wherever that exists. Where a denominator is zero
+there is nothing to judge, and the score is ``zero_division``, 0.0 unless told otherwise: a model that never
+says a label earns nothing for it. Averages: *micro* adds the counts first, *macro* takes the plain mean of
+the rows, *weighted* the mean by support.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+
+from crfield.errors import InputError
+
+AVERAGES = ("micro", "macro", "weighted")
+
+
+@dataclass(frozen=True)
+class Scores:
+    """One row of a report: a label, a kind of span, or an average.
+
+    >>> row = Scores.from_counts("NP", correct=2, predicted=4, support=2)
+    >>> row.precision, row.recall, round(row.f1, 4)
+    (0.5, 1.0, 0.6667)
+    """
+
+    name: Hashable
+    precision: float
+    recall: float
+    f1: float
+    support: int
+    predicted: int
+    correct: int
+
+    @classmethod
+    def from_counts(
+        cls, name: Hashable, *, correct: int, predicted: int, support: int, zero_division: float = 0.0
+    ) -> Scores:
+        """The three scores of the three counts."""
+        return cls(
+            name,
+            precision=ratio(correct, predicted, zero_division),
+            recall=ratio(correct, support, zero_division),
+            f1=ratio(2 * correct, predicted + support, zero_division),
+            support=int(support),
+            predicted=int(predicted),
+            correct=int(correct),
+        )
+
+    def to_dict(self) -> dict[str, float | int]:
+        """The numbers of the row without its name.
+
+        >>> Scores.from_counts("NP", correct=1, predicted=1, support=2).to_dict()["recall"]
+        0.5
+        """
+        return {key: value for key, value in asdict(self).items() if key != "name"}
+
+
+def ratio(part: float, whole: float, zero_division: float = 0.0) -> float:
+    """part / whole, or ``zero_division`` where there is no whole.
+
+    >>> ratio(1, 4), ratio(0, 0)
+    (0.25, 0.0)
+    """
+    return float(part) / float(whole) if whole else float(zero_division)
+
+
+def average_scores(rows: Sequence[Scores], kind: str, *, zero_division: float = 0.0) -> Scores:
+    """The micro, macro or weighted average of some rows.
+
+    >>> rows = [Scores.from_counts("a", correct=1, predicted=1, support=1),
+    ...         Scores.from_counts("b", correct=0, predicted=1, support=3)]
+    >>> [average_scores(rows, kind).recall for kind in ("micro", "macro", "weighted")]
+    [0.25, 0.5, 0.25]
+    """
+    if kind not in AVERAGES:
+        raise InputError(f"average must be one of {', '.join(AVERAGES)}, got {kind!r}.")
+    correct, predicted = sum(row.correct for row in rows), sum(row.predicted for row in rows)
+    support = sum(row.support for row in rows)
+    if kind == "micro":
+        return Scores.from_counts(
+            kind, correct=correct, predicted=predicted, support=support, zero_division=zero_division
+        )
+    weights = [1 if kind == "macro" else row.support for row in rows]
+    whole = sum(weights)
+
+    def mean(values: Iterable[float]) -> float:
+        return ratio(sum(w * value for w, value in zip(weights, values)), whole, zero_division)
+
+    return Scores(
+        kind,
+        precision=mean(row.precision for row in rows),
+        recall=mean(row.recall for row in rows),
+        f1=mean(row.f1 for row in rows),
+        support=support,
+        predicted=predicted,
+        correct=correct,
+    )
+
+
+def names(rows: Iterable[Hashable]) -> list[str]:
+    """Labels as texts: ``str``, or ``repr`` when two labels would read the same.
+
+    >>> names(["a", 1]), names(["1", 1])
+    (['a', '1'], ["'1'", '1'])
+    """
+    rows = list(rows)
+    texts = [str(row) for row in rows]
+    return texts if len(set(texts)) == len(texts) else [repr(row) for row in rows]
+
+
+def render(rows: Sequence[Scores], averages: Sequence[Scores], *, head: str) -> str:
+    """Rows and averages as a table for people.
+
+    >>> print(render([Scores.from_counts("a", correct=1, predicted=1, support=2)], [], head="label"))
+    label  precision  recall      f1  support
+    a         1.0000  0.5000  0.6667        2
+    """
+    row_names, average_names = names(row.name for row in rows), [f"{row.name} average" for row in averages]
+    width = max(map(len, [head, *row_names, *average_names]))
+    support = max([len("support"), *(len(f"{row.support:,}") for row in [*rows, *averages])])
+
+    def line(name: str, row: Scores) -> str:
+        shares = f"{row.precision:9.4f}  {row.recall:6.4f}  {row.f1:6.4f}"
+        return f"{name:<{width}}  {shares}  {row.support:>{support},}"
+
+    lines = [f"{head:<{width}}  precision  recall      f1  {'support':>{support}}"]
+    lines += [line(name, row) for name, row in zip(row_names, rows)]
+    if averages:
+        lines += ["", *(line(name, row) for name, row in zip(average_names, averages))]
+    return "\n".join(lines)

@@ -1,0 +1,169 @@
+"""Scores of whole spans, as the CoNLL script gives them.
+
+A predicted span is right when a gold span of the same kind has the same first and last step. Precision is
+the share of right ones among the predicted, recall among the gold, and F1 their harmonic mean, over all
+kinds together (micro) and for each kind. The numbers are those of conlleval for legal and ill-formed tags
+alike: the reading of tags is that of `chunks`, and so is the count of right spans, which the script makes
+in one walk with one bit of memory. The bit is set where gold and prediction begin a span of the same kind
+together, cleared where one ends without the other or the kinds part, and a right span is counted where both
+end while it is set. As an array program: the bit before a slot is the latest of those events, carried
+forward by a running maximum.
+
+Time is linear in the number of steps, about 25 ms for 200,000 tagged tokens, most of it the coding of
+labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from crfield.errors import LabelError
+from crfield.metrics.chunks import Reading, read_tags, slots_of, split_tags
+from crfield.metrics.coding import UNKNOWN, CodedPair, code_pair, place
+from crfield.metrics.schemes import check_scheme_name
+from crfield.metrics.scores import Scores, average_scores, names, ratio, render
+
+Labelled = Iterable[Iterable[Any]]
+
+
+@dataclass(frozen=True)
+class SpanReport:
+    """Span precision, recall and F1 over all kinds and for each, and the share of right tags.
+
+    >>> report = span_report([["B-NP", "I-NP", "O", "B-VP"]], [["B-NP", "I-NP", "O", "O"]])
+    >>> report.precision, report.recall, round(report.f1, 4), report["NP"].f1, report.accuracy
+    (1.0, 0.5, 0.6667, 1.0, 0.75)
+    """
+
+    rows: tuple[Scores, ...]  # one for each kind, sorted
+    micro: Scores
+    macro: Scores
+    weighted: Scores
+    accuracy: float
+    n_tokens: int
+
+    @property
+    def precision(self) -> float:
+        """Share of the predicted spans that are right."""
+        return self.micro.precision
+
+    @property
+    def recall(self) -> float:
+        """Share of the gold spans that were found."""
+        return self.micro.recall
+
+    @property
+    def f1(self) -> float:
+        """Harmonic mean of precision and recall."""
+        return self.micro.f1
+
+    def __getitem__(self, kind: str) -> Scores:
+        for row in self.rows:
+            if row.name == kind:
+                return row
+        raise LabelError(f"the report has no kind {kind!r}; it has {[row.name for row in self.rows]!r}.")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain numbers under text keys, ready for JSON."""
+        return {
+            "accuracy": self.accuracy,
+            "tokens": self.n_tokens,
+            "kinds": {
+                name: row.to_dict() for name, row in zip(names(row.name for row in self.rows), self.rows)
+            },
+            **{str(row.name): row.to_dict() for row in (self.micro, self.macro, self.weighted)},
+        }
+
+    def __str__(self) -> str:
+        table = render(self.rows, (self.micro, self.macro, self.weighted), head="kind")
+        return (
+            f"{table}\n\n{self.micro.correct:,} of {self.micro.predicted:,} predicted spans right, "
+            f"{self.micro.support:,} gold; accuracy {self.accuracy:.4f} over {self.n_tokens:,} tokens"
+        )
+
+
+def span_report(
+    y_true: Labelled, y_pred: Labelled, *, scheme: str = "iob2", zero_division: float = 0.0
+) -> SpanReport:
+    """Score predicted spans against gold spans as conlleval does.
+
+    IOB1, IOB2 and BIOES are read by the same rules; ``scheme="bilou"`` also accepts the prefixes L and U.
+
+    >>> print(span_report([["B-NP", "I-NP", "O", "B-VP"]], [["B-NP", "I-NP", "O", "O"]]))
+    kind              precision  recall      f1  support
+    NP                   1.0000  1.0000  1.0000        1
+    VP                   0.0000  0.0000  0.0000        1
+    <BLANKLINE>
+    micro average        1.0000  0.5000  0.6667        2
+    macro average        0.5000  0.5000  0.5000        2
+    weighted average     0.5000  0.5000  0.5000        2
+    <BLANKLINE>
+    1 of 1 predicted spans right, 2 gold; accuracy 0.7500 over 4 tokens
+    """
+    bilou = check_scheme_name(scheme) == "bilou"
+    pair = code_pair(y_true, y_pred)
+    _refuse_unknown(pair)
+    parts = split_tags(pair.labels, bilou=bilou)
+    gold = read_tags(pair.gold, pair.topology, parts)
+    predicted = read_tags(pair.predicted, pair.topology, parts)
+
+    size = len(parts.kinds)
+    support = np.bincount(gold.kind[gold.begins], minlength=size)
+    found = np.bincount(predicted.kind[predicted.begins], minlength=size)
+    correct = np.bincount(_right_kinds(gold, predicted), minlength=size)
+    rows = tuple(
+        Scores.from_counts(kind, correct=c, predicted=p, support=s, zero_division=zero_division)
+        for kind, c, p, s in zip(parts.kinds, correct, found, support)
+        if p or s
+    )
+    micro, macro, weighted = (
+        average_scores(rows, kind, zero_division=zero_division) for kind in ("micro", "macro", "weighted")
+    )
+    slots = slots_of(pair.topology)
+    same = (gold.prefix == predicted.prefix) & (gold.kind == predicted.kind)
+    accuracy = ratio(int(same[slots].sum()), len(slots), zero_division)
+    return SpanReport(rows, micro, macro, weighted, accuracy, len(slots))
+
+
+def span_f1(
+    y_true: Labelled,
+    y_pred: Labelled,
+    *,
+    scheme: str = "iob2",
+    average: str = "micro",
+    zero_division: float = 0.0,
+) -> float:
+    """One F1 over the spans of all kinds; the ``"micro"`` average is conlleval's.
+
+    >>> span_f1([["B-NP", "I-NP", "O"]], [["B-NP", "I-NP", "O"]])
+    1.0
+    """
+    report = span_report(y_true, y_pred, scheme=scheme, zero_division=zero_division)
+    return average_scores(report.rows, average, zero_division=zero_division).f1
+
+
+def _refuse_unknown(pair: CodedPair) -> None:
+    unknown = np.flatnonzero(pair.gold == UNKNOWN)
+    if len(unknown):
+        s, t = place(pair.topology, int(unknown[0]))
+        raise LabelError(
+            f"y_true is None at sequence {s}, step {t}: spans cannot be read past an unknown step. "
+            "Leave out the sequence, or use the token scores, which skip such steps."
+        )
+
+
+def _right_kinds(gold: Reading, predicted: Reading) -> np.ndarray:
+    """Kind of every right span, at the slot where gold and prediction end it together."""
+    same_kind = gold.kind == predicted.kind
+    together = gold.begins & predicted.begins & same_kind
+    parted = gold.ends | predicted.ends | ~same_kind
+    slot = np.arange(len(same_kind))
+    set_at = np.maximum.accumulate(np.where(together, slot, -1))
+    cleared_at = np.maximum.accumulate(np.where(parted & ~together, slot, -1))
+    held = set_at > cleared_at
+    right = np.flatnonzero(gold.ends[1:] & predicted.ends[1:] & held[:-1])
+    return gold.kind[right]
