@@ -22,7 +22,7 @@ from crfield.metrics.scorers import (
 )
 from crfield.metrics.scores import Scores
 from crfield.metrics.sequences import sequence_accuracy
-from crfield.metrics.spans import SpanReport, span_f1, span_report
+from crfield.metrics.span_scores import SpanReport, span_f1, span_report
 from crfield.metrics.tokens import Confusion, LabelReport, confusion, label_f1, label_report, token_accuracy
 
 __all__ = [

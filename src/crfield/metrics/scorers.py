@@ -16,7 +16,7 @@ from crfield.errors import InputError
 from crfield.metrics.schemes import check_scheme_name
 from crfield.metrics.scores import AVERAGES
 from crfield.metrics.sequences import sequence_accuracy
-from crfield.metrics.spans import span_f1
+from crfield.metrics.span_scores import span_f1
 from crfield.metrics.tokens import label_f1, token_accuracy
 
 

@@ -9,7 +9,7 @@ together, cleared where one ends without the other or the kinds part, and a righ
 end while it is set. As an array program: the bit before a slot is the latest of those events, carried
 forward by a running maximum.
 
-Time is linear in the number of steps, about 25 ms for 200,000 tagged tokens, most of it the coding of
+Time is linear in the number of steps, well under 0.1 s for 200,000 tags, most of it the coding of labels.
 labels.
 """
 
