@@ -1,0 +1,158 @@
+"""The door to the disk: whole files in, whole files out.
+
+Reading accepts a path, ``-`` for standard input, or an open stream, and undoes gzip wherever the bytes
+begin as gzip does, whatever the name. Writing goes to a temporary file in the same folder, is flushed to
+the disk and then takes the target's place in one step, so a reader sees the old file or the new one and
+never a half.
+"""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import io
+import os
+import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any, BinaryIO
+
+from crfield.errors import FormatError
+
+Source = str | os.PathLike[str] | IO[Any]
+_GZIP = b"\x1f\x8b"
+
+
+def name_of(source: Source) -> str:
+    """What to call the source in a message.
+
+    >>> name_of("-"), name_of("data/train.txt"), name_of(io.BytesIO())
+    ('<stdin>', 'data/train.txt', '<stream>')
+    """
+    if isinstance(source, str | os.PathLike):
+        return "<stdin>" if source == "-" else os.fspath(source)
+    name = getattr(source, "name", None)
+    return name if isinstance(name, str) else "<stream>"
+
+
+def read_bytes(source: Source) -> bytes:
+    """Everything in a path, a stream of bytes or of text, or standard input (``-``); gzip is undone.
+
+    >>> read_bytes(io.BytesIO(gzip.compress(b"He PRP"))), read_bytes(io.StringIO("é")).decode()
+    (b'He PRP', 'é')
+    """
+    if isinstance(source, str | os.PathLike):
+        if source == "-":
+            data: Any = sys.stdin.buffer.read()
+        else:
+            if os.path.isdir(source):
+                raise IsADirectoryError(errno.EISDIR, "expected a file, got a folder", os.fspath(source))
+            with open(source, "rb") as file:
+                data = file.read()
+    elif hasattr(source, "read"):
+        data = source.read()
+    else:
+        raise FormatError(f"expected a path, '-' or an open stream, got {type(source).__name__}.")
+    if isinstance(data, str):
+        try:
+            return data.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise FormatError(f"the text cannot be coded as UTF-8: {error}.", file=name_of(source)) from None
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise FormatError(
+            f"the stream gave {type(data).__name__} where bytes were expected.", file=name_of(source)
+        )
+    data = bytes(data)
+    if data[:2] != _GZIP:
+        return data
+    try:
+        return gzip.decompress(data)
+    except (OSError, EOFError, zlib.error) as error:
+        raise FormatError(f"the gzip data is damaged or cut: {error}.", file=name_of(source)) from None
+
+
+def read_text(source: Source) -> str:
+    r"""`read_bytes` as text (UTF-8, a byte order mark is dropped).
+
+    >>> read_text(io.BytesIO(b"\xef\xbb\xbfU00:%x[0,0]"))
+    'U00:%x[0,0]'
+    """
+    data = read_bytes(source)
+    try:
+        return data.decode("utf-8").removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise FormatError("the line is not valid UTF-8.", file=name_of(source), line=line) from None
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A binary file that takes the place of ``path`` when the block ends well, and vanishes when it does not.
+
+    A link is followed, and devices and pipes (``/dev/stdout``, a FIFO) are written to directly.
+    """
+    target = os.path.realpath(path)
+    if os.path.isdir(target):
+        raise IsADirectoryError(
+            errno.EISDIR, "expected the name of a file to write, got a folder", os.fspath(path)
+        )
+    if os.path.exists(target) and not os.path.isfile(target):
+        with open(target, "wb") as file:
+            yield file
+        return
+    folder, name = os.path.split(target)
+    temporary = os.path.join(folder, f".{name[:100]}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
+    try:
+        file = open(temporary, "xb")  # noqa: SIM115
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, os.fspath(path)) from None
+    try:
+        with file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        if os.path.exists(target):
+            os.chmod(temporary, os.stat(target).st_mode & 0o7777)
+        os.replace(temporary, target)
+    except BaseException:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+        raise
+
+
+def write_bytes(target: Source, data: bytes) -> None:
+    """Write bytes to a path (atomically; gzip when the name ends in .gz), a stream, or ``-`` (stdout).
+
+    >>> stream = io.BytesIO()
+    >>> write_bytes(stream, b"He PRP")
+    >>> stream.getvalue()
+    b'He PRP'
+    """
+    if isinstance(target, str | os.PathLike):
+        if target == "-":
+            sys.stdout.flush()
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+            return
+        if os.fspath(target).endswith(".gz"):
+            data = gzip.compress(data, mtime=0)
+        with replacing(target) as file:
+            file.write(data)
+    elif isinstance(target, io.TextIOBase):
+        target.write(data.decode("utf-8"))
+    elif hasattr(target, "write"):
+        target.write(data)
+    else:
+        raise FormatError(f"expected a path, '-' or an open stream, got {type(target).__name__}.")
+
+
+def write_text(target: Source, text: str) -> None:
+    """`write_bytes` of UTF-8 text.
+
+    >>> stream = io.StringIO()
+    >>> write_text(stream, "é")
+    >>> stream.getvalue()
+    'é'
+    """
+    write_bytes(target, text.encode("utf-8"))
