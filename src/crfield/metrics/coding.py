@@ -23,6 +23,8 @@ from crfield.core.topology import Chains
 from crfield.errors import LabelError, ShapeError
 
 UNKNOWN = -1
+_ROW = (list, tuple)
+_ROW_OR_TEXT = (list, tuple, str, bytes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +119,7 @@ def sort_labels(labels: Iterable[Hashable]) -> list[Hashable]:
     try:
         return sorted(labels)  # type: ignore[type-var]
     except TypeError:
-        return sorted(labels, key=str)
+        return sorted(labels, key=lambda label: (str(label), type(label).__name__))
 
 
 def choose_labels(
@@ -147,15 +149,11 @@ def _rows(y: Iterable[Iterable[Any]], name: str) -> list[Sequence[Any]]:
     for s, row in enumerate(y):
         if isinstance(row, np.ndarray):
             row = row.tolist()
-        elif (
-            not isinstance(row, str | bytes)
-            and isinstance(row, Iterable)
-            and not isinstance(row, list | tuple)
-        ):
+        elif not isinstance(row, _ROW_OR_TEXT) and isinstance(row, Iterable):
             row = list(row)
-        if not isinstance(row, list | tuple):
+        if not isinstance(row, _ROW):
             raise ShapeError(
-                f"{name}[{s}] must be a sequence of labels, got {row!r}. "
+                f"{name}[{s}] must be a sequence of labels, got {row}. "
                 f"For a single sequence pass [{name}]: a list that holds it."
             )
         rows.append(row)
@@ -189,11 +187,10 @@ def _hashes(label: Hashable) -> bool:
 def _sorted_labels(numbers: dict[Hashable, int]) -> tuple[tuple[Hashable, ...], np.ndarray]:
     """The distinct labels in order and the rank of each running number, −1 for None."""
     rank = np.full(len(numbers), UNKNOWN, dtype=np.int64)
-    ordered = sort_labels(label for label in numbers if label is not None)
+    plain = {label.item() if isinstance(label, np.generic) else label: n for label, n in numbers.items()}
+    ordered = sort_labels(label for label in plain if label is not None)
     for r, label in enumerate(ordered):
         if label != label:  # noqa: PLR0124 - NaN, the one label that is not itself
-            raise LabelError(
-                "a label is NaN, which equals nothing. Write None for a gold step that is not known."
-            )
-        rank[numbers[label]] = r
-    return tuple(label.item() if isinstance(label, np.generic) else label for label in ordered), rank
+            raise LabelError("a label is NaN, which equals nothing. Write None for an unknown gold step.")
+        rank[plain[label]] = r
+    return tuple(ordered), rank

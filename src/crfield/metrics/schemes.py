@@ -8,7 +8,8 @@
 
 (Ramshaw & Marcus 1995 for IOB1, Tjong Kim Sang & Veenstra 1999 for the rest.) Reading is forgiving and the
 same for all of them: the rules of conlleval, in `chunks`. Writing is strict, so ``convert`` also repairs.
-Names are accepted in any case, and ``bio``, ``iobes`` and ``biluo`` as other spellings.
+Names are accepted in any case, and ``bio``, ``iobes`` and ``biluo`` as other spellings; bioes and bilou
+read each other's letters.
 """
 
 from __future__ import annotations
@@ -42,6 +43,15 @@ def check_scheme_name(scheme: str) -> str:
     if name not in SCHEMES:
         raise InputError(f"scheme must be one of {', '.join(SCHEMES)}, got {scheme!r}.")
     return name
+
+
+def reads_bilou(scheme: str) -> bool:
+    """Whether L and U are read as E and S under this scheme.
+
+    >>> reads_bilou("bioes"), reads_bilou("iob2")
+    (True, False)
+    """
+    return check_scheme_name(scheme) in ("bioes", "bilou")
 
 
 def spans(tags: Iterable[str], scheme: str = "iob2") -> list[Span]:
@@ -178,7 +188,7 @@ def _coded_tags(y: Iterable[Iterable[Any]], scheme: str) -> tuple[Coded, TagPart
     name = check_scheme_name(scheme)
     coded = code_sequences(y, name="tags")
     _refuse_unknown(coded)
-    return coded, split_tags(coded.labels, bilou=name == "bilou")
+    return coded, split_tags(coded.labels, bilou=reads_bilou(name))
 
 
 def _refuse_unknown(coded: Coded) -> None:

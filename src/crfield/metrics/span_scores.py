@@ -9,8 +9,7 @@ together, cleared where one ends without the other or the kinds part, and a righ
 end while it is set. As an array program: the bit before a slot is the latest of those events, carried
 forward by a running maximum.
 
-Time is linear in the number of steps, well under 0.1 s for 200,000 tags, most of it the coding of labels.
-labels.
+Time is linear in the number of steps, well under 0.1 s for 200,000 tags, most of it the coding.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ import numpy as np
 from crfield.errors import LabelError
 from crfield.metrics.chunks import Reading, read_tags, slots_of, split_tags
 from crfield.metrics.coding import UNKNOWN, CodedPair, code_pair, place
-from crfield.metrics.schemes import check_scheme_name
+from crfield.metrics.schemes import reads_bilou
 from crfield.metrics.scores import Scores, average_scores, names, ratio, render
 
 Labelled = Iterable[Iterable[Any]]
@@ -91,7 +90,7 @@ def span_report(
 ) -> SpanReport:
     """Score predicted spans against gold spans as conlleval does.
 
-    IOB1, IOB2 and BIOES are read by the same rules; ``scheme="bilou"`` also accepts the prefixes L and U.
+    IOB1, IOB2 and BIOES are read by the same rules; bioes and bilou also take L for E and U for S.
 
     >>> print(span_report([["B-NP", "I-NP", "O", "B-VP"]], [["B-NP", "I-NP", "O", "O"]]))
     kind              precision  recall      f1  support
@@ -104,7 +103,7 @@ def span_report(
     <BLANKLINE>
     1 of 1 predicted spans right, 2 gold; accuracy 0.7500 over 4 tokens
     """
-    bilou = check_scheme_name(scheme) == "bilou"
+    bilou = reads_bilou(scheme)
     pair = code_pair(y_true, y_pred)
     _refuse_unknown(pair)
     parts = split_tags(pair.labels, bilou=bilou)

@@ -1,0 +1,208 @@
+"""Span scores against a slow walk written from conlleval's rules, and against examples worked out by hand."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crfield.errors import InputError, LabelError, ShapeError
+from crfield.metrics import convert_sequences, span_f1, span_report, spans
+
+
+def parts(tag: str) -> tuple[str, str]:
+    head, hyphen, kind = tag.partition("-")
+    return (head, kind) if hyphen else (tag, "")
+
+
+def ended(before: str, now: str) -> bool:
+    """Whether a chunk ends between two neighbouring tags, rule by rule."""
+    (p, p_kind), (c, c_kind) = parts(before), parts(now)
+    if p in ("E", "S", "[", "]"):
+        return True
+    if p in ("B", "I") and c in ("B", "S", "O"):
+        return True
+    return p != "O" and p_kind != c_kind
+
+
+def started(before: str, now: str) -> bool:
+    """Whether a chunk starts between two neighbouring tags, rule by rule."""
+    (p, p_kind), (c, c_kind) = parts(before), parts(now)
+    if c in ("B", "S", "[", "]"):
+        return True
+    if p in ("O", "E", "S") and c in ("I", "E"):
+        return True
+    return c != "O" and p_kind != c_kind
+
+
+def walk(y_true: list[list[str]], y_pred: list[list[str]]) -> tuple[Counter, Counter, Counter, int, int]:
+    """Gold, predicted and right chunks by kind, right tags and tags, in one walk with one bit of memory."""
+    gold, predicted, right = Counter(), Counter(), Counter()
+    tags = right_tags = 0
+    lines: list[tuple[str, str] | None] = []
+    for g_row, p_row in zip(y_true, y_pred):
+        lines += [*zip(g_row, p_row), None]
+    g_last = p_last = "O"
+    together = False
+    for line in lines:
+        g, p = line or ("O", "O")
+        g_kind, p_kind = parts(g)[1], parts(p)[1]
+        if together:
+            g_end, p_end = ended(g_last, g), ended(p_last, p)
+            if g_end and p_end and parts(g_last)[1] == parts(p_last)[1]:
+                right[parts(g_last)[1]] += 1
+                together = False
+            elif g_end != p_end or g_kind != p_kind:
+                together = False
+        if started(g_last, g) and started(p_last, p) and g_kind == p_kind:
+            together = True
+        gold[g_kind] += started(g_last, g)
+        predicted[p_kind] += started(p_last, p)
+        if line is not None:
+            tags += 1
+            right_tags += g == p
+        g_last, p_last = g, p
+    assert not together
+    return gold, predicted, right, right_tags, tags
+
+
+def agrees(y_true: list[list[str]], y_pred: list[list[str]], scheme: str = "iob2") -> None:
+    report = span_report(y_true, y_pred, scheme=scheme)
+    gold, predicted, right, right_tags, tags = walk(y_true, y_pred)
+    kinds = {kind for kind in gold | predicted if gold[kind] or predicted[kind]}
+    assert {row.name for row in report.rows} == kinds
+    for row in report.rows:
+        assert (row.support, row.predicted, row.correct) == (
+            gold[row.name],
+            predicted[row.name],
+            right[row.name],
+        )
+    micro = report.micro
+    assert (micro.support, micro.predicted, micro.correct) == (gold.total(), predicted.total(), right.total())
+    assert report.n_tokens == tags
+    assert report.accuracy == (right_tags / tags if tags else 0.0)
+
+
+def stacks(letters: str) -> st.SearchStrategy[tuple[list[list[str]], list[list[str]]]]:
+    """Gold tags of any kind, well or ill formed, and predictions that mostly follow them."""
+    tag = st.sampled_from(["O", *(f"{x}-{kind}" for x in letters for kind in ("NP", "VP", "A-1"))])
+    step = st.tuples(tag, tag, st.integers(0, 3)).map(lambda s: (s[0], s[0] if s[2] else s[1]))
+    row = st.lists(step, max_size=8)
+    return st.lists(row, max_size=4).map(
+        lambda rows: tuple([[s[i] for s in row] for row in rows] for i in (0, 1))
+    )
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(["BI", "I", "IE", "BIES", "[]", "BIES[]"]).flatmap(stacks))
+def test_equal_to_the_walk(stack: tuple[list[list[str]], list[list[str]]]) -> None:
+    agrees(*stack)
+
+
+@settings(max_examples=100, deadline=None)
+@given(stacks("BI"))
+def test_legal_tags_score_as_sets_of_spans(stack: tuple[list[list[str]], list[list[str]]]) -> None:
+    for scheme in ("iob1", "iob2", "bioes", "bilou"):
+        y_true, y_pred = (convert_sequences(y, "iob2", scheme) for y in stack)
+        meant = {(s, *span) for s, row in enumerate(y_true) for span in spans(row, scheme)}
+        said = {(s, *span) for s, row in enumerate(y_pred) for span in spans(row, scheme)}
+        micro = span_report(y_true, y_pred, scheme=scheme).micro
+        assert (micro.correct, micro.predicted, micro.support) == (len(meant & said), len(said), len(meant))
+        assert span_report(y_true, y_true, scheme=scheme).micro.correct == len(meant)
+
+
+def test_example_by_hand() -> None:
+    y_true = [["B-NP", "I-NP", "B-VP", "B-NP", "O"], ["B-NP", "B-NP", "I-NP"]]
+    y_pred = [["B-NP", "I-NP", "B-VP", "I-VP", "O"], ["B-NP", "B-NP", "O"]]
+    # gold NP (0,0-2) (0,3-4) (1,0-1) (1,1-3), VP (0,2-3); predicted NP (0,0-2) (1,0-1) (1,1-2), VP (0,2-4)
+    report = span_report(y_true, y_pred)
+    assert (report.micro.correct, report.micro.predicted, report.micro.support) == (2, 4, 5)
+    assert report.precision == 0.5
+    assert report.recall == 0.4
+    assert report.f1 == pytest.approx(4 / 9)
+    assert (report["NP"].correct, report["NP"].predicted, report["NP"].support) == (2, 3, 4)
+    assert (report["VP"].correct, report["VP"].predicted, report["VP"].support) == (0, 1, 1)
+    assert report.accuracy == 6 / 8
+    assert span_f1(y_true, y_pred) == report.f1
+    assert span_f1(y_true, y_pred, average="macro") == pytest.approx((4 / 7 + 0) / 2)
+
+
+@pytest.mark.parametrize(
+    ("tags", "expected"),
+    [
+        (["O", "I-NP", "I-NP"], [(1, 3, "NP")]),
+        (["B-NP", "I-VP"], [(0, 1, "NP"), (1, 2, "VP")]),
+        (["I-NP", "B-NP", "I-NP"], [(0, 1, "NP"), (1, 3, "NP")]),
+        (["O", "O"], []),
+        ([], []),
+        (["B-NP", "E-NP", "S-NP", "E-NP"], [(0, 2, "NP"), (2, 3, "NP"), (3, 4, "NP")]),
+        (["E-NP", "I-NP", "O"], [(0, 1, "NP"), (1, 2, "NP")]),
+        (["[-NP", "]-NP", "O", "[-NP"], [(0, 1, "NP"), (1, 2, "NP"), (3, 4, "NP")]),
+        (["B", "I", "O", "I"], [(0, 2, ""), (3, 4, "")]),
+        (["B-A-1", "I-A-1", "I-A-2"], [(0, 2, "A-1"), (2, 3, "A-2")]),
+    ],
+)
+def test_reading_by_hand(tags: list[str], expected: list[tuple[int, int, str]]) -> None:
+    assert spans(tags) == expected
+
+
+def test_a_span_does_not_cross_into_the_next_sequence() -> None:
+    assert span_report([["B-NP"], ["I-NP"]], [["B-NP"], ["I-NP"]]).micro.correct == 2
+    assert span_report([["B-NP", "I-NP"]], [["B-NP", "I-NP"]]).micro.correct == 1
+
+
+def test_nothing_to_judge() -> None:
+    for y in ([], [[]], [["O", "O"]]):
+        report = span_report(y, y)
+        assert report.rows == ()
+        assert report.f1 == report.macro.f1 == 0.0
+        assert span_report(y, y, zero_division=1.0).f1 == 1.0
+    assert span_report([], []).accuracy == 0.0
+
+
+def test_refusals_say_where() -> None:
+    with pytest.raises(LabelError, match="sequence 1, step 2"):
+        span_report([["O"], ["O", "B-X", None]], [["O"], ["O", "O", "O"]])
+    with pytest.raises(LabelError, match=r"'QTY' is not a tag.*label_report"):
+        span_report([["QTY"]], [["O"]])
+    with pytest.raises(LabelError, match="scheme='bilou'"):
+        span_report([["L-X"]], [["O"]])
+    with pytest.raises(LabelError, match=r"3 \(int\)"):
+        span_report([[3]], [["O"]])
+    with pytest.raises(InputError, match=r"scheme must be one of.*'iob3'"):
+        span_report([["O"]], [["O"]], scheme="iob3")
+    with pytest.raises(InputError, match="average must be"):
+        span_f1([["O"]], [["O"]], average="median")
+    with pytest.raises(ShapeError, match="sequence 1: y_true has 2 labels but y_pred has 1"):
+        span_report([["O"], ["O", "O"]], [["O"], ["O"]])
+    with pytest.raises(LabelError, match="no kind 'VP'"):
+        span_report([["B-NP"]], [["B-NP"]])["VP"]
+
+
+def test_text_and_dict_tell_the_same() -> None:
+    report = span_report([["B-NP", "O", "B-VP"]], [["B-NP", "O", "O"]])
+    data = report.to_dict()
+    assert data["kinds"]["NP"]["f1"] == 1.0
+    assert data["micro"]["recall"] == 0.5
+    assert data["tokens"] == 3
+    assert "1 of 1 predicted spans right, 2 gold" in str(report)
+
+
+def test_two_hundred_thousand_tokens_take_no_time() -> None:
+    draw = random.Random(0)
+    tags = ["O", *(f"{p}-{k}" for p in "BI" for k in ("NP", "VP", "PP"))]
+    y = [draw.choices(tags, k=20) for _ in range(10_000)]
+    other = np.empty(len(y), dtype=object)
+    other[:] = [np.array(draw.choices(tags, k=20), dtype=object) for _ in y]
+
+    def cost() -> float:
+        begin = time.process_time()
+        span_report(y, other)
+        return time.process_time() - begin
+
+    assert min(cost() for _ in range(3)) < 0.2
