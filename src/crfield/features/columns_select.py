@@ -17,7 +17,7 @@ import numpy as np
 from crfield.data.batch import Columns
 from crfield.errors import InputError
 
-__all__ = ["check_min_count", "drop_rare", "renumber", "row_counts"]
+__all__ = ["check_min_count", "drop_rare", "renumber", "row_counts", "take_rows"]
 
 
 def check_min_count(min_count: int) -> int:
@@ -77,8 +77,10 @@ def drop_rare(columns: Columns, min_count: int) -> tuple[Columns, np.ndarray]:
     return renumber(columns, remap), remap
 
 
-def renumber(columns: Columns, remap: np.ndarray) -> Columns:
+def renumber(columns: Columns, remap: np.ndarray, width: int | None = None) -> Columns:
     """The same rows with column k called ``remap[k]``, and without those where that is −1.
+
+    The new width is the number of columns kept, unless ``width`` says otherwise.
 
     >>> import numpy as np
     >>> columns = renumber(Columns.from_rows([[0, 1], [1, 2]], width=3), np.array([0, -1, 1], np.int32))
@@ -87,9 +89,25 @@ def renumber(columns: Columns, remap: np.ndarray) -> Columns:
     """
     indices = remap[columns.indices]
     keep = indices >= 0
-    width = int((remap >= 0).sum())
+    width = int((remap >= 0).sum()) if width is None else width
     if keep.all():
         return Columns(columns.indptr, indices, width, columns.values, columns.dense)
     kept = np.concatenate([np.zeros(1, np.int64), np.cumsum(keep)])
     values = None if columns.values is None else columns.values[keep]
     return Columns(kept[columns.indptr], indices[keep], width, values, columns.dense)
+
+
+def take_rows(columns: Columns, rows: np.ndarray) -> Columns:
+    """The given rows, in the given order.
+
+    >>> import numpy as np
+    >>> columns = take_rows(Columns.from_rows([[0], [1, 2], [2]], width=3), np.array([2, 1]))
+    >>> columns.indptr.tolist(), columns.indices.tolist()
+    ([0, 1, 3], [2, 1, 2])
+    """
+    starts, lengths = columns.indptr[rows], columns.indptr[rows + 1] - columns.indptr[rows]
+    indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+    entries = np.arange(indptr[-1]) + np.repeat(starts - indptr[:-1], lengths)
+    values = None if columns.values is None else columns.values[entries]
+    dense = None if columns.dense is None else columns.dense[rows]
+    return Columns(indptr, columns.indices[entries], columns.width, values, dense)
