@@ -43,7 +43,7 @@ def label_to_json(label: Hashable, *, depth: int = 0) -> Any:
     if kind in (str, bool) or label is None:
         return label
     raise LabelError(
-        f"a label of type {kind.__qualname__} ({_short(label)}) cannot be written to a model file, which "
+        f"a label of type {kind.__qualname__} ({shown(label)}) cannot be written to a model file, which "
         "holds str, int, float, bool and tuples of them. Train with such labels instead, for instance "
         "str(label), label.value for an Enum, tuple(label) for a named tuple."
     )
@@ -69,11 +69,19 @@ def label_from_json(value: Any, *, depth: int = 0) -> Hashable:
         except (ValueError, OverflowError):
             pass
     raise ModelFileError(
-        f"{_short(value)} is not the spelling of a label. The model file was not written by crfield, or by a "
+        f"{shown(value)} is not the spelling of a label. The model file was not written by crfield, or by a "
         "newer version: update crfield, or save the model again."
     )
 
 
-def _short(value: object) -> str:
-    text = repr(value)
+def shown(value: object) -> str:
+    """The ``repr`` of a value, shortened for a message.
+
+    >>> shown("B-NP"), len(shown("x" * 1000))
+    ("'B-NP'", 58)
+    """
+    try:
+        text = repr(value)
+    except Exception:  # a label's own repr, or an integer too long for Python to print
+        return f"<{type(value).__name__}>"
     return text if len(text) <= 60 else text[:57] + "…"

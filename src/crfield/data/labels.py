@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from crfield.core.target import UNKNOWN
-from crfield.data.label_json import label_from_json, label_to_json
+from crfield.data.label_json import label_from_json, label_to_json, shown
 from crfield.errors import LabelError, ModelFileError, NotFittedError, ShapeError
 
 _FOREIGN = -2
@@ -219,9 +219,9 @@ class LabelCoder:
     def _refuse_foreign(
         self, label: object, position: int, lengths: list[int], *, inside: object = None
     ) -> NoReturn:
-        within = "" if inside is None else f" in the set {_short(inside)}"
+        within = "" if inside is None else f" in the set {shown(inside)}"
         raise LabelError(
-            f"unknown label {_short(label)}{within} at {_where(position, lengths)}: the model knows "
+            f"unknown label {shown(label)}{within} at {_where(position, lengths)}: the model knows "
             f"{_listing(self._labels)}. Write None where the label is unknown, or train with this label."
         )
 
@@ -246,7 +246,7 @@ def _sequences(y: Any) -> tuple[list[Any], list[int]]:
             continue
         if isinstance(labels, str | bytes):
             raise LabelError(
-                f"y[{number}] is a string, {_short(labels)}, not a list of labels; {_EXAMPLE}. If y is the "
+                f"y[{number}] is a string, {shown(labels)}, not a list of labels; {_EXAMPLE}. If y is the "
                 "labels of a single sequence, pass [y]; if each letter is a label, pass list(…) of each."
             )
         if isinstance(labels, set | frozenset | dict) or not hasattr(labels, "__len__"):
@@ -259,7 +259,7 @@ def _sequences(y: Any) -> tuple[list[Any], list[int]]:
                 else "use a list, which has an order and a length"
             )
             raise LabelError(
-                f"y[{number}] is {_short(labels)} of type {type(labels).__name__}, not a list of labels; "
+                f"y[{number}] is {shown(labels)} of type {type(labels).__name__}, not a list of labels; "
                 f"{_EXAMPLE}: {advice}."
             )
     return sequences, [len(labels) for labels in sequences]
@@ -308,7 +308,7 @@ def _take_out_sets(flat: list[Any], lengths: list[int]) -> dict[int, Iterable[An
         members = _plain_members(choice)
         if not members or None in members:
             raise LabelError(
-                f"{_short(choice)} at {_where(position, lengths)} is not a set of allowed labels. "
+                f"{shown(choice)} at {_where(position, lengths)} is not a set of allowed labels. "
                 + ("An empty set allows nothing" if not members else "None stands alone")
                 + ": write None where every label is possible."
             )
@@ -337,7 +337,7 @@ def _refuse_unhashable(flat: list[Any], lengths: list[int]) -> NoReturn:
             hash(label)
         except TypeError:
             raise LabelError(
-                f"the label {_short(label)} at {_where(position, lengths)} is a {type(label).__name__}, "
+                f"the label {shown(label)} at {_where(position, lengths)} is a {type(label).__name__}, "
                 "which cannot be a label because it is not hashable. Use a str, a number or a tuple."
             ) from None
     raise LabelError("some label is not hashable.")
@@ -351,19 +351,26 @@ def _refuse_unusable(labels: Iterable[Any]) -> None:
             )
         if label is None or isinstance(label, _SETS):
             raise LabelError(
-                f"{_short(label)} cannot be a label: None means unknown and a set means one of several. "
+                f"{shown(label)} cannot be a label: None means unknown and a set means one of several. "
                 "Use a tuple for a label made of parts."
             )
 
 
 def _sorted(labels: Iterable[Any]) -> list[Any]:
-    by_name = sorted(labels, key=lambda label: (type(label).__name__, repr(label)))
+    by_name = sorted(labels, key=lambda label: (type(label).__name__, _repr(label)))
     if len({type(label) for label in by_name}) > 1:
         return by_name
     try:
         return sorted(by_name)
     except TypeError:
         return by_name
+
+
+def _repr(label: object) -> str:
+    try:
+        return repr(label)
+    except ValueError:  # an integer too long for Python to print; its own order decides if all are integers
+        return ""
 
 
 def _as_array(labels: list[Any]) -> np.ndarray:
@@ -386,10 +393,5 @@ def _where(position: int, lengths: list[int]) -> str:
 
 
 def _listing(labels: Sequence[Any], *, most: int = 10) -> str:
-    shown = ", ".join(_short(label) for label in labels[:most])
-    return f"{shown}, … ({len(labels)} in all)" if len(labels) > most else shown
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "…"
+    first = ", ".join(shown(label) for label in labels[:most])
+    return f"{first}, … ({len(labels)} in all)" if len(labels) > most else first
