@@ -35,7 +35,7 @@ import numpy as np
 
 from crfield.errors import InputError
 from crfield.storage.archive_front import DTYPES, Entry, aligned, pack, read_front, refuse
-from crfield.storage.atomic import atomic_file
+from crfield.storage.files import replacing
 
 _CHUNK = 1 << 22
 
@@ -80,7 +80,7 @@ def write_archive(target: Place, header: Mapping[str, Any], arrays: Mapping[str,
     if _is_stream(target):
         _write(cast(BinaryIO, target), front, arrays)
         return
-    with atomic_file(cast("str | os.PathLike[str]", target)) as stream:
+    with replacing(cast("str | os.PathLike[str]", target)) as stream:
         _write(stream, front, arrays)
 
 
