@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from crfield.core.topology import Chains
+from crfield.data.attributes import AttributeSequences
 from crfield.data.batch import Batch, Columns
 from crfield.errors import FeatureError, InputError, ModelFileError, NotFittedError
 from crfield.features.columns_select import check_min_count, drop_rare, renumber
@@ -25,12 +26,7 @@ from crfield.features.standardise import Scale
 from crfield.features.transitions import EdgeChoice
 from crfield.kernels.records import RecordTable
 
-__all__ = ["RecordEncoder", "is_attributes"]
-
-
-def is_attributes(X: Any) -> bool:
-    """Whether X is `AttributeSequences`, told by its parts."""
-    return all(hasattr(X, part) for part in ("topology", "indptr", "indices", "values", "alphabet"))
+__all__ = ["RecordEncoder"]
 
 
 class RecordEncoder:
@@ -57,6 +53,7 @@ class RecordEncoder:
     ) -> None:
         self.transition_features = check_transition_features(transition_features)
         self.standardize = bool(standardize)
+        self.first_step = 0  # what errors call the first step; 1 where the rows are edges
         self._table: RecordTable | None = None
         self._scale: Scale | None = None
         self._edges: EdgeChoice | None = None
@@ -77,7 +74,7 @@ class RecordEncoder:
         """Learn the columns from X and encode it; columns seen on fewer than ``min_count`` rows go."""
         min_count = check_min_count(min_count)
         table = RecordTable()
-        topology, node = _encode(table, X, grow=True)
+        topology, node = _encode(table, X, grow=True, first_step=self.first_step)
         if min_count > 1:
             node, remap = drop_rare(node, min_count)
             if node.width < table.n_columns:
@@ -98,7 +95,7 @@ class RecordEncoder:
 
     def encode(self, X: Any) -> Batch:
         """Encode X with the columns learnt in ``fit``; features never seen there are dropped."""
-        topology, node = _encode(self.table, X, grow=False)
+        topology, node = _encode(self.table, X, grow=False, first_step=self.first_step)
         if self._scale is not None:
             node = self._scale.apply(node)
         return Batch(topology, node, None if self._edges is None else self._edges.take(topology, node))
@@ -182,15 +179,15 @@ def read_options(cls: Any, header: dict[str, Any]) -> Any:
         ) from None
 
 
-def _encode(table: RecordTable, X: Any, *, grow: bool) -> tuple[Chains, Columns]:
-    if is_attributes(X):
+def _encode(table: RecordTable, X: Any, *, grow: bool, first_step: int) -> tuple[Chains, Columns]:
+    if isinstance(X, AttributeSequences):
         return _encode_attributes(table, X, grow=grow)
-    encoded = table.encode(X, grow=grow)
+    encoded = table.encode(X, grow=grow, first_step=first_step)
     columns = Columns(encoded.indptr, encoded.indices, table.n_columns, encoded.values, encoded.dense)
     return Chains(encoded.offsets), columns
 
 
-def _encode_attributes(table: RecordTable, X: Any, *, grow: bool) -> tuple[Chains, Columns]:
+def _encode_attributes(table: RecordTable, X: AttributeSequences, *, grow: bool) -> tuple[Chains, Columns]:
     pool, offsets = X.alphabet.to_arrays()
     wanted = np.bincount(X.indices, minlength=len(offsets) - 1) > 0
     numbers = table.columns_of(pool, offsets, grow=grow, wanted=wanted)

@@ -13,8 +13,8 @@ No UTF-8 text contains the byte FF, so a named column and an indicator never mee
 name and a colon before the names inside. Zero and negative numbers are features like any other; False and
 an empty list are absent.
 
-This module also owns the words: the compiled body of `records` only says which step it refuses, and `refuse`
-walks that step again here to find the message, so that both bodies say the same.
+This module also owns the words: the bodies of `records` only say which step they refuse, and `refuse` walks
+that step again here to find the message, so that both say the same.
 """
 
 from __future__ import annotations
@@ -264,14 +264,20 @@ def check_width(where: str, name: str, width: int, expected: int) -> None:
         )
 
 
-def refuse(sequences: Any, sequence: int, step: int, widths: dict[str, int]) -> NoReturn:
-    """Walk the step that the compiled body refused and raise the error that says why."""
+def refuse(
+    sequences: Any, sequence: int, step: int, widths: dict[str, int], *, first_step: int = 0
+) -> NoReturn:
+    """Walk the step that was refused again and raise the error that says why.
+
+    ``first_step`` is the user's number of the first step, where the sequences handed in begin later than his.
+    """
     if sequence < 0:
         sequences_of(sequences)
     elif step < 0:
         steps_of(sequences_of(sequences)[sequence], sequence)
     else:
-        item = Item(sequence, step).read(steps_of(sequences_of(sequences)[sequence], sequence)[step])
+        steps = steps_of(sequences_of(sequences)[sequence], sequence)
+        item = Item(sequence, step + first_step).read(steps[step])
         for name, vector in item.vectors:
             check_width(item.where, name, len(vector), widths.get(name, len(vector)))
     raise FeatureError(

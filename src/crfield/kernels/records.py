@@ -62,20 +62,22 @@ class RecordTable:
         """D, the width of the dense block."""
         return int(self._table.n_dense)
 
-    def encode(self, sequences: Any, *, grow: bool) -> EncodedRecords:
+    def encode(self, sequences: Any, *, grow: bool, first_step: int = 0) -> EncodedRecords:
         """Columns of a list of sequences; with ``grow`` new features get columns, else they are dropped.
 
             column(key) = number of different keys that came before it
             dense[n, start(name) + i] = vector_n(name)[i],  zero where step n has no such vector
 
-        FeatureError or ShapeError name the sequence, step and feature that cannot be used.
+        FeatureError or ShapeError name the sequence, step and feature that cannot be used; they count steps
+        from ``first_step``.
         """
         sequences = sequences_of(sequences)
         try:
             return EncodedRecords(*self._table.encode(sequences, grow))
         except self._body.Refused as place:
             sequence, step = place.args
-        refuse(sequences, sequence, step, {name: width for name, _, width in self.slots()})
+        widths = {name: width for name, _, width in self.slots()}
+        refuse(sequences, sequence, step, widths, first_step=first_step)
 
     def columns_of(
         self, pool: np.ndarray, offsets: np.ndarray, *, grow: bool, wanted: np.ndarray | None = None

@@ -12,15 +12,16 @@ from typing import Any
 
 import numpy as np
 
+from crfield.errors import InputError
 from crfield.kernels.record_items import Item, check_width, sequences_of, steps_of, utf8
 
 Encoded = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None]
 
 
 class Refused(ValueError):
-    """What the compiled body raises with ``args = (sequence, step)``; −1 for X or for a whole sequence.
+    """Something cannot be used; ``args = (sequence, step)``, −1 where X or a whole sequence is meant.
 
-    This body raises the full error at once, and never this one.
+    Why is said by `record_items.refuse`, which looks at the place again.
     """
 
 
@@ -79,23 +80,28 @@ class RecordTable:
         indices: list[int] = []
         values: list[float] = []
         blocks: list[tuple[int, int, np.ndarray]] = []  # row, start, vector
-        for s, sequence in enumerate(sequences_of(sequences)):
-            steps = steps_of(sequence, s)
-            lengths.append(len(steps))
-            for t, step in enumerate(steps):
-                item = Item(s, t).read(step)
-                columns = [(self._number_of(key, grow), value) for key, value in item.keys]
-                known = [(column, value) for column, value in columns if column >= 0]
-                indices += [column for column, _ in known]
-                values += [value for _, value in known]
-                for name, vector in item.vectors:
-                    if grow:
-                        self._slots.setdefault(name, (self.n_dense, len(vector)))
-                    if name in self._slots:
-                        start, width = self._slots[name]
-                        check_width(item.where, name, len(vector), width)
-                        blocks.append((len(counts), start, vector))
-                counts.append(len(known))
+        s = t = -1
+        try:
+            for s, sequence in enumerate(sequences_of(sequences)):
+                t = -1
+                steps = steps_of(sequence, s)
+                lengths.append(len(steps))
+                for t, step in enumerate(steps):
+                    item = Item(s, t).read(step)
+                    columns = [(self._number_of(key, grow), value) for key, value in item.keys]
+                    known = [(column, value) for column, value in columns if column >= 0]
+                    indices += [column for column, _ in known]
+                    values += [value for _, value in known]
+                    for name, vector in item.vectors:
+                        if grow:
+                            self._slots.setdefault(name, (self.n_dense, len(vector)))
+                        if name in self._slots:
+                            start, width = self._slots[name]
+                            check_width(item.where, name, len(vector), width)
+                            blocks.append((len(counts), start, vector))
+                    counts.append(len(known))
+        except InputError:
+            raise Refused(s, t) from None
         dense = np.zeros((len(counts), self.n_dense)) if self._slots else None
         for row, start, vector in blocks:
             dense[row, start : start + len(vector)] += vector  # type: ignore[index]
