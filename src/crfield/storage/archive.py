@@ -29,7 +29,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, NoReturn, cast
 
 import numpy as np
 
@@ -37,7 +37,7 @@ from crfield.errors import InputError
 from crfield.storage.archive_front import DTYPES, Entry, aligned, pack, read_front, refuse
 from crfield.storage.files import replacing
 
-_CHUNK = 1 << 22
+_CHUNK = 1 << 20
 
 Place = str | os.PathLike[str] | BinaryIO
 
@@ -129,7 +129,7 @@ class _MappedArrays(Mapping[str, np.ndarray]):
                     if entry.nbytes
                     else _nothing()
                 )
-                self._checked[name] = _array(raw, entry, zlib.crc32(raw.data), self._path)
+                self._checked[name] = _array(raw, entry, self._path)
             return self._checked[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -207,40 +207,38 @@ def _read(stream: BinaryIO, name: str, size: int | None) -> Archive:
             if not skipped:
                 _refuse_cut(entry, position, name)
             position += skipped
-        raw, checksum = _read_raw(stream, entry, position, name, known=size is not None)
+        raw = _read_raw(stream, entry, position, name, known=size is not None)
         position += entry.nbytes
-        arrays[entry.name] = _array(raw, entry, checksum, name)
+        arrays[entry.name] = _array(raw, entry, name)
     return Archive(front.header, MappingProxyType(arrays))
 
 
-def _read_raw(
-    stream: BinaryIO, entry: Entry, position: int, name: str, *, known: bool
-) -> tuple[np.ndarray, int]:
-    """The bytes of one array and their checksum, taken chunk by chunk while they are in the cache.
+def _read_raw(stream: BinaryIO, entry: Entry, position: int, name: str, *, known: bool) -> np.ndarray:
+    """The bytes of one array.
 
     From a stream, whose length nobody knows, memory grows with what really comes: a header that claims 10¹⁸
     bytes must not cost them.
     """
     try:
-        buffer = bytearray() if not known else None
-        raw = np.empty(entry.nbytes if known else 0, np.uint8)
-        filled = checksum = 0
-        while filled < entry.nbytes:
-            part = stream.read(min(_CHUNK, entry.nbytes - filled))
-            if not part:
-                _refuse_cut(entry, position + filled, name)
-            checksum = zlib.crc32(part, checksum)
-            if buffer is not None:
+        if known:
+            raw = np.empty(entry.nbytes, np.uint8)
+            filled = cast(io.BufferedReader, stream).readinto(raw.data)
+        else:
+            buffer = bytearray()
+            while len(buffer) < entry.nbytes:
+                part = stream.read(min(_CHUNK, entry.nbytes - len(buffer)))
+                if not part:
+                    break
                 buffer += part
-            else:
-                raw[filled : filled + len(part)] = np.frombuffer(part, np.uint8)
-            filled += len(part)
+            raw, filled = np.frombuffer(buffer, np.uint8), len(buffer)
     except MemoryError:
         refuse(name, f"array {entry.name!r} needs {entry.nbytes:,} bytes of memory", "Use mmap=True.")
-    return (raw if buffer is None else np.frombuffer(buffer, np.uint8)), checksum
+    if filled < entry.nbytes:
+        _refuse_cut(entry, position + filled, name)
+    return raw
 
 
-def _refuse_cut(entry: Entry, position: int, name: str) -> None:
+def _refuse_cut(entry: Entry, position: int, name: str) -> NoReturn:
     end = entry.start + entry.nbytes
     refuse(
         name,
@@ -248,9 +246,9 @@ def _refuse_cut(entry: Entry, position: int, name: str) -> None:
     )
 
 
-def _array(raw: np.ndarray, entry: Entry, checksum: int, name: str) -> np.ndarray:
+def _array(raw: np.ndarray, entry: Entry, name: str) -> np.ndarray:
     """The read-only array that the bytes are, once their checksum is right."""
-    if checksum != entry.crc32:
+    if zlib.crc32(raw.data) != entry.crc32:
         refuse(name, f"the file is damaged: the checksum of array {entry.name!r} does not match")
     if entry.dtype.kind == "b" and len(raw) and raw.max() > 1:
         refuse(name, f"array {entry.name!r} holds truth values other than 0 and 1")
