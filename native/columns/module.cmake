@@ -1,0 +1,1 @@
+crfield_module(_columns native/columns/module.cpp)
