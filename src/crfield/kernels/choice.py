@@ -16,6 +16,9 @@ from typing import Any
 
 from crfield.errors import CrfieldError
 
+# two groups of kernels share one compiled module
+_COMPILED = {"linear": "_chain"}
+
 _loaded: dict[tuple[str, str], Any] = {}
 _chosen: str = ""
 
@@ -23,7 +26,8 @@ _chosen: str = ""
 def _load(group: str, body: str) -> Any:
     key = (group, body)
     if key not in _loaded:
-        name = f"crfield.kernels._{group}" if body == "native" else f"crfield.kernels.{group}_numpy"
+        file = _COMPILED.get(group, f"_{group}") if body == "native" else f"{group}_numpy"
+        name = f"crfield.kernels.{file}"
         _loaded[key] = import_module(name)
     return _loaded[key]
 

@@ -1,0 +1,165 @@
+// Columns to scores and back: score_n = base + Σ_k x_nk W_k and its adjoint G_k += Σ_n x_nk belief_n.
+//
+// This is memory traffic, not arithmetic: more than half of an evaluation on text. So weights of columns seen
+// with several labels lie in dense rows (one prefetched stretch each), rare (column, label) features stand
+// alone, and prefetches run ahead of both lists.
+#include "chain/sweep.hpp"
+
+namespace crfield {
+namespace CRFIELD_LEVEL_NAME {
+namespace {
+
+constexpr int AHEAD_ROWS = 20, AHEAD_PAIRS = 16;
+
+inline void prefetch_row(const double* p, int doubles, bool write) {
+  const char* q = (const char*)p;
+  if (write)
+    for (int o = 0; o < doubles * 8; o += 64) __builtin_prefetch(q + o, 1);
+  else
+    for (int o = 0; o < doubles * 8; o += 64) __builtin_prefetch(q + o, 0);
+}
+
+// VECS > 0: the row of scores lives in registers; 0: any number of vectors, the row lives in the first cache.
+template <int VECS, bool VALUES>
+void gather_rows(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n, const double* base, double* score) {
+  const int vectors = VECS ? VECS : w.stride / LANES;
+  const int64_t row_end = x.row_ptr[row + n], pair_end = x.pair_ptr[row + n];
+  for (int64_t r = 0; r < n; r++) {
+    double* s = score + r * w.stride;
+    int64_t p = x.row_ptr[row + r];
+    const int64_t stop = x.row_ptr[row + r + 1];
+    if constexpr (VECS > 0) {
+      V acc[VECS];
+      for (int v = 0; v < VECS; v++) acc[v] = load(base + v * LANES);
+      for (; p < stop; p++) {
+        if (p + AHEAD_ROWS < row_end)
+          prefetch_row(w.rows + x.row_item[p + AHEAD_ROWS] * w.row_stride, VECS * LANES, false);
+        const double* from = w.rows + x.row_item[p] * w.row_stride;
+        if constexpr (VALUES) {
+          const V by = fill(x.row_value[p]);
+          for (int v = 0; v < VECS; v++) acc[v] += by * load(from + v * LANES);
+        } else {
+          for (int v = 0; v < VECS; v++) acc[v] += load(from + v * LANES);
+        }
+      }
+      for (int v = 0; v < VECS; v++) store(s + v * LANES, acc[v]);
+    } else {
+      for (int v = 0; v < vectors; v++) store(s + v * LANES, load(base + v * LANES));
+      for (; p < stop; p++) {
+        if (p + 2 < row_end) prefetch_row(w.rows + x.row_item[p + 2] * w.row_stride, w.stride, false);
+        const double* from = w.rows + x.row_item[p] * w.row_stride;
+        const V by = fill(VALUES ? x.row_value[p] : 1.0);
+        for (int v = 0; v < vectors; v++) store(s + v * LANES, load(s + v * LANES) + by * load(from + v * LANES));
+      }
+    }
+    for (int64_t q = x.pair_ptr[row + r]; q < x.pair_ptr[row + r + 1]; q++) {
+      if (q + AHEAD_PAIRS < pair_end) __builtin_prefetch(w.single + (x.pair_item[q + AHEAD_PAIRS] >> 16));
+      const int64_t item = x.pair_item[q];
+      s[item & 0xFFFF] += (VALUES ? x.pair_value[q] : 1.0) * w.single[item >> 16];
+    }
+    for (int64_t q = x.list_ptr[row + r]; q < x.list_ptr[row + r + 1]; q++) {
+      const double by = VALUES ? x.list_value[q] : 1.0;
+      const int64_t column = x.list_item[q];
+      for (int64_t f = w.feature_ptr[column]; f < w.feature_ptr[column + 1]; f++)
+        s[w.feature_label[f]] += by * w.single[f];
+    }
+  }
+}
+
+template <int VECS, bool VALUES, bool MASK>
+void scatter_rows(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n, const double* belief,
+                  const double* mask, const NodeGradient& g) {
+  const int vectors = VECS ? VECS : w.stride / LANES;
+  const int64_t row_end = x.row_ptr[row + n], pair_end = x.pair_ptr[row + n];
+  for (int64_t r = 0; r < n; r++) {
+    const double* m = belief + r * w.stride;
+    V held[VECS ? VECS : 1];
+    if constexpr (VECS > 0)
+      for (int v = 0; v < VECS; v++) held[v] = load(m + v * LANES);
+    for (int64_t p = x.row_ptr[row + r]; p < x.row_ptr[row + r + 1]; p++) {
+      if (VECS > 0 && p + AHEAD_ROWS < row_end)
+        prefetch_row(g.rows + x.row_item[p + AHEAD_ROWS] * w.row_stride, VECS * LANES, true);
+      const int64_t at = x.row_item[p] * w.row_stride;
+      double* to = g.rows + at;
+      const V by = fill(VALUES ? x.row_value[p] : 1.0);
+      for (int v = 0; v < vectors; v++) {
+        V add = VECS > 0 ? held[VECS ? v : 0] : load(m + v * LANES);
+        if constexpr (VALUES) add *= by;
+        if constexpr (MASK) add *= load(mask + at + v * LANES);
+        store(to + v * LANES, load(to + v * LANES) + add);
+      }
+    }
+    for (int64_t q = x.pair_ptr[row + r]; q < x.pair_ptr[row + r + 1]; q++) {
+      if (q + AHEAD_PAIRS < pair_end) __builtin_prefetch(g.single + (x.pair_item[q + AHEAD_PAIRS] >> 16), 1);
+      const int64_t item = x.pair_item[q];
+      g.single[item >> 16] += (VALUES ? x.pair_value[q] : 1.0) * m[item & 0xFFFF];
+    }
+    for (int64_t q = x.list_ptr[row + r]; q < x.list_ptr[row + r + 1]; q++) {
+      const double by = VALUES ? x.list_value[q] : 1.0;
+      const int64_t column = x.list_item[q];
+      for (int64_t f = w.feature_ptr[column]; f < w.feature_ptr[column + 1]; f++)
+        g.single[f] += by * m[w.feature_label[f]];
+    }
+  }
+}
+
+template <int VECS>
+void gather_by(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n, const double* base, double* score) {
+  if (x.row_value)
+    gather_rows<VECS, true>(w, x, row, n, base, score);
+  else
+    gather_rows<VECS, false>(w, x, row, n, base, score);
+}
+
+template <int VECS>
+void scatter_by(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n, const double* belief,
+                const double* mask, const NodeGradient& g) {
+  if (x.row_value && mask)
+    scatter_rows<VECS, true, true>(w, x, row, n, belief, mask, g);
+  else if (x.row_value)
+    scatter_rows<VECS, true, false>(w, x, row, n, belief, mask, g);
+  else if (mask)
+    scatter_rows<VECS, false, true>(w, x, row, n, belief, mask, g);
+  else
+    scatter_rows<VECS, false, false>(w, x, row, n, belief, mask, g);
+}
+
+}  // namespace
+
+void gather(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n, const double* base, double* score) {
+  switch (w.stride / LANES) {
+    case 1: gather_by<1>(w, x, row, n, base, score); break;
+    case 2: gather_by<2>(w, x, row, n, base, score); break;
+    case 3: gather_by<3>(w, x, row, n, base, score); break;
+    case 4: gather_by<4>(w, x, row, n, base, score); break;
+    case 5: gather_by<5>(w, x, row, n, base, score); break;
+    case 6: gather_by<6>(w, x, row, n, base, score); break;
+    case 7: gather_by<7>(w, x, row, n, base, score); break;
+    case 8: gather_by<8>(w, x, row, n, base, score); break;
+    default: gather_by<0>(w, x, row, n, base, score); break;
+  }
+  if (w.n_dense)
+    product<true>(n, w.n_dense, w.stride / LANES, x.dense + row * w.n_dense, w.n_dense, 1, w.dense, w.stride, score,
+                  w.stride);
+}
+
+void scatter(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n, const double* belief,
+             const double* mask, const NodeGradient& g) {
+  switch (w.stride / LANES) {
+    case 1: scatter_by<1>(w, x, row, n, belief, mask, g); break;
+    case 2: scatter_by<2>(w, x, row, n, belief, mask, g); break;
+    case 3: scatter_by<3>(w, x, row, n, belief, mask, g); break;
+    case 4: scatter_by<4>(w, x, row, n, belief, mask, g); break;
+    case 5: scatter_by<5>(w, x, row, n, belief, mask, g); break;
+    case 6: scatter_by<6>(w, x, row, n, belief, mask, g); break;
+    case 7: scatter_by<7>(w, x, row, n, belief, mask, g); break;
+    case 8: scatter_by<8>(w, x, row, n, belief, mask, g); break;
+    default: scatter_by<0>(w, x, row, n, belief, mask, g); break;
+  }
+  if (w.n_dense)
+    product<true>(w.n_dense, n, w.stride / LANES, x.dense + row * w.n_dense, 1, w.n_dense, belief, w.stride, g.dense,
+                  w.stride);
+}
+
+}  // namespace CRFIELD_LEVEL_NAME
+}  // namespace crfield

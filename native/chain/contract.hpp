@@ -1,0 +1,124 @@
+// What the levelled sources offer to the binding: plain structures and one table of functions per level.
+//
+// Sequences are handled in groups of similar length. The rows of a group lie time-major: first the first steps
+// of all its sequences (longest first), then the second steps, and so on, so that one step of the recursion is
+// one small matrix product over `active[t]` rows. A row holds `stride` doubles, L labels padded to whole vectors.
+//
+// Levelled sources call no function template of the standard library: the linker keeps one copy of each, and it
+// might keep the one compiled for a processor that this is not.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+namespace crfield {
+
+struct Group {
+  int64_t row = 0;                 // first packed row
+  int64_t rows = 0;                // number of rows
+  int32_t steps = 0;               // longest sequence
+  int32_t width = 0;               // number of sequences
+  bool partial = false;            // some step allows several labels
+  std::vector<int32_t> active;     // (steps) sequences still running
+  std::vector<int64_t> start;      // (steps + 1) first row of each step, relative to `row`
+  std::vector<int64_t> sequence;   // (width) original sequence numbers
+};
+
+// Shared edge scores with all that the scaled recursion needs of them.
+struct EdgeTable {
+  int labels = 0, stride = 0;
+  double shift = 0;                // largest score
+  const double* log = nullptr;     // (L, stride) scores, padding -inf
+  const double* prob = nullptr;    // (L, stride) exp(score - shift), padding 0
+  const double* prob_t = nullptr;  // its transpose
+  bool safe = true;                // finite and spread over less than SAFE_SPREAD: see sweep.cpp
+  int words = 0;                   // 64-bit words of a label set
+  const uint64_t* into = nullptr;  // (L, words) for each label the labels that may come before it
+  // When few pairs carry a weight, prob = ground + sparse: pairs sorted by later and by earlier label.
+  bool sparse = false;
+  double ground = 0;               // exp(0 - shift)
+  const int32_t *by_later_ptr = nullptr, *by_later = nullptr;      // (L + 1), (P) earlier labels
+  const double* by_later_extra = nullptr;                          // (P) prob - ground
+  const int32_t *by_earlier_ptr = nullptr, *by_earlier = nullptr;  // (L + 1), (P) later labels
+  const double* by_earlier_extra = nullptr;
+};
+
+// Edge scores that differ from position to position: filled in when needed, expectations handed back.
+struct EdgeSource {
+  virtual ~EdgeSource() = default;
+  virtual void fill(int64_t edge, double* table) const = 0;                         // (L, stride), padding -inf
+  virtual void take(int64_t edge, const double* expected, double factor) const = 0;  // (L, stride)
+};
+
+// One group on its way through the sum-product recursion.
+struct Sweep {
+  int labels = 0, stride = 0, steps = 0, width = 0;
+  const int32_t* active = nullptr;
+  const int64_t* start = nullptr;
+  double* score = nullptr;         // (rows, stride) scores, padding -inf; overwritten
+  double* alpha = nullptr;         // (rows, stride) scratch
+  double* belief = nullptr;        // (rows, stride) out: node marginals, padding 0
+  double* inverse = nullptr;       // (rows) scratch
+  double* backup = nullptr;        // (rows, stride) scratch, used when the table is not safe
+  double* spare = nullptr;         // scratch: two tables of L * stride, and at least 2 * 16 * stride
+  double* product = nullptr;       // (width) scratch
+  uint8_t* lost = nullptr;         // (width) out: sequences that took the log recursion
+  uint64_t* alive = nullptr;       // (2 * words) scratch when the table is not safe
+  double* total = nullptr;         // (width) out: log Z
+  const double* factor = nullptr;  // (width) how much each sequence's edge expectations count
+  double* counts = nullptr;        // (L, stride) += Σ factor α_i v_j: times prob_ij it is the expected count
+  double* pair_counts = nullptr;   // (P) the same for a sparse table, pairs in by_earlier order
+  double* direct = nullptr;        // (L, stride) += expected counts of sequences that took the log recursion
+};
+
+// Weights of node columns as the gather reads them.
+struct NodeWeights {
+  int labels = 0, stride = 0;      // stride of score rows
+  const double* rows = nullptr;    // dense rows
+  int64_t row_stride = 0;          // their distance, in doubles
+  const double* single = nullptr;  // weights of (column, label) features
+  const int64_t* feature_ptr = nullptr;    // (A + 1) features of each column
+  const int32_t* feature_label = nullptr;  // (F)
+  const double* dense = nullptr;   // (D, stride) weights of the dense block
+  int64_t n_dense = 0;
+};
+
+// Encoded rows: three lists a row (columns with a dense row of weights; single features; columns whose features
+// are looked up in feature_ptr), each with values when the features are numeric, and a dense block.
+struct NodeRows {
+  const int64_t *row_ptr = nullptr, *pair_ptr = nullptr, *list_ptr = nullptr;
+  const int32_t* row_item = nullptr;
+  const int64_t* pair_item = nullptr;  // feature << 16 | label
+  const int32_t* list_item = nullptr;
+  const double *row_value = nullptr, *pair_value = nullptr, *list_value = nullptr;
+  const double* dense = nullptr;       // (rows, D)
+};
+
+// Where the gradient goes; same shapes as NodeWeights.
+struct NodeGradient {
+  double* rows = nullptr;
+  double* single = nullptr;
+  double* dense = nullptr;
+};
+
+struct Kernels {
+  int level, lanes;
+  void (*exponentiate)(int64_t n, const double* x, double shift, double* out);
+  void (*sweep)(const EdgeTable&, Sweep&);
+  void (*sweep_each)(const EdgeSource&, const int64_t* first_edge, Sweep&);
+  void (*gather)(const NodeWeights&, const NodeRows&, int64_t row, int64_t n, const double* base, double* score);
+  // gradient += belief, on dense rows only where `mask` (same shape as the rows) is one if a mask is given
+  void (*scatter)(const NodeWeights&, const NodeRows&, int64_t row, int64_t n, const double* belief,
+                  const double* mask, const NodeGradient&);
+  // best path of one sequence; score (T, stride) is overwritten; returns its score or -inf
+  double (*best_path)(int labels, int stride, int64_t steps, double* score, const double* log,
+                      const double* log_t, int32_t* path);
+  double (*best_path_each)(const EdgeSource&, int64_t first_edge, int labels, int stride, int64_t steps,
+                           double* score, double* table, int32_t* path);
+};
+
+const Kernels* kernels_level0();
+const Kernels* kernels_level2();
+const Kernels* kernels_level3();
+const Kernels* kernels_level4();
+
+}  // namespace crfield

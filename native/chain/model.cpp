@@ -1,0 +1,205 @@
+#include "chain/model.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <stdexcept>
+
+#include "threads.hpp"
+
+namespace crfield {
+namespace {
+
+void check_lists(const char* what, int64_t columns, const std::vector<int64_t>& ptr, const std::vector<int32_t>& item,
+                 int64_t limit) {
+  bool good = (int64_t)ptr.size() == columns + 1 && ptr[0] == 0 && ptr.back() == (int64_t)item.size();
+  for (int64_t c = 0; good && c < columns; c++) good = ptr[c] <= ptr[c + 1] && ptr[c + 1] <= (int64_t)item.size();
+  for (int64_t c = 0; good && c < columns; c++)
+    for (int64_t f = ptr[c]; good && f < ptr[c + 1]; f++)
+      good = item[f] >= 0 && item[f] < limit && (f == ptr[c] || item[f - 1] < item[f]);
+  if (!good) throw std::invalid_argument(std::string(what) + " must be sorted lists inside their range, one per column");
+}
+
+}  // namespace
+
+Model::Model(int labels_, int64_t columns_, std::vector<int64_t> feature_ptr_, std::vector<int32_t> feature_label_,
+             bool all_pairs_, int64_t n_dense_, bool bias_, bool boundaries_, std::vector<int32_t> pairs_,
+             int64_t edge_columns_, std::vector<int64_t> edge_ptr_, std::vector<int32_t> edge_pair_,
+             bool all_edge_pairs_, int64_t n_edge_dense_)
+    : k(best_kernels()),
+      labels(labels_),
+      columns(columns_),
+      n_dense(n_dense_),
+      edge_columns(edge_columns_),
+      n_edge_dense(n_edge_dense_),
+      all_pairs(all_pairs_),
+      bias(bias_),
+      boundaries(boundaries_),
+      all_edge_pairs(all_edge_pairs_),
+      feature_ptr(std::move(feature_ptr_)),
+      feature_label(std::move(feature_label_)),
+      pairs(std::move(pairs_)),
+      edge_ptr(std::move(edge_ptr_)),
+      edge_pair(std::move(edge_pair_)) {
+  if (labels < 1 || labels > 65535) throw std::invalid_argument("the number of labels must lie in 1 … 65535");
+  if (columns < 0 || n_dense < 0 || edge_columns < 0 || n_edge_dense < 0 || columns > 2147483647)
+    throw std::invalid_argument("the number of columns must lie in 0 … 2^31 - 1");
+  stride = padded(labels, k);
+  const int64_t square = (int64_t)labels * labels;
+  if (!all_pairs) check_lists("feature labels", columns, feature_ptr, feature_label, labels);
+  if (!all_edge_pairs) check_lists("edge feature pairs", edge_columns, edge_ptr, edge_pair, square);
+  for (size_t p = 0; p < pairs.size(); p++)
+    if (pairs[p] < 0 || pairs[p] >= square || (p && pairs[p - 1] >= pairs[p]))
+      throw std::invalid_argument("transition pairs must be sorted and inside their range");
+  at_dense = all_pairs ? columns * labels : (int64_t)feature_label.size();
+  at_bias = at_dense + n_dense * labels;
+  at_start = at_bias + (bias ? labels : 0);
+  at_end = at_start + (boundaries ? labels : 0);
+  at_pairs = at_end + (boundaries ? labels : 0);
+  at_edge = at_pairs + (int64_t)pairs.size();
+  at_edge_dense = at_edge + (all_edge_pairs ? edge_columns * square : (int64_t)edge_pair.size());
+  n_weights = at_edge_dense + n_edge_dense * square;
+
+  // Reading a whole vector past the last row must stay inside the flat weights.
+  direct = all_pairs && n_weights - at_dense >= 8;
+  if (direct) return;
+  const int threshold = std::max(2, (labels + 5) / 6);
+  row_of_column.assign(columns, -1);
+  for (int64_t c = 0; c < columns; c++) {
+    const int64_t count = all_pairs ? labels : feature_ptr[c + 1] - feature_ptr[c];
+    if (all_pairs || count >= threshold) {
+      row_of_column[c] = (int32_t)column_of_row.size();
+      column_of_row.push_back(c);
+    }
+  }
+}
+
+void Loaded::set(const Model& m, const double* weights, int n_jobs) {
+  const double inf = std::numeric_limits<double>::infinity();
+  w = weights;
+  if (!m.direct) {
+    rows_.resize(m.rows() * m.stride + 8);
+    run_parts(n_jobs, [&](int part) {
+      const int64_t from = m.rows() * part / n_jobs, to = m.rows() * (part + 1) / n_jobs;
+      std::memset(rows_.data() + from * m.stride, 0, sizeof(double) * (to - from) * m.stride);
+      for (int64_t r = from; r < to; r++) {
+        const int64_t c = m.column_of_row[r];
+        double* row = rows_.data() + r * m.stride;
+        if (m.all_pairs)
+          for (int j = 0; j < m.labels; j++) row[j] = w[c * m.labels + j];
+        else
+          for (int64_t f = m.feature_ptr[c]; f < m.feature_ptr[c + 1]; f++) row[m.feature_label[f]] = w[f];
+      }
+    });
+  }
+  dense_.resize(m.n_dense * m.stride);
+  dense_.zero();
+  for (int64_t d = 0; d < m.n_dense; d++)
+    for (int j = 0; j < m.labels; j++) dense_[d * m.stride + j] = w[m.at_dense + d * m.labels + j];
+  base_.resize(m.stride);
+  for (int j = 0; j < m.stride; j++) base_[j] = j >= m.labels ? -inf : m.bias ? w[m.at_bias + j] : 0.0;
+  set_edges(m, w + m.at_pairs);
+}
+
+void Loaded::set_edges(const Model& m, const double* pair_weights) {
+  log_.assign((size_t)m.labels * m.labels, 0.0);
+  for (size_t p = 0; p < m.pairs.size(); p++) log_[m.pairs[p]] = pair_weights[p];
+  table_.set(m.k, m.labels, log_.data(), m.pairs.data(), (int64_t)m.pairs.size());
+}
+
+NodeWeights Loaded::node(const Model& m) const {
+  NodeWeights n;
+  n.labels = m.labels;
+  n.stride = m.stride;
+  n.rows = m.direct ? w : rows_.data();
+  n.row_stride = m.row_stride();
+  n.single = w;
+  n.feature_ptr = m.feature_ptr.data();
+  n.feature_label = m.feature_label.data();
+  n.dense = dense_.data();
+  n.n_dense = m.n_dense;
+  return n;
+}
+
+// visit(weight number, pair, value) for every weight that takes part in the table of this edge
+template <class Visit>
+void FeatureEdges::each_weight(int64_t edge, Visit visit) const {
+  const int64_t square = (int64_t)m_.labels * m_.labels;
+  if (m_.edge_columns)
+    for (int64_t p = x_.edge_indptr[edge]; p < x_.edge_indptr[edge + 1]; p++) {
+      const int64_t c = x_.edge_indices[p];
+      const double value = x_.edge_values ? x_.edge_values[p] : 1.0;
+      if (m_.all_edge_pairs)
+        for (int64_t q = 0; q < square; q++) visit(m_.at_edge + c * square + q, q, value);
+      else
+        for (int64_t f = m_.edge_ptr[c]; f < m_.edge_ptr[c + 1]; f++) visit(m_.at_edge + f, m_.edge_pair[f], value);
+    }
+  for (int64_t d = 0; d < m_.n_edge_dense; d++) {
+    const double value = x_.edge_dense[edge * m_.n_edge_dense + d];
+    for (int64_t q = 0; q < square; q++) visit(m_.at_edge_dense + d * square + q, q, value);
+  }
+}
+
+void FeatureEdges::fill(int64_t edge, double* table) const {
+  std::memcpy(table, log_, sizeof(double) * m_.labels * m_.stride);
+  each_weight(edge, [&](int64_t f, int64_t q, double value) {
+    table[q / m_.labels * m_.stride + q % m_.labels] += value * w_[f];
+  });
+}
+
+void FeatureEdges::take(int64_t edge, const double* expected, double factor) const {
+  if (!gradient_) return;
+  auto at = [&](int64_t q) { return expected[q / m_.labels * m_.stride + q % m_.labels]; };
+  for (size_t p = 0; p < m_.pairs.size(); p++) gradient_[p] += factor * at(m_.pairs[p]);
+  each_weight(edge, [&](int64_t f, int64_t q, double value) { gradient_[f - m_.at_pairs] += factor * value * at(q); });
+}
+
+double FeatureEdges::score(int64_t edge, int i, int j) const {
+  double sum = log_[(int64_t)i * m_.stride + j];
+  const int64_t pair = (int64_t)i * m_.labels + j;
+  each_weight(edge, [&](int64_t f, int64_t q, double value) {
+    if (q == pair) sum += value * w_[f];
+  });
+  return sum;
+}
+
+void FeatureEdges::count(int64_t edge, int i, int j, double amount) const {
+  const int32_t pair = (int32_t)((int64_t)i * m_.labels + j);
+  auto found = std::lower_bound(m_.pairs.begin(), m_.pairs.end(), pair);
+  if (found != m_.pairs.end() && *found == pair) gradient_[found - m_.pairs.begin()] += amount;
+  each_weight(edge, [&](int64_t f, int64_t q, double value) {
+    if (q == pair) gradient_[f - m_.at_pairs] += amount * value;
+  });
+}
+
+void score_rows(const Model& m, const NodeWeights& w, const double* base, const BatchView& x, int64_t row, int64_t n,
+                double* score) {
+  // Without packing every column is looked up on the way: dense rows through the vector kernel on runs of one
+  // row would gain nothing, so this is the plain loop.
+  const int64_t end = x.indptr[row + n];
+  for (int64_t r = 0; r < n; r++) {
+    double* s = score + r * m.stride;
+    for (int j = 0; j < m.stride; j++) s[j] = base[j];
+    for (int64_t p = x.indptr[row + r]; p < x.indptr[row + r + 1]; p++) {
+      const int64_t c = x.indices[p];
+      const double value = x.values ? x.values[p] : 1.0;
+      if (p + 8 < end) {
+        const int64_t ahead = x.indices[p + 8];
+        const int64_t at = m.direct ? ahead : m.row_of_column[ahead];
+        __builtin_prefetch(at >= 0 ? w.rows + at * w.row_stride : w.single + m.feature_ptr[ahead]);
+      }
+      const int64_t at = m.direct ? c : m.row_of_column[c];
+      if (at >= 0) {
+        const double* from = w.rows + at * w.row_stride;
+        for (int j = 0; j < m.labels; j++) s[j] += value * from[j];
+      } else {
+        for (int64_t f = m.feature_ptr[c]; f < m.feature_ptr[c + 1]; f++) s[m.feature_label[f]] += value * w.single[f];
+      }
+    }
+    for (int64_t d = 0; d < m.n_dense; d++) {
+      const double value = x.dense[(row + r) * m.n_dense + d];
+      for (int j = 0; j < m.labels; j++) s[j] += value * w.dense[d * m.stride + j];
+    }
+  }
+}
+
+}  // namespace crfield

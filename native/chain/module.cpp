@@ -1,0 +1,503 @@
+// Python's view of the chain kernels: arrays are checked here, once, and everything behind trusts them.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <stdexcept>
+
+#include "arrays.hpp"
+#include "chain/model.hpp"
+#include "chain/pack.hpp"
+#include "chain/problem.hpp"
+#include "level.hpp"
+#include "threads.hpp"
+
+namespace crfield {
+namespace {
+
+template <class T>
+using Maybe1 = std::optional<Array1<const T>>;
+template <class T>
+using Maybe2 = std::optional<Array2<const T>>;
+
+void require(bool good, const char* message) {
+  if (!good) throw std::invalid_argument(message);
+}
+
+int64_t check_offsets(const Array1<const int64_t>& offsets) {
+  require(offsets.shape(0) >= 1 && offsets(0) == 0, "offsets must start at 0");
+  for (size_t s = 1; s < offsets.shape(0); s++) require(offsets(s) >= offsets(s - 1), "offsets must not fall");
+  return offsets(offsets.shape(0) - 1);
+}
+
+std::vector<int64_t> edge_offsets_of(const int64_t* offsets, int64_t sequences) {
+  std::vector<int64_t> out(sequences + 1, 0);
+  for (int64_t s = 0; s < sequences; s++) out[s + 1] = out[s] + std::max<int64_t>(0, offsets[s + 1] - offsets[s] - 1);
+  return out;
+}
+
+void check_csr(const Array1<const int64_t>& indptr, const Array1<const int32_t>& indices, const Maybe1<double>& values,
+               int64_t rows, int64_t columns) {
+  const int64_t nnz = (int64_t)indices.shape(0);
+  require((int64_t)indptr.shape(0) == rows + 1 && indptr(0) == 0 && indptr(rows) == nnz, "indptr does not fit the rows");
+  const int64_t* p = indptr.data();
+  for (int64_t r = 0; r < rows; r++) require(p[r] <= p[r + 1], "indptr must not fall");
+  const int32_t* i = indices.data();
+  int32_t low = 0, high = -1;
+  for (int64_t k = 0; k < nnz; k++) {
+    low = std::min(low, i[k]);
+    high = std::max(high, i[k]);
+  }
+  require(low >= 0 && high < columns, "a column index is out of range");
+  require(!values || (int64_t)values->shape(0) == nnz, "values do not fit the indices");
+}
+
+// The arrays of a batch, kept alive while views on them are used.
+struct BatchArrays {
+  Array1<const int64_t> offsets, indptr;
+  Array1<const int32_t> indices;
+  Maybe1<double> values;
+  Maybe2<double> dense;
+  Maybe1<int64_t> edge_indptr;
+  Maybe1<int32_t> edge_indices;
+  Maybe1<double> edge_values;
+  Maybe2<double> edge_dense;
+
+  BatchView view(const Model& m) const {
+    BatchView x;
+    x.nodes = check_offsets(offsets);
+    x.sequences = (int64_t)offsets.shape(0) - 1;
+    x.offsets = offsets.data();
+    x.edge_offsets = edge_offsets_of(x.offsets, x.sequences);
+    x.edges = x.edge_offsets.back();
+    check_csr(indptr, indices, values, x.nodes, m.columns);
+    x.indptr = indptr.data();
+    x.indices = indices.data();
+    x.values = values ? values->data() : nullptr;
+    require(m.n_dense == 0 || (dense && (int64_t)dense->shape(0) == x.nodes && (int64_t)dense->shape(1) == m.n_dense),
+            "the dense block does not fit");
+    x.dense = dense ? dense->data() : nullptr;
+    if (m.edge_columns) {
+      require(edge_indptr && edge_indices, "the model has edge columns, the batch has none");
+      check_csr(*edge_indptr, *edge_indices, edge_values, x.edges, m.edge_columns);
+      x.edge_indptr = edge_indptr->data();
+      x.edge_indices = edge_indices->data();
+      x.edge_values = edge_values ? edge_values->data() : nullptr;
+    }
+    require(m.n_edge_dense == 0 || (edge_dense && (int64_t)edge_dense->shape(0) == x.edges &&
+                                    (int64_t)edge_dense->shape(1) == m.n_edge_dense),
+            "the dense block of the edges does not fit");
+    x.edge_dense = edge_dense ? edge_dense->data() : nullptr;
+    return x;
+  }
+};
+
+// Sequences [first, last) of each part, about the same number of nodes each.
+std::vector<int64_t> split_sequences(const int64_t* offsets, int64_t sequences, int parts) {
+  std::vector<int64_t> cut(parts + 1, sequences);
+  cut[0] = 0;
+  for (int p = 1; p < parts; p++)
+    cut[p] = std::lower_bound(offsets, offsets + sequences, offsets[sequences] * p / parts) - offsets;
+  return cut;
+}
+
+// Edge tables handed in as an array, one for every position or one for all.
+class ArrayEdges : public EdgeSource {
+ public:
+  ArrayEdges(int labels, int stride, const double* edge, bool shared, double* out)
+      : labels_(labels), stride_(stride), edge_(edge), shared_(shared), out_(out) {}
+  void fill(int64_t e, double* table) const override {
+    const double* from = edge_ + (shared_ ? 0 : e) * labels_ * labels_;
+    for (int64_t i = 0; i < labels_; i++) {
+      std::memcpy(table + i * stride_, from + i * labels_, sizeof(double) * labels_);
+      for (int64_t j = labels_; j < stride_; j++) table[i * stride_ + j] = -INFINITY;
+    }
+  }
+  void take(int64_t e, const double* expected, double) const override {
+    if (!out_) return;
+    double* to = out_ + e * labels_ * labels_;
+    for (int64_t i = 0; i < labels_; i++) std::memcpy(to + i * labels_, expected + i * stride_, sizeof(double) * labels_);
+  }
+
+ private:
+  int64_t labels_, stride_;
+  const double* edge_;
+  bool shared_;
+  double* out_;
+};
+
+void sum_product(Array1<const int64_t> offsets, Array2<const double> node, Array3<const double> edge,
+                 Array1<double> total, Array2<double> node_out, Array3<double> edge_out, bool each, int n_jobs) {
+  const int64_t nodes = check_offsets(offsets), B = (int64_t)offsets.shape(0) - 1;
+  const int64_t L = (int64_t)node.shape(1);
+  require(L >= 1 && L <= 65535 && (int64_t)node.shape(0) == nodes, "node scores do not fit");
+  require((int64_t)edge.shape(1) == L && (int64_t)edge.shape(2) == L, "edge scores do not fit the labels");
+  const std::vector<int64_t> edge_offsets = edge_offsets_of(offsets.data(), B);
+  const bool shared = edge.shape(0) == 1;
+  require(shared || (int64_t)edge.shape(0) == edge_offsets.back(), "edge scores do not fit the edges");
+  require((int64_t)total.shape(0) == B && (int64_t)node_out.shape(0) == nodes && (int64_t)node_out.shape(1) == L,
+          "outputs do not fit");
+  require((int64_t)edge_out.shape(0) == (each ? edge_offsets.back() : 1) && (int64_t)edge_out.shape(1) == L &&
+              (int64_t)edge_out.shape(2) == L,
+          "edge output does not fit");
+  require(each || shared, "expectations of unshared edges must be asked for one by one");
+  nb::gil_scoped_release unlocked;
+  const Kernels* k = best_kernels();
+  const int stride = padded((int)L, k);
+  std::vector<int64_t> node_of_row;
+  const std::vector<Group> groups = make_groups(offsets.data(), B, each ? 1 : 8, nullptr, node_of_row);
+  OwnedTable owned;
+  if (!each) owned.set(k, (int)L, edge.data(), nullptr, 0);
+  const EdgeTable& table = owned.table();
+  const int parts = std::max(1, std::min<int>(n_jobs, (int)groups.size()));
+  const std::vector<int64_t> cut = split_groups(groups, parts);
+  std::fill(total.data(), total.data() + B, 0.0);
+  std::vector<Buffer<double>> counts(parts), direct(parts);
+  const ArrayEdges source((int)L, stride, edge.data(), shared, each ? edge_out.data() : nullptr);
+  run_parts(parts, [&](int p) {
+    Scratch scratch;
+    for (auto* b : {&counts[p], &direct[p]}) {
+      b->resize(L * stride);
+      b->zero();
+    }
+    for (int64_t q = cut[p]; q < cut[p + 1]; q++) {
+      const Group& g = groups[q];
+      Sweep s = scratch.prepare(g, (int)L, stride, (int)(L + 63) / 64, each || !table.safe);
+      for (int64_t r = 0; r < g.rows; r++) {
+        std::memcpy(s.score + r * stride, node.data() + node_of_row[g.row + r] * L, sizeof(double) * L);
+        for (int64_t j = L; j < stride; j++) s.score[r * stride + j] = -INFINITY;
+      }
+      for (int b = 0; b < g.width; b++) scratch.factor[b] = 1;
+      s.counts = counts[p].data();
+      s.direct = direct[p].data();
+      if (each) {
+        const int64_t first = edge_offsets[g.sequence[0]];
+        k->sweep_each(source, &first, s);
+      } else {
+        k->sweep(table, s);
+      }
+      for (int b = 0; b < g.width; b++) total(g.sequence[b]) = s.total[b];
+      for (int64_t r = 0; r < g.rows; r++)
+        std::memcpy(node_out.data() + node_of_row[g.row + r] * L, s.belief + r * stride, sizeof(double) * L);
+    }
+  });
+  if (each) return;
+  for (int64_t i = 0; i < L; i++)
+    for (int64_t j = 0; j < L; j++) {
+      double sum = 0;
+      for (int p = 0; p < parts; p++) sum += counts[p][i * stride + j] * table.prob[i * stride + j] + direct[p][i * stride + j];
+      edge_out(0, i, j) = sum;
+    }
+}
+
+void max_product(Array1<const int64_t> offsets, Array2<const double> node, Array3<const double> edge,
+                 Array1<double> total, Array1<int32_t> path, int n_jobs) {
+  const int64_t nodes = check_offsets(offsets), B = (int64_t)offsets.shape(0) - 1, L = (int64_t)node.shape(1);
+  require(L >= 1 && L <= 65535 && (int64_t)node.shape(0) == nodes, "node scores do not fit");
+  require((int64_t)edge.shape(1) == L && (int64_t)edge.shape(2) == L, "edge scores do not fit the labels");
+  const std::vector<int64_t> edge_offsets = edge_offsets_of(offsets.data(), B);
+  const bool shared = edge.shape(0) == 1;
+  require(shared || (int64_t)edge.shape(0) == edge_offsets.back(), "edge scores do not fit the edges");
+  require((int64_t)total.shape(0) == B && (int64_t)path.shape(0) == nodes, "outputs do not fit");
+  nb::gil_scoped_release unlocked;
+  const Kernels* k = best_kernels();
+  const int stride = padded((int)L, k);
+  OwnedTable owned;
+  if (shared) owned.set(k, (int)L, edge.data(), nullptr, 0);
+  const ArrayEdges source((int)L, stride, edge.data(), false, nullptr);
+  const int parts = std::max(1, std::min<int>(n_jobs, (int)std::max<int64_t>(1, B)));
+  const std::vector<int64_t> cut = split_sequences(offsets.data(), B, parts);
+  run_parts(parts, [&](int p) {
+    Buffer<double> score, spare;
+    spare.resize(L * stride);
+    for (int64_t s = cut[p]; s < cut[p + 1]; s++) {
+      const int64_t first = offsets(s), T = offsets(s + 1) - first;
+      total(s) = 0;
+      if (!T) continue;
+      score.resize(T * stride);
+      for (int64_t t = 0; t < T; t++) {
+        std::memcpy(score.data() + t * stride, node.data() + (first + t) * L, sizeof(double) * L);
+        for (int64_t j = L; j < stride; j++) score[t * stride + j] = -INFINITY;
+      }
+      total(s) = shared ? k->best_path((int)L, stride, T, score.data(), owned.table().log, owned.log_t(), path.data() + first)
+                        : k->best_path_each(source, edge_offsets[s], (int)L, stride, T, score.data(), spare.data(),
+                                            path.data() + first);
+    }
+  });
+}
+
+// For each column the sorted different items it is met with: (ptr, items).
+nb::tuple observed(Array1<const int64_t> indptr, Array1<const int32_t> indices, Array1<const int64_t> rows,
+                   Array1<const int32_t> items, int64_t columns, int64_t n_items) {
+  require(indptr.shape(0) >= 1, "indptr must have an entry");
+  const int64_t n_rows = (int64_t)indptr.shape(0) - 1, met = (int64_t)rows.shape(0);
+  check_csr(indptr, indices, std::nullopt, n_rows, columns);
+  require((int64_t)items.shape(0) == met, "rows and items must have one length");
+  for (int64_t k = 0; k < met; k++)
+    require(rows(k) >= 0 && rows(k) < n_rows && items(k) >= 0 && items(k) < n_items, "a row or an item is out of range");
+  std::vector<int64_t> ptr(columns + 1, 0);
+  std::vector<int32_t> out;
+  {
+    nb::gil_scoped_release unlocked;
+    std::vector<int64_t> at(columns + 1, 0);
+    for (int64_t k = 0; k < met; k++)
+      for (int64_t p = indptr(rows(k)); p < indptr(rows(k) + 1); p++) at[indices(p) + 1]++;
+    for (int64_t c = 0; c < columns; c++) at[c + 1] += at[c];
+    std::vector<int32_t> bucket(at[columns]);
+    std::vector<int64_t> next(at.begin(), at.end() - 1);
+    for (int64_t k = 0; k < met; k++)
+      for (int64_t p = indptr(rows(k)); p < indptr(rows(k) + 1); p++) bucket[next[indices(p)]++] = items(k);
+    std::vector<uint8_t> seen(n_items, 0);
+    for (int64_t c = 0; c < columns; c++) {
+      int32_t *from = bucket.data() + at[c], *to = bucket.data() + at[c + 1];
+      if (to - from > 32) {
+        int32_t* keep = from;
+        for (int32_t* q = from; q < to; q++)
+          if (!seen[*q]) seen[*q] = 1, *keep++ = *q;
+        to = keep;
+        for (int32_t* q = from; q < to; q++) seen[*q] = 0;
+      }
+      std::sort(from, to);
+      out.insert(out.end(), from, std::unique(from, to));
+      ptr[c + 1] = (int64_t)out.size();
+    }
+  }
+  return nb::make_tuple(to_numpy(std::move(ptr)), to_numpy(std::move(out)));
+}
+
+// Weights ready for prediction; immutable, so any number of threads may use one.
+class Tagger {
+ public:
+  Tagger(std::shared_ptr<const Model> model, Array1<const double> w) : model_(std::move(model)) {
+    require((int64_t)w.shape(0) == model_->n_weights, "weights do not fit the model");
+    weights_.assign(w.data(), w.data() + w.shape(0));
+    weights_.resize(weights_.size() + 8, 0.0);
+    loaded_.set(*model_, weights_.data(), 1);
+  }
+
+  void decode(const BatchArrays& arrays, Array1<int32_t> path, Array1<double> total, int n_jobs) const {
+    const Model& m = *model_;
+    const BatchView x = arrays.view(m);
+    require((int64_t)path.shape(0) == x.nodes && (int64_t)total.shape(0) == x.sequences, "outputs do not fit");
+    nb::gil_scoped_release unlocked;
+    const FeatureEdges source(m, x, weights_.data(), loaded_.edges().table().log, nullptr);
+    const int parts = std::max(1, std::min<int>(n_jobs, (int)std::max<int64_t>(1, x.sequences)));
+    const std::vector<int64_t> cut = split_sequences(x.offsets, x.sequences, parts);
+    run_parts(parts, [&](int p) {
+      Buffer<double> score, spare;
+      spare.resize(m.edge_features() ? (int64_t)m.labels * m.stride : 0);
+      for (int64_t s = cut[p]; s < cut[p + 1]; s++) {
+        const int64_t first = x.offsets[s], T = x.offsets[s + 1] - first;
+        total(s) = 0;
+        if (!T) continue;
+        score.resize(T * m.stride);
+        node_scores(x, s, score.data());
+        total(s) = m.edge_features()
+                       ? m.k->best_path_each(source, x.edge_offsets[s], m.labels, m.stride, T, score.data(), spare.data(),
+                                             path.data() + first)
+                       : m.k->best_path(m.labels, m.stride, T, score.data(), loaded_.edges().table().log,
+                                        loaded_.edges().log_t(), path.data() + first);
+      }
+    });
+  }
+
+  void scores(const BatchArrays& arrays, Array2<double> node, Array3<double> edge, int n_jobs) const {
+    const Model& m = *model_;
+    const BatchView x = arrays.view(m);
+    require((int64_t)node.shape(0) == x.nodes && (int)node.shape(1) == m.labels, "outputs do not fit");
+    require((int64_t)edge.shape(0) == (m.edge_features() ? x.edges : 1) && (int)edge.shape(1) == m.labels &&
+                (int)edge.shape(2) == m.labels,
+            "outputs do not fit");
+    nb::gil_scoped_release unlocked;
+    const double* log = loaded_.edges().table().log;
+    const FeatureEdges source(m, x, weights_.data(), log, nullptr);
+    const int parts = std::max(1, std::min<int>(n_jobs, (int)std::max<int64_t>(1, x.sequences)));
+    const std::vector<int64_t> cut = split_sequences(x.offsets, x.sequences, parts);
+    run_parts(parts, [&](int p) {
+      Buffer<double> score, table;
+      table.resize((int64_t)m.labels * m.stride);
+      for (int64_t s = cut[p]; s < cut[p + 1]; s++) {
+        const int64_t first = x.offsets[s], T = x.offsets[s + 1] - first;
+        if (!T) continue;
+        score.resize(T * m.stride);
+        node_scores(x, s, score.data());
+        for (int64_t t = 0; t < T; t++)
+          std::memcpy(node.data() + (first + t) * m.labels, score.data() + t * m.stride, sizeof(double) * m.labels);
+        for (int64_t e = x.edge_offsets[s]; m.edge_features() && e < x.edge_offsets[s + 1]; e++) {
+          source.fill(e, table.data());
+          for (int64_t i = 0; i < m.labels; i++)
+            std::memcpy(edge.data() + (e * m.labels + i) * m.labels, table.data() + i * m.stride, sizeof(double) * m.labels);
+        }
+      }
+    });
+    if (!m.edge_features())
+      for (int64_t i = 0; i < m.labels; i++)
+        std::memcpy(edge.data() + i * m.labels, log + i * m.stride, sizeof(double) * m.labels);
+  }
+
+ private:
+  void node_scores(const BatchView& x, int64_t s, double* score) const {
+    const Model& m = *model_;
+    const int64_t first = x.offsets[s], T = x.offsets[s + 1] - first;
+    score_rows(m, loaded_.node(m), loaded_.base(), x, first, T, score);
+    if (m.boundaries)
+      for (int j = 0; j < m.labels; j++) {
+        score[j] += weights_[m.at_start + j];
+        score[(T - 1) * m.stride + j] += weights_[m.at_end + j];
+      }
+  }
+  std::shared_ptr<const Model> model_;
+  std::vector<double> weights_;
+  Loaded loaded_;
+};
+
+// A gradient in the shape of the scores, added to the weights it came from.
+void pull(const Model& m, const BatchArrays& arrays, Array2<const double> node, Array3<const double> edge,
+          Array1<double> out) {
+  const BatchView x = arrays.view(m);
+  require((int64_t)node.shape(0) == x.nodes && (int)node.shape(1) == m.labels, "node gradient does not fit");
+  require((int64_t)edge.shape(0) == (m.edge_features() ? x.edges : 1) && (int)edge.shape(1) == m.labels &&
+              (int)edge.shape(2) == m.labels,
+          "edge gradient does not fit");
+  require((int64_t)out.shape(0) == m.n_weights, "output does not fit");
+  nb::gil_scoped_release unlocked;
+  double* g = out.data();
+  const int64_t L = m.labels;
+  for (int64_t n = 0; n < x.nodes; n++) {
+    const double* from = node.data() + n * L;
+    for (int64_t p = x.indptr[n]; p < x.indptr[n + 1]; p++) {
+      const int64_t c = x.indices[p], first = m.first_feature(c), stop = m.first_feature(c + 1);
+      const double value = x.values ? x.values[p] : 1.0;
+      for (int64_t f = first; f < stop; f++) g[f] += value * from[m.all_pairs ? f - first : m.feature_label[f]];
+    }
+    for (int64_t d = 0; d < m.n_dense; d++)
+      for (int64_t j = 0; j < L; j++) g[m.at_dense + d * L + j] += x.dense[n * m.n_dense + d] * from[j];
+    for (int64_t j = 0; m.bias && j < L; j++) g[m.at_bias + j] += from[j];
+  }
+  for (int64_t s = 0; m.boundaries && s < x.sequences; s++)
+    for (int64_t j = 0; x.offsets[s] < x.offsets[s + 1] && j < L; j++) {
+      g[m.at_start + j] += node.data()[x.offsets[s] * L + j];
+      g[m.at_end + j] += node.data()[(x.offsets[s + 1] - 1) * L + j];
+    }
+  std::vector<double> table(L * m.stride);
+  const FeatureEdges source(m, x, nullptr, nullptr, g + m.at_pairs);
+  for (int64_t e = 0; e < (int64_t)edge.shape(0); e++) {
+    if (m.edge_features()) {
+      for (int64_t i = 0; i < L; i++)
+        std::memcpy(table.data() + i * m.stride, edge.data() + (e * L + i) * L, sizeof(double) * L);
+      source.take(e, table.data(), 1.0);
+    } else {
+      for (size_t p = 0; p < m.pairs.size(); p++) g[m.at_pairs + p] += edge.data()[m.pairs[p]];
+    }
+  }
+}
+
+std::unique_ptr<Problem> make_problem(std::shared_ptr<const Model> model, const BatchArrays& arrays,
+                                      Array1<const int32_t> labels, Maybe2<uint8_t> allowed, Maybe1<double> weight,
+                                      int group_width) {
+  const BatchView x = arrays.view(*model);
+  require((int64_t)labels.shape(0) == x.nodes, "labels do not fit the nodes");
+  require(!allowed || ((int64_t)allowed->shape(0) == x.nodes && (int)allowed->shape(1) == model->labels),
+          "allowed does not fit the nodes");
+  require(!weight || (int64_t)weight->shape(0) == x.sequences, "weight does not fit the sequences");
+  require(group_width >= 1 && group_width <= 64, "group_width must lie in 1 … 64");
+  nb::gil_scoped_release unlocked;
+  return std::make_unique<Problem>(std::move(model), x, labels.data(), allowed ? allowed->data() : nullptr,
+                                   weight ? weight->data() : nullptr, group_width);
+}
+
+template <class T>
+std::vector<T> to_vector(const Array1<const T>& a) {
+  return std::vector<T>(a.data(), a.data() + a.shape(0));
+}
+
+}  // namespace
+}  // namespace crfield
+
+NB_MODULE(_chain, module) {
+  using namespace crfield;
+  module.def("level", [] { return best_kernels()->level; });
+  module.def("sum_product", &sum_product);
+  module.def("max_product", &max_product);
+  module.def("observed", &observed);
+  module.def("pull", &pull);
+
+  nb::class_<BatchArrays>(module, "BatchArrays")
+      .def("__init__",
+           [](BatchArrays* self, Array1<const int64_t> offsets, Array1<const int64_t> indptr,
+              Array1<const int32_t> indices, Maybe1<double> values, Maybe2<double> dense, Maybe1<int64_t> edge_indptr,
+              Maybe1<int32_t> edge_indices, Maybe1<double> edge_values, Maybe2<double> edge_dense) {
+             new (self) BatchArrays{offsets, indptr, indices, values, dense, edge_indptr, edge_indices, edge_values,
+                                    edge_dense};
+           },
+           nb::arg("offsets"), nb::arg("indptr"), nb::arg("indices"), nb::arg("values").none(),
+           nb::arg("dense").none(), nb::arg("edge_indptr").none(), nb::arg("edge_indices").none(),
+           nb::arg("edge_values").none(), nb::arg("edge_dense").none());
+
+  nb::class_<Model>(module, "Model")
+      .def("__init__",
+           [](Model* self, int labels, int64_t columns, std::optional<Array1<const int64_t>> feature_ptr,
+              std::optional<Array1<const int32_t>> feature_label, int64_t n_dense, bool bias, bool boundaries,
+              Array1<const int32_t> pairs, int64_t edge_columns, std::optional<Array1<const int64_t>> edge_ptr,
+              std::optional<Array1<const int32_t>> edge_pair, int64_t n_edge_dense) {
+             require(feature_ptr.has_value() == feature_label.has_value(), "feature lists come in pairs");
+             require(edge_ptr.has_value() == edge_pair.has_value(), "edge feature lists come in pairs");
+             new (self) Model(labels, columns, feature_ptr ? to_vector(*feature_ptr) : std::vector<int64_t>{},
+                              feature_label ? to_vector(*feature_label) : std::vector<int32_t>{}, !feature_ptr, n_dense,
+                              bias, boundaries, to_vector(pairs), edge_columns,
+                              edge_ptr ? to_vector(*edge_ptr) : std::vector<int64_t>{},
+                              edge_pair ? to_vector(*edge_pair) : std::vector<int32_t>{}, !edge_ptr, n_edge_dense);
+           },
+           nb::arg("labels"), nb::arg("columns"), nb::arg("feature_ptr").none(), nb::arg("feature_label").none(),
+           nb::arg("n_dense"), nb::arg("bias"), nb::arg("boundaries"), nb::arg("pairs"), nb::arg("edge_columns"),
+           nb::arg("edge_ptr").none(), nb::arg("edge_pair").none(), nb::arg("n_edge_dense"))
+      .def_ro("n_weights", &Model::n_weights);
+
+  nb::class_<Tagger>(module, "Tagger")
+      .def("__init__", [](Tagger* self, std::shared_ptr<Model> model,
+                          Array1<const double> w) { new (self) Tagger(std::move(model), w); })
+      .def("decode", &Tagger::decode)
+      .def("scores", &Tagger::scores);
+
+  nb::class_<Problem>(module, "Problem")
+      .def(nb::new_([](std::shared_ptr<Model> model, const BatchArrays& batch, Array1<const int32_t> labels,
+                       Maybe2<uint8_t> allowed, Maybe1<double> weight, int group_width) {
+             return make_problem(std::move(model), batch, labels, allowed, weight, group_width);
+           }),
+           nb::arg("model"), nb::arg("batch"), nb::arg("labels"), nb::arg("allowed").none(), nb::arg("weight").none(),
+           nb::arg("group_width"))
+      .def_prop_ro("n_groups", &Problem::n_groups)
+      .def("evaluate",
+           [](const Problem& p, Array1<const double> w, Array1<double> gradient, int n_jobs) {
+             require((int64_t)w.shape(0) == p.model().n_weights && gradient.shape(0) == w.shape(0),
+                     "weights or gradient do not fit the model");
+             nb::gil_scoped_release unlocked;
+             return p.evaluate(w.data(), gradient.data(), n_jobs);
+           })
+      .def("curvature",
+           [](const Problem& p, Array1<const double> w, Array1<double> out, int n_jobs) {
+             require((int64_t)w.shape(0) == p.model().n_weights && out.shape(0) == w.shape(0),
+                     "weights or output do not fit the model");
+             nb::gil_scoped_release unlocked;
+             p.curvature(w.data(), out.data(), n_jobs);
+           })
+      .def("descend", [](const Problem& p, Array1<double> w, Array1<const int64_t> order, double step, double done,
+                         double horizon, double l2) {
+        require((int64_t)w.shape(0) == p.model().n_weights, "weights do not fit the model");
+        nb::gil_scoped_release unlocked;
+        Epoch epoch;
+        epoch.step = step;
+        epoch.done = done;
+        epoch.horizon = horizon;
+        epoch.l2 = l2;
+        return p.descend(w.data(), order.data(), (int64_t)order.shape(0), epoch);
+      });
+}

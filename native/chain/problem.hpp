@@ -1,0 +1,69 @@
+// The fused objective: negative log-likelihood of a packed, labelled batch and its gradient in the weights.
+#pragma once
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "chain/model.hpp"
+
+namespace crfield {
+
+// What one epoch of stochastic descent needs to know.
+struct Epoch {
+  double step = 0;      // the size of step number n is step / (1 + n / horizon)
+  double done = 0;      // steps done before this epoch
+  double horizon = 1;
+  double l2 = 0;        // ridge of the whole objective
+};
+
+class Problem {
+ public:
+  ~Problem();
+  Problem(std::shared_ptr<const Model> model, const BatchView& batch, const int32_t* labels, const uint8_t* allowed,
+          const double* weight, int group_width);
+
+  // Σ_s weight_s (log Z_s - total of what is allowed); gradient (n_weights) is overwritten.
+  double evaluate(const double* w, double* gradient, int n_jobs) const;
+  // Diagonal of the curvature, near enough for a preconditioner: Σ x² p (1 - p) for node features.
+  void curvature(const double* w, double* out, int n_jobs) const;
+  // One pass of stochastic gradient steps over the groups in the given order; gives the loss met on the way.
+  double descend(double* w, const int64_t* order, int64_t n_order, const Epoch& epoch) const;
+
+  int64_t n_groups() const { return (int64_t)groups_.size(); }
+  int64_t group_rows(int64_t g) const { return groups_[g].rows; }
+  int64_t group_width(int64_t g) const { return groups_[g].width; }
+  const Model& model() const { return *model_; }
+
+ private:
+  struct Part;  // one thread's memory
+  struct Call;  // one call's memory, kept for the next
+  enum class Mode { GRADIENT, CURVATURE };
+  NodeRows rows() const;
+  BatchView edge_view() const;
+  void pack_rows(const BatchView& batch, const std::vector<int64_t>& node_of_row);
+  double one_group(const Group& g, const Loaded& loaded, const double* base, double scale, const double* boundary,
+                   Part& part, Mode mode) const;
+  void run(const double* w, double* out, int n_jobs, Mode mode, double& value) const;
+  std::unique_ptr<Call> borrow(int parts) const;
+  void give_back(std::unique_ptr<Call> call) const;
+
+  std::shared_ptr<const Model> model_;
+  std::vector<Group> groups_;
+  Buffer<int64_t> row_ptr_, pair_ptr_, list_ptr_, pair_item_;
+  Buffer<int32_t> row_item_, list_item_, gold_;
+  Buffer<double> row_value_, pair_value_, list_value_, dense_;
+  bool values_ = false;
+  std::vector<uint8_t> allowed_;   // (rows of partial groups, L) in packed order, from first_partial_row_
+  int64_t first_partial_row_ = 0;
+  std::vector<double> weight_;     // (B)
+  bool weighted_ = false;
+  std::vector<double> gold_pairs_;  // (P) weighted counts of gold transitions of complete sequences
+  std::vector<int64_t> edge_offsets_;
+  Buffer<int64_t> edge_indptr_;
+  Buffer<int32_t> edge_indices_;
+  Buffer<double> edge_values_, edge_dense_;
+  mutable std::mutex lock_;
+  mutable std::vector<std::unique_ptr<Call>> idle_;
+};
+
+}  // namespace crfield

@@ -1,0 +1,67 @@
+// Large zeroed buffers on huge pages where the system has them: gathers over a few megabytes of weights miss the
+// page table as often as the cache otherwise.
+#pragma once
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+namespace crfield {
+
+template <class T>
+class Buffer {
+ public:
+  Buffer() = default;
+  explicit Buffer(int64_t n) { resize(n); }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  Buffer(Buffer&& other) noexcept : at_(other.at_), size_(other.size_), room_(other.room_) {
+    other.at_ = nullptr;
+    other.size_ = other.room_ = 0;
+  }
+  Buffer& operator=(Buffer&& other) noexcept {
+    std::free(at_);
+    at_ = other.at_, size_ = other.size_, room_ = other.room_;
+    other.at_ = nullptr;
+    other.size_ = other.room_ = 0;
+    return *this;
+  }
+  ~Buffer() { std::free(at_); }
+
+  // Contents are lost when the buffer grows.
+  void resize(int64_t n) {
+    if (n > room_) {
+      std::free(at_);
+      at_ = nullptr;
+      room_ = size_ = 0;
+      const size_t huge = size_t(1) << 21;
+      size_t bytes = (size_t)(n > 0 ? n : 1) * sizeof(T);
+      const size_t align = bytes >= 2 * huge ? huge : 64;
+      bytes = (bytes + align - 1) / align * align;
+      at_ = static_cast<T*>(std::aligned_alloc(align, bytes));
+      if (!at_) throw std::bad_alloc();
+#if defined(__linux__)
+      if (align == huge) madvise(at_, bytes, MADV_HUGEPAGE);
+#endif
+      room_ = n;
+    }
+    size_ = n;
+  }
+  void zero() {
+    if (size_) std::memset((void*)at_, 0, sizeof(T) * size_);
+  }
+  T* data() { return at_; }
+  const T* data() const { return at_; }
+  int64_t size() const { return size_; }
+  T& operator[](int64_t k) { return at_[k]; }
+  const T& operator[](int64_t k) const { return at_[k]; }
+
+ private:
+  T* at_ = nullptr;
+  int64_t size_ = 0, room_ = 0;
+};
+
+}  // namespace crfield

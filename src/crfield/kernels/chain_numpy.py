@@ -1,0 +1,162 @@
+"""The chain kernels to read: plain logs, all running sequences advanced together.
+
+    α_0 = node_0        α_t(j) = log Σ_i exp(α_{t-1}(i) + edge_t(i, j)) + node_t(j)
+    β_{T-1} = 0         β_{t-1}(i) = log Σ_j exp(edge_t(i, j) + node_t(j) + β_t(j))
+    p(y_t = j) ∝ exp(α_t(j) + β_t(j))        p(y_{t-1} = i, y_t = j) ∝ exp(α_{t-1}(i) + edge_t(i, j) + node_t(j) + β_t(j))
+
+Both messages are shifted to a maximum of zero at every step, the shifts of α adding up to log Z, and marginals
+are normalised where they stand: so hundred thousands of steps with scores of any size lose no digits. The
+compiled body gets the same answers in probabilities, see ``native/chain/sweep.cpp`` for when that is allowed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def log_sum(x: np.ndarray, axis: int) -> np.ndarray:
+    """log Σ exp x along an axis, −∞ where everything is −∞."""
+    top = np.max(x, axis=axis, keepdims=True)
+    shift = np.where(np.isneginf(top), 0.0, top)
+    with np.errstate(divide="ignore"):
+        out: np.ndarray = np.log(np.sum(np.exp(x - shift), axis=axis)) + np.squeeze(shift, axis=axis)
+    return out
+
+
+def _normalised(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+    """exp(x) / Σ exp(x) over the axes, zero where everything is −∞."""
+    top = np.max(x, axis=axes, keepdims=True)
+    y = np.exp(x - np.where(np.isneginf(top), 0.0, top))
+    total = np.sum(y, axis=axes, keepdims=True)
+    return np.divide(y, total, out=np.zeros_like(y), where=total > 0)
+
+
+def _running(offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[int]]:
+    """Sequences from long to short, their first nodes, and how many still run at each step."""
+    lengths = np.diff(offsets)
+    order = np.argsort(-lengths, kind="stable")
+    order = order[lengths[order] > 0]
+    longest = int(lengths.max(initial=0))
+    counts = np.searchsorted(-lengths[order], -np.arange(longest), side="left")
+    return order, np.asarray(offsets)[order], [int(c) for c in counts]
+
+
+def _edges_of(edge: np.ndarray, first_edge: np.ndarray, step: int, count: int) -> np.ndarray:
+    """(count | 1, L, L) tables of the edges into this step."""
+    return edge if len(edge) == 1 else edge[first_edge[:count] + step - 1]
+
+
+def sum_product(
+    offsets: np.ndarray,
+    node: np.ndarray,
+    edge: np.ndarray,
+    total: np.ndarray,
+    node_out: np.ndarray,
+    edge_out: np.ndarray,
+    each: bool,
+    n_jobs: int,
+) -> None:
+    """Body of `crfield.kernels.chain.sum_product`; results go to the last arrays."""
+    order, first, running = _running(offsets)
+    first_edge = (np.concatenate([[0], np.cumsum(np.maximum(np.diff(offsets) - 1, 0))]))[order]
+    alpha = np.empty_like(node)
+    total[:] = 0.0
+    parts: list[np.ndarray] = []  # shifts of α, summed exactly below: they may be large and many
+    for t, count in enumerate(running):
+        rows = first[:count] + t
+        if t == 0:
+            a = node[rows]
+        else:
+            a = log_sum(alpha[rows - 1][:, :, None] + _edges_of(edge, first_edge, t, count), axis=1) + node[rows]
+        top = np.max(a, axis=1)
+        parts.append(top)
+        alpha[rows] = a - np.where(np.isneginf(top), 0.0, top)[:, None]
+    last = first + np.diff(offsets)[order] - 1
+    ends = log_sum(alpha[last], axis=1) if len(last) else np.zeros(0)
+    total[order] = _exact_sums(parts, len(order)) + ends
+    possible = ~np.isneginf(total)
+
+    beta = np.zeros_like(node)
+    edge_out[:] = 0.0
+    for t in range(len(running) - 1, 0, -1):
+        count = running[t]
+        rows = first[:count] + t
+        table = _edges_of(edge, first_edge, t, count)
+        later = table + (node[rows] + beta[rows])[:, None, :]  # (count, L, L)
+        b = log_sum(later, axis=2)
+        top = np.max(b, axis=1, keepdims=True)
+        beta[rows - 1] = b - np.where(np.isneginf(top), 0.0, top)
+        pairs = _normalised(alpha[rows - 1][:, :, None] + later, axes=(1, 2))
+        pairs[~possible[order[:count]]] = 0.0
+        if each:
+            edge_out[first_edge[:count] + t - 1] = pairs
+        else:
+            edge_out[0] += pairs.sum(axis=0)
+    node_out[:] = _normalised(alpha + beta, axes=(1,))
+    node_out[~np.repeat(possible, np.diff(offsets))] = 0.0
+
+
+def _exact_sums(parts: list[np.ndarray], width: int) -> np.ndarray:
+    """Compensated sums (Neumaier 1974) down the ragged list of shifts."""
+    total, rest = np.zeros(width), np.zeros(width)
+    for part in parts:
+        n = len(part)
+        with np.errstate(invalid="ignore"):
+            new = total[:n] + part
+            swap = np.abs(total[:n]) >= np.abs(part)
+            rest[:n] += np.where(swap, (total[:n] - new) + part, (part - new) + total[:n])
+        total[:n] = new
+    return np.where(np.isneginf(total), -np.inf, total + np.where(np.isneginf(total), 0.0, rest))
+
+
+def max_product(
+    offsets: np.ndarray,
+    node: np.ndarray,
+    edge: np.ndarray,
+    total: np.ndarray,
+    path: np.ndarray,
+    n_jobs: int,
+) -> None:
+    """Body of `crfield.kernels.chain.max_product`; results go to the last arrays.
+
+    δ_t(j) = max_i [δ_{t-1}(i) + edge_t(i, j)] + node_t(j), shifted to a maximum of zero at every step.
+    """
+    order, first, running = _running(offsets)
+    first_edge = (np.concatenate([[0], np.cumsum(np.maximum(np.diff(offsets) - 1, 0))]))[order]
+    best = np.empty_like(node)
+    back = np.zeros(node.shape, dtype=np.int32)
+    total[:] = 0.0
+    for t, count in enumerate(running):
+        rows = first[:count] + t
+        now = node[rows]
+        if t:
+            choices = best[rows - 1][:, :, None] + _edges_of(edge, first_edge, t, count)
+            back[rows] = np.argmax(choices, axis=1)
+            now = now + np.max(choices, axis=1)
+        top = np.max(now, axis=1)
+        total[order[:count]] += top
+        best[rows] = now - np.where(np.isneginf(top), 0.0, top)[:, None]
+    for t in range(len(running) - 1, -1, -1):
+        count = running[t]
+        later = running[t + 1] if t + 1 < len(running) else 0
+        rows = first[:count] + t
+        path[rows[later:]] = np.argmax(best[rows[later:]], axis=1)
+        path[rows[:later]] = back[rows[:later] + 1, path[rows[:later] + 1]]
+
+
+def observed(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    rows: np.ndarray,
+    items: np.ndarray,
+    n_columns: int,
+    n_items: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Body of `crfield.kernels.chain.observed`."""
+    lengths = np.diff(indptr)[rows]
+    starts = np.repeat(np.asarray(indptr)[rows] - np.concatenate([[0], np.cumsum(lengths)[:-1]]), lengths)
+    columns = indices[starts + np.arange(int(lengths.sum()))].astype(np.int64)
+    keys = np.unique(columns * n_items + np.repeat(items, lengths))
+    ptr = np.searchsorted(keys, np.arange(n_columns + 1, dtype=np.int64) * n_items)
+    return ptr.astype(np.int64), (keys % n_items).astype(np.int32)
+

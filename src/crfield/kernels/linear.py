@@ -1,0 +1,148 @@
+"""Contract of the linear kernels: weights times columns, fused with inference on chains.
+
+A *layout* says where each weight lives in one flat vector; any object with these attributes will do:
+
+    n_labels, n_columns, n_dense, bias, boundaries, feature_ptr | None, feature_label | None, pairs,
+    n_edge_columns, edge_ptr | None, edge_pair | None, n_edge_dense, n_weights
+
+    [ node features | dense (D, L) | bias (L) | start (L) | end (L) | transitions (P) | edge features |
+      edge dense (DE, L, L) ]
+
+Node features are pairs (column, label), all of them when ``feature_ptr`` is None, else the labels
+``feature_label[feature_ptr[k]:feature_ptr[k+1]]`` of column k. ``pairs`` are the transitions i·L + j that have a
+weight, sorted; the others score 0. A *batch* has ``topology.offsets``, ``node`` and ``edge`` columns.
+
+Scores are sums:
+
+    node_n(j) = Σ_k x_nk W(k, j) + Σ_d X_nd V(d, j) + bias(j) + [n first] start(j) + [n last] end(j)
+    edge_e(i, j) = T(i, j) + Σ_k x_ek U(k, i, j) + Σ_d X_ed Q(d, i, j)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from crfield.kernels import choice
+
+
+def _compile(layout: Any) -> Any:
+    return choice.body("linear").Model(
+        layout.n_labels,
+        layout.n_columns,
+        layout.feature_ptr,
+        layout.feature_label,
+        layout.n_dense,
+        layout.bias,
+        layout.boundaries,
+        layout.pairs,
+        layout.n_edge_columns,
+        layout.edge_ptr,
+        layout.edge_pair,
+        layout.n_edge_dense,
+    )
+
+
+def _arrays(batch: Any) -> Any:
+    edge = batch.edge
+    return choice.body("linear").BatchArrays(
+        batch.topology.offsets,
+        batch.node.indptr,
+        batch.node.indices,
+        batch.node.values,
+        batch.node.dense,
+        None if edge is None else edge.indptr,
+        None if edge is None else edge.indices,
+        None if edge is None else edge.values,
+        None if edge is None else edge.dense,
+    )
+
+
+class Tagger:
+    """A layout with weights, ready to score and decode; immutable, so several threads may share one."""
+
+    def __init__(self, layout: Any, weights: np.ndarray) -> None:
+        self._n_labels = layout.n_labels
+        self._each = layout.n_edge_columns > 0 or layout.n_edge_dense > 0
+        self._tagger = choice.body("linear").Tagger(_compile(layout), np.ascontiguousarray(weights, np.float64))
+
+    def decode(self, batch: Any, *, n_jobs: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        """Best path of every sequence: ``path`` (N,) int32 and ``total`` (B,)."""
+        path = np.zeros(batch.topology.n_nodes, dtype=np.int32)
+        total = np.zeros(batch.topology.n_sequences)
+        self._tagger.decode(_arrays(batch), path, total, max(1, n_jobs))
+        return path, total
+
+    def scores(self, batch: Any, *, n_jobs: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        """``node`` (N, L) and ``edge`` (1, L, L), or (E, L, L) when edges have features."""
+        labels = self._n_labels
+        node = np.empty((batch.topology.n_nodes, labels))
+        edge = np.empty((batch.topology.n_edges if self._each else 1, labels, labels))
+        self._tagger.scores(_arrays(batch), node, edge, max(1, n_jobs))
+        return node, edge
+
+
+def pull(layout: Any, batch: Any, node: np.ndarray, edge: np.ndarray) -> np.ndarray:
+    """The adjoint of `Tagger.scores`: a gradient in the shape of the scores, pulled back to the weights (W,)."""
+    out = np.zeros(layout.n_weights)
+    choice.body("linear").pull(_compile(layout), _arrays(batch), node, edge, out)
+    return out
+
+
+class Problem:
+    """Negative log-likelihood of a labelled batch, score, inference and gradient fused.
+
+        value(w) = Σ_s weight_s (log Z_s − log Z_s restricted to the allowed labels)
+
+    ``labels`` (N,) int32 with −1 where row n of ``allowed`` (N, L) decides; ``weight`` (B,) or None.
+    """
+
+    def __init__(
+        self,
+        layout: Any,
+        batch: Any,
+        labels: np.ndarray,
+        allowed: np.ndarray | None,
+        weight: np.ndarray | None,
+    ) -> None:
+        self.n_weights: int = layout.n_weights
+        allowed = None if allowed is None else np.ascontiguousarray(allowed, dtype=np.uint8)
+        # Many labels with few weighted transitions run sixteen sequences side by side, others eight.
+        width = 16 if layout.n_labels >= 48 else 8
+        self._problem = choice.body("linear").Problem(
+            _compile(layout), _arrays(batch), labels, allowed, weight, width
+        )
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups of sequences; one stochastic step uses one."""
+        return int(self._problem.n_groups)
+
+    def evaluate(self, weights: np.ndarray, gradient: np.ndarray, *, n_jobs: int = 1) -> float:
+        """The value; the gradient (W,) is overwritten."""
+        return float(self._problem.evaluate(weights, gradient, max(1, n_jobs)))
+
+    def curvature(self, weights: np.ndarray, *, n_jobs: int = 1) -> np.ndarray:
+        """About the diagonal of the second derivative (W,): Σ x² p (1 − p) for node features."""
+        out = np.empty(self.n_weights)
+        self._problem.curvature(weights, out, max(1, n_jobs))
+        return out
+
+    def descend(
+        self,
+        weights: np.ndarray,
+        order: np.ndarray,
+        *,
+        step: float,
+        done: float,
+        horizon: float,
+        l2: float,
+    ) -> float:
+        """Stochastic steps over the groups in ``order``, changing ``weights``; gives the loss met on the way.
+
+        Step number n (counted from ``done``) has the size step / (1 + n / horizon) and works on the loss of one
+        group plus its share l2 / n_groups of the ridge.
+        """
+        order = np.ascontiguousarray(order, dtype=np.int64)
+        return float(self._problem.descend(weights, order, step, done, horizon, l2))

@@ -1,0 +1,285 @@
+"""The linear kernels to read: sparse matrices of columns, weights as tables, inference from `chain_numpy`.
+
+The compiled body keeps the same weights in hybrid rows and fuses scoring, inference and the pull-back for a few
+sequences at a time; here each step is one NumPy or SciPy expression over the whole batch.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from crfield.kernels import chain_numpy
+
+
+class Model:
+    """Where the weights of each part lie, and how flat weights become tables."""
+
+    def __init__(
+        self,
+        labels: int,
+        columns: int,
+        feature_ptr: np.ndarray | None,
+        feature_label: np.ndarray | None,
+        n_dense: int,
+        bias: bool,
+        boundaries: bool,
+        pairs: np.ndarray,
+        edge_columns: int,
+        edge_ptr: np.ndarray | None,
+        edge_pair: np.ndarray | None,
+        n_edge_dense: int,
+    ) -> None:
+        self.labels, self.columns, self.n_dense = labels, columns, n_dense
+        self.edge_columns, self.n_edge_dense = edge_columns, n_edge_dense
+        self.bias, self.boundaries, self.pairs = bias, boundaries, np.asarray(pairs)
+        square = labels * labels
+        self.node_at = _flat_places(feature_ptr, feature_label, columns, labels)
+        self.edge_at = _flat_places(edge_ptr, edge_pair, edge_columns, square)
+        sizes = {
+            "node": len(self.node_at),
+            "dense": n_dense * labels,
+            "bias": labels * bias,
+            "start": labels * boundaries,
+            "end": labels * boundaries,
+            "pairs": len(self.pairs),
+            "edge": len(self.edge_at),
+            "edge_dense": n_edge_dense * square,
+        }
+        self.part: dict[str, slice] = {}
+        at = 0
+        for name, size in sizes.items():
+            self.part[name] = slice(at, at + size)
+            at += size
+        self.n_weights = at
+        self.edge_features = edge_columns > 0 or n_edge_dense > 0
+
+    def node_table(self, w: np.ndarray) -> np.ndarray:
+        """(A, L) weights of the sparse columns."""
+        table = np.zeros(self.columns * self.labels)
+        table[self.node_at] = w[self.part["node"]]
+        return table.reshape(self.columns, self.labels)
+
+    def pair_table(self, w: np.ndarray) -> np.ndarray:
+        """(L, L) transition scores."""
+        table = np.zeros(self.labels * self.labels)
+        table[self.pairs] = w[self.part["pairs"]]
+        return table.reshape(self.labels, self.labels)
+
+    def edge_table(self, w: np.ndarray) -> np.ndarray:
+        """(AE, L·L) weights of the sparse edge columns."""
+        square = self.labels * self.labels
+        table = np.zeros(self.edge_columns * square)
+        table[self.edge_at] = w[self.part["edge"]]
+        return table.reshape(self.edge_columns, square)
+
+
+def _flat_places(ptr: np.ndarray | None, item: np.ndarray | None, columns: int, width: int) -> np.ndarray:
+    """Place of every listed (column, item) in the full table of columns × width."""
+    if ptr is None or item is None:
+        return np.arange(columns * width)
+    return np.repeat(np.arange(columns, dtype=np.int64), np.diff(ptr)) * width + item
+
+
+class BatchArrays:
+    """The arrays of a batch, with its sparse parts as SciPy matrices."""
+
+    def __init__(
+        self,
+        offsets: np.ndarray,
+        indptr: np.ndarray,
+        indices: np.ndarray,
+        values: np.ndarray | None,
+        dense: np.ndarray | None,
+        edge_indptr: np.ndarray | None,
+        edge_indices: np.ndarray | None,
+        edge_values: np.ndarray | None,
+        edge_dense: np.ndarray | None,
+    ) -> None:
+        self.offsets = offsets
+        self.node = (indptr, indices, values)
+        self.edge = (edge_indptr, edge_indices, edge_values)
+        self.dense, self.edge_dense = dense, edge_dense
+        lengths = np.diff(offsets)
+        self.firsts = offsets[:-1][lengths > 0]
+        self.lasts = offsets[1:][lengths > 0] - 1
+        self.heads = np.setdiff1d(np.arange(offsets[-1]), self.firsts)
+
+    @staticmethod
+    def matrix(part: tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None], columns: int):  # type: ignore[no-untyped-def]
+        """SciPy CSR matrix of one part."""
+        from scipy.sparse import csr_matrix
+
+        indptr, indices, values = part
+        if indptr is None or indices is None:
+            raise ValueError("the model has edge columns, the batch has none")
+        if len(indices) and (indices.min() < 0 or indices.max() >= columns):
+            raise ValueError("a column index is out of range")
+        data = np.ones(len(indices)) if values is None else values
+        return csr_matrix((data, indices, indptr), shape=(len(indptr) - 1, columns))
+
+
+def scores_of(model: Model, batch: BatchArrays, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Node and edge scores, see the contract for the formula."""
+    node = batch.matrix(batch.node, model.columns) @ model.node_table(w)
+    if model.n_dense:
+        node = node + batch.dense @ w[model.part["dense"]].reshape(model.n_dense, model.labels)
+    if model.bias:
+        node = node + w[model.part["bias"]]
+    if model.boundaries:
+        node[batch.firsts] += w[model.part["start"]]
+        node[batch.lasts] += w[model.part["end"]]
+    edge = model.pair_table(w)[None]
+    if model.edge_features:
+        square = model.labels * model.labels
+        extra = np.zeros((len(batch.heads), square))
+        if model.edge_columns:
+            extra += batch.matrix(batch.edge, model.edge_columns) @ model.edge_table(w)
+        if model.n_edge_dense:
+            extra += batch.edge_dense @ w[model.part["edge_dense"]].reshape(model.n_edge_dense, square)
+        edge = edge + extra.reshape(-1, model.labels, model.labels)
+    return node, edge
+
+
+def pull(model: Model, batch: BatchArrays, node: np.ndarray, edge: np.ndarray, out: np.ndarray) -> None:
+    """Gradient of the scores (same shapes) back to the weights, into ``out``."""
+    part = model.part
+    out[part["node"]] = (batch.matrix(batch.node, model.columns).T @ node).reshape(-1)[model.node_at]
+    if model.n_dense:
+        out[part["dense"]] = (batch.dense.T @ node).reshape(-1)  # type: ignore[union-attr]
+    if model.bias:
+        out[part["bias"]] = node.sum(axis=0)
+    if model.boundaries:
+        out[part["start"]] = node[batch.firsts].sum(axis=0)
+        out[part["end"]] = node[batch.lasts].sum(axis=0)
+    out[part["pairs"]] = edge.sum(axis=0).reshape(-1)[model.pairs]
+    flat = edge.reshape(len(edge), -1)
+    if model.edge_columns:
+        out[part["edge"]] = (batch.matrix(batch.edge, model.edge_columns).T @ flat).reshape(-1)[model.edge_at]
+    if model.n_edge_dense:
+        out[part["edge_dense"]] = (batch.edge_dense.T @ flat).reshape(-1)  # type: ignore[union-attr]
+
+
+class Tagger:
+    """Body of `crfield.kernels.linear.Tagger`."""
+
+    def __init__(self, model: Model, w: np.ndarray) -> None:
+        if len(w) != model.n_weights:
+            raise ValueError("weights do not fit the model")
+        self.model, self.w = model, w.copy()
+
+    def decode(self, batch: BatchArrays, path: np.ndarray, total: np.ndarray, n_jobs: int) -> None:
+        node, edge = scores_of(self.model, batch, self.w)
+        chain_numpy.max_product(batch.offsets, node, edge, total, path, n_jobs)
+
+    def scores(self, batch: BatchArrays, node: np.ndarray, edge: np.ndarray, n_jobs: int) -> None:
+        node[:], edge[:] = scores_of(self.model, batch, self.w)
+
+
+class Problem:
+    """Body of `crfield.kernels.linear.Problem`: free total minus clamped total."""
+
+    def __init__(
+        self,
+        model: Model,
+        batch: BatchArrays,
+        labels: np.ndarray,
+        allowed: np.ndarray | None,
+        weight: np.ndarray | None,
+        group_width: int,
+    ) -> None:
+        self.model, self.batch = model, batch
+        sequences = len(batch.offsets) - 1
+        self.weight = np.ones(sequences) if weight is None else weight
+        mask = np.zeros((len(labels), model.labels), dtype=bool)
+        known = labels >= 0
+        mask[known, labels[known]] = True
+        if allowed is not None:
+            mask[~known] = allowed[~known] != 0
+        self.mask = mask
+        self.node_weight = np.repeat(self.weight, np.diff(batch.offsets))[:, None]
+        edges = np.maximum(np.diff(batch.offsets) - 1, 0)
+        self.edge_weight = np.repeat(self.weight, edges)[:, None, None]
+        running = np.flatnonzero(np.diff(batch.offsets))
+        order = running[np.argsort(-np.diff(batch.offsets)[running], kind="stable")]
+        self.groups = [order[k : k + group_width] for k in range(0, len(order), group_width)]
+
+    @property
+    def n_groups(self) -> int:
+        return len(self.groups)
+
+    def _infer(self, node: np.ndarray, edge: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        total = np.empty(len(self.weight))
+        node_out = np.empty_like(node)
+        edge_out = np.empty((len(self.edge_weight), *edge.shape[1:]))
+        chain_numpy.sum_product(self.batch.offsets, node, edge, total, node_out, edge_out, True, 1)
+        return total, node_out, edge_out
+
+    def evaluate(self, w: np.ndarray, gradient: np.ndarray, n_jobs: int) -> float:
+        node, edge = scores_of(self.model, self.batch, w)
+        total, p, pairs = self._infer(node, edge)
+        clamped, q, gold = self._infer(np.where(self.mask, node, -np.inf), edge)
+        gradient[:] = 0.0
+        pull(self.model, self.batch, self.node_weight * (p - q), self.edge_weight * (pairs - gold), gradient)
+        return float(self.weight @ (total - clamped))
+
+    def curvature(self, w: np.ndarray, out: np.ndarray, n_jobs: int) -> None:
+        node, edge = scores_of(self.model, self.batch, w)
+        _, p, pairs = self._infer(node, edge)
+        spread = self.node_weight * (p - p * p)
+        squares = BatchArrays(
+            self.batch.offsets,
+            *(_squared(self.batch.node)),
+            None if self.batch.dense is None else self.batch.dense**2,
+            *(_squared(self.batch.edge)),
+            None if self.batch.edge_dense is None else self.batch.edge_dense**2,
+        )
+        pull(self.model, squares, spread, np.zeros_like(pairs), out)
+        # expected transitions into a label share the label's variance in proportion
+        counts = (self.edge_weight * pairs).sum(axis=0).reshape(-1)[self.model.pairs]
+        variance, later = spread.sum(axis=0), self.model.pairs % self.model.labels
+        into = np.bincount(later, counts, minlength=self.model.labels)[later]
+        share = np.divide(counts, into, out=np.full(len(counts), 1 / self.model.labels), where=into > 0)
+        out[self.model.part["pairs"]] = share * variance[later]
+        out[self.model.part["edge"]] = variance.mean()
+        out[self.model.part["edge_dense"]] = variance.mean()
+
+    def descend(
+        self, w: np.ndarray, order: np.ndarray, step: float, done: float, horizon: float, l2: float
+    ) -> float:
+        if self.model.edge_features:
+            raise ValueError("stochastic steps do not know edge features")
+        loss, gradient = 0.0, np.empty_like(w)
+        for k, group in enumerate(order):
+            eta = step / (1 + (done + k) / horizon)
+            part = self._part(self.groups[group])
+            loss += part.evaluate(w, gradient, 1)
+            w *= 1 - min(0.5, eta * l2 / self.n_groups)
+            w -= eta * gradient
+        return loss
+
+    def _part(self, sequences: np.ndarray) -> Problem:
+        """The same problem on some of its sequences."""
+        offsets = self.batch.offsets
+        rows = np.concatenate([np.arange(offsets[s], offsets[s + 1]) for s in sequences])
+        matrix = self.batch.matrix(self.batch.node, self.model.columns)[rows]
+        lengths = np.diff(offsets)[sequences]
+        batch = BatchArrays(
+            np.concatenate([[0], np.cumsum(lengths)]),
+            matrix.indptr,
+            matrix.indices,
+            matrix.data,
+            None if self.batch.dense is None else self.batch.dense[rows],
+            None,
+            None,
+            None,
+            None,
+        )
+        unknown = np.full(len(rows), -1)
+        return Problem(self.model, batch, unknown, self.mask[rows], self.weight[sequences], len(sequences))
+
+
+def _squared(
+    part: tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None],
+) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None]:
+    indptr, indices, values = part
+    return indptr, indices, None if values is None else values**2
