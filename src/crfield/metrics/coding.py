@@ -153,7 +153,7 @@ def _rows(y: Iterable[Iterable[Any]], name: str) -> list[Sequence[Any]]:
             row = list(row)
         if not isinstance(row, _ROW):
             raise ShapeError(
-                f"{name}[{s}] must be a sequence of labels, got {row}. "
+                f"{name}[{s}] must be a sequence of labels, got {row!r}. "
                 f"For a single sequence pass [{name}]: a list that holds it."
             )
         rows.append(row)

@@ -6,7 +6,7 @@
     bioes      B-NP I-NP    E-NP   O    S-NP   S-NP     also E at the last step, S for a span of one step
     bilou      B-NP I-NP    L-NP   O    U-NP   U-NP     bioes with L for E and U for S
 
-(Ramshaw & Marcus 1995 for IOB1, Tjong Kim Sang & Veenstra 1999 for the rest.) Reading is forgiving and the
+(Ramshaw & Marcus 1995, Tjong Kim Sang & Veenstra 1999, Ratinov & Roth 2009.) Reading is forgiving and the
 same for all of them: the rules of conlleval, in `chunks`. Writing is strict, so ``convert`` also repairs.
 Names are accepted in any case, and ``bio``, ``iobes`` and ``biluo`` as other spellings; bioes and bilou
 read each other's letters.
