@@ -96,7 +96,7 @@ class AttributeSequences(Sequence[list[Item]]):
         for a, b in spans:
             item: dict[str, float] = {}
             for name, value in zip(names[a:b], values[a:b]):
-                item[name] = item.get(name, 0.0) + value
+                item[name] = item[name] + value if name in item else value
             items.append(item)
         return items
 

@@ -69,10 +69,11 @@ class TemplateEncoder:
         marks = self._marks(alphabet, add=True)
         alphabet.lock()
         made = []
-        for patterns in (self.template.unigrams, self.template.bigrams):
+        for edges, patterns in enumerate((self.template.unigrams, self.template.bigrams)):
             table, samples = compile_patterns(patterns, radix=len(alphabet), marks=marks)
-            edges = patterns is self.template.bigrams
-            indptr, indices = kernel.apply(table, codes, tokens.topology.offsets, edges=edges, grow=True)
+            indptr, indices = kernel.apply(
+                table, codes, tokens.topology.offsets, edges=bool(edges), grow=True
+            )
             skeleton, filling = table.tuples()
             starts = _starts(samples, skeleton)
             side = _Side(patterns, table, samples, skeleton, filling, starts)
@@ -111,9 +112,10 @@ class TemplateEncoder:
         if len(codes):
             self.template.check_width(codes.shape[1])
         columns = []
-        for side in (node, edge):
-            edges = side is edge
-            indptr, indices = kernel.apply(side.table, codes, topology.offsets, edges=edges, n_jobs=n_jobs)
+        for edges, side in enumerate((node, edge)):
+            indptr, indices = kernel.apply(
+                side.table, codes, topology.offsets, edges=bool(edges), n_jobs=n_jobs
+            )
             columns.append(Columns(indptr, indices, side.width))
         return Batch(topology, columns[0], columns[1] if self.template.bigrams else None)
 

@@ -118,8 +118,8 @@ def codes(strings: Iterable[str], table: Interner, *, add: bool) -> np.ndarray:
 def rows(sequences: Any, table: Interner, *, add: bool) -> tuple[np.ndarray, np.ndarray]:
     """Offsets (B + 1,) int64 and codes (N, C) int32 of B sequences of tokens, each a row of C strings.
 
-    >>> rows([[("He", "PRP"), ("runs", "VBZ")], []], interner(), add=True)
-    (array([0, 2, 2]), array([[0, 1], [2, 3]], dtype=int32))
+    >>> [a.tolist() for a in rows([[("He", "PRP"), ("runs", "VBZ")], []], interner(), add=True)]
+    [[0, 2, 2], [[0, 1], [2, 3]]]
     """
     try:
         offsets, flat, width = table.rows(sequences, add)

@@ -309,7 +309,8 @@ class Templates:
         out = np.empty(len(at), dtype=np.int64)
         before, after = at < first, at > last
         inside = ~(before | after)
-        out[inside] = codes[at[inside], col]
+        if inside.any():
+            out[inside] = codes[at[inside], col]
         out[before] = self._marks[0, first[before] - at[before] - 1]
         out[after] = self._marks[1, at[after] - last[after] - 1]
         return out
