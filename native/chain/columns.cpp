@@ -105,7 +105,7 @@ void scatter_rows(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t 
 
 template <int VECS>
 void gather_by(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n, const double* base, double* score) {
-  if (x.row_value)
+  if (x.values)
     gather_rows<VECS, true>(w, x, row, n, base, score);
   else
     gather_rows<VECS, false>(w, x, row, n, base, score);
@@ -114,9 +114,9 @@ void gather_by(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n, 
 template <int VECS>
 void scatter_by(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n, const double* belief,
                 const double* mask, const NodeGradient& g) {
-  if (x.row_value && mask)
+  if (x.values && mask)
     scatter_rows<VECS, true, true>(w, x, row, n, belief, mask, g);
-  else if (x.row_value)
+  else if (x.values)
     scatter_rows<VECS, true, false>(w, x, row, n, belief, mask, g);
   else if (mask)
     scatter_rows<VECS, false, true>(w, x, row, n, belief, mask, g);

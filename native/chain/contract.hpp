@@ -89,6 +89,7 @@ struct NodeRows {
   const int32_t* row_item = nullptr;
   const int64_t* pair_item = nullptr;  // feature << 16 | label
   const int32_t* list_item = nullptr;
+  bool values = false;                 // numeric features; otherwise every value is one
   const double *row_value = nullptr, *pair_value = nullptr, *list_value = nullptr;
   const double* dense = nullptr;       // (rows, D)
 };

@@ -172,6 +172,7 @@ NodeRows Problem::rows() const {
   x.row_item = row_item_.data();
   x.pair_item = pair_item_.data();
   x.list_item = list_item_.data();
+  x.values = values_;
   if (values_) {
     x.row_value = row_value_.data();
     x.pair_value = pair_value_.data();
@@ -219,7 +220,7 @@ double Problem::one_group(const Group& g, const Loaded& loaded, const double* ba
     }
 
   const BatchView edge_batch = edge_view();
-  FeatureEdges source(m, edge_batch, loaded.w, table.log, mode == Mode::GRADIENT && each ? part.tail.data() : nullptr);
+  FeatureEdges source(m, edge_batch, loaded.w, table.log, each ? part.tail.data() : nullptr);
   std::vector<int64_t> first_edge(each ? g.width : 0);
   for (int b = 0; b < (int)first_edge.size(); b++) first_edge[b] = edge_offsets_[g.sequence[b]];
   auto infer = [&](double sign) {
@@ -394,8 +395,7 @@ void Problem::run(const double* w, double* out, int n_jobs, Mode mode, double& v
       const double met = table.sparse ? part.pair_counts[p] : part.counts[at];
       out[m.at_pairs + p] += met * table.prob[at] + part.direct[at];
     }
-    if (m.edge_features() && mode == Mode::GRADIENT)
-      for (int64_t f = m.at_pairs; f < m.n_weights; f++) out[f] += part.tail[f - m.at_pairs];
+    for (int64_t f = m.at_pairs; m.edge_features() && f < m.n_weights; f++) out[f] += part.tail[f - m.at_pairs];
   }
   if (mode == Mode::CURVATURE) {
     // expected transitions into a label share the label's variance in proportion

@@ -37,7 +37,7 @@ ROOMS: dict[str, set[str]] = {
     "training": BELOW_TRAINING,
     "boosting": BELOW_TRAINING | {"training"},
     "selection": BELOW_TRAINING | {"training"},
-    "estimators": BELOW_TRAINING | {"training", "boosting", "selection"},
+    "estimators": BELOW_TRAINING | {"training", "boosting", "selection", "report"},
     "compat": {"estimators", "storage", "metrics"},
     "report": {"metrics", "inference", "features", "scoring", "data", "core"},
     "experiments": BELOW_TRAINING

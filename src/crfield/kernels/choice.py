@@ -11,7 +11,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 from crfield.errors import CrfieldError
@@ -59,9 +58,9 @@ def chosen() -> str:
     return _chosen
 
 
-def body(group: str) -> ModuleType:
+def body(group: str) -> Any:
     """The module that holds the chosen body of a group of kernels ('chain', 'vectors', …)."""
-    return _load(group, chosen())  # type: ignore[no-any-return]
+    return _load(group, chosen())
 
 
 @contextmanager

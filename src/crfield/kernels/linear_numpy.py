@@ -152,7 +152,7 @@ def pull(model: Model, batch: BatchArrays, node: np.ndarray, edge: np.ndarray, o
         out[part["start"]] = node[batch.firsts].sum(axis=0)
         out[part["end"]] = node[batch.lasts].sum(axis=0)
     out[part["pairs"]] = edge.sum(axis=0).reshape(-1)[model.pairs]
-    flat = edge.reshape(len(edge), -1)
+    flat = edge.reshape(len(edge), model.labels**2)
     if model.edge_columns:
         out[part["edge"]] = (batch.matrix(batch.edge, model.edge_columns).T @ flat).reshape(-1)[model.edge_at]
     if model.n_edge_dense:
@@ -199,9 +199,14 @@ class Problem:
         self.node_weight = np.repeat(self.weight, np.diff(batch.offsets))[:, None]
         edges = np.maximum(np.diff(batch.offsets) - 1, 0)
         self.edge_weight = np.repeat(self.weight, edges)[:, None, None]
-        running = np.flatnonzero(np.diff(batch.offsets))
-        order = running[np.argsort(-np.diff(batch.offsets)[running], kind="stable")]
-        self.groups = [order[k : k + group_width] for k in range(0, len(order), group_width)]
+        lengths = np.diff(batch.offsets)
+        partial = np.zeros(sequences, dtype=bool)
+        partial[np.repeat(np.arange(sequences), lengths)[~known]] = True
+        self.groups: list[np.ndarray] = []
+        for kind in (~partial, partial):  # long sequences first, those of unknown labels apart
+            some = np.flatnonzero(kind & (lengths > 0))
+            some = some[np.argsort(-lengths[some], kind="stable")]
+            self.groups += [some[k : k + group_width] for k in range(0, len(some), group_width)]
 
     @property
     def n_groups(self) -> int:
@@ -228,7 +233,7 @@ class Problem:
         spread = self.node_weight * (p - p * p)
         squares = BatchArrays(
             self.batch.offsets,
-            *(_squared(self.batch.node)),
+            *(_squared(self.batch.node)),  # type: ignore[arg-type]
             None if self.batch.dense is None else self.batch.dense**2,
             *(_squared(self.batch.edge)),
             None if self.batch.edge_dense is None else self.batch.edge_dense**2,

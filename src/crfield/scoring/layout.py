@@ -141,7 +141,7 @@ class Layout:
 
     def state(self) -> tuple[dict[str, object], dict[str, np.ndarray]]:
         """JSON-able header and arrays for a model file."""
-        header = {
+        header: dict[str, object] = {
             "n_labels": self.n_labels,
             "n_columns": self.n_columns,
             "n_dense": self.n_dense,

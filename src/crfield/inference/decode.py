@@ -1,0 +1,34 @@
+"""From beliefs to labels.
+
+``viterbi`` gives the most probable labelling as a whole; ``marginal`` gives each step its most probable label on
+its own, which makes the fewest expected errors per step but may join labels that cannot stand together.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from crfield.errors import InputError
+
+DECODERS = ("viterbi", "marginal")
+
+
+def check_decoder(name: str) -> str:
+    """The name itself, or an error that lists the ones there are.
+
+    >>> check_decoder("viterbi")
+    'viterbi'
+    """
+    if name not in DECODERS:
+        raise InputError(f"decode must be one of {', '.join(map(repr, DECODERS))}, got {name!r}.")
+    return name
+
+
+def best_marginals(node: np.ndarray) -> np.ndarray:
+    """(N,) the most probable label of every node; the smallest code wins a tie.
+
+    >>> import numpy as np
+    >>> best_marginals(np.array([[0.2, 0.8], [0.5, 0.5]])).tolist()
+    [1, 0]
+    """
+    return np.argmax(node, axis=1).astype(np.int32)

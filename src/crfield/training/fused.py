@@ -1,0 +1,58 @@
+"""The fused training problem: linear scorer, exact chains, likelihood, in one compiled call.
+
+It keeps the data packed for the kernel (columns regrouped by sequence length, weights in hybrid rows) and holds
+no scratch between calls, so two threads may evaluate one problem at once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from crfield.core.target import Target
+from crfield.data.batch import Batch
+from crfield.kernels import linear
+from crfield.scoring.layout import Layout
+
+
+class FusedChain:
+    """Negative log-likelihood of a linear chain model on a labelled batch.
+
+    >>> import numpy as np
+    >>> from crfield.core.topology import Chains
+    >>> from crfield.data.batch import Columns
+    >>> batch = Batch(Chains.from_lengths([2]), Columns.from_rows([[0], [1]], width=2))
+    >>> target = Target(batch.topology, 2, np.array([0, 1]))
+    >>> layout = Layout.observe(batch, target)
+    >>> problem = FusedChain(layout, batch, target)
+    >>> gradient = np.empty(layout.n_weights)
+    >>> round(problem.evaluate(np.zeros(layout.n_weights), gradient), 6)
+    1.386294
+    """
+
+    def __init__(self, layout: Layout, batch: Batch, target: Target, *, n_jobs: int = 1) -> None:
+        self.layout, self.n_jobs = layout, n_jobs
+        self._problem = linear.Problem(layout, batch, target.labels, target.allowed, target.weight)
+
+    @property
+    def n_weights(self) -> int:
+        """W."""
+        return self.layout.n_weights
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups of sequences that one stochastic step uses."""
+        return self._problem.n_groups
+
+    def evaluate(self, weights: np.ndarray, gradient: np.ndarray) -> float:
+        """Value; the gradient is written to ``gradient``."""
+        return self._problem.evaluate(weights, gradient, n_jobs=self.n_jobs)
+
+    def curvature(self, weights: np.ndarray) -> np.ndarray:
+        """About the diagonal of the second derivative."""
+        return self._problem.curvature(weights, n_jobs=self.n_jobs)
+
+    def descend(
+        self, weights: np.ndarray, order: np.ndarray, *, step: float, done: float, horizon: float, l2: float
+    ) -> float:
+        """Stochastic steps over the groups in ``order``; changes the weights, gives the loss met on the way."""
+        return self._problem.descend(weights, order, step=step, done=done, horizon=horizon, l2=l2)
