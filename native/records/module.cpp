@@ -1,8 +1,9 @@
 // Python's door to the tables of records; the contract is in src/crfield/kernels/records.py.
 #include <nanobind/nanobind.h>
 
+#include <algorithm>
 #include <cstdlib>
-#include <memory>
+#include <new>
 #include <stdexcept>
 
 #include "arrays.hpp"

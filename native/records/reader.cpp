@@ -1,5 +1,6 @@
 #include "records/reader.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -145,19 +146,19 @@ void Reader::read_strings(PyObject* list) {
     nb::object keep;
     views[n++] = text(strings[i], keep);
     if (n == Interner::MANY || keep.is_valid()) {
-      flush_views(views, n);
+      look_up(views, n, nullptr);
       n = 0;
     }
   }
-  flush_views(views, n);
+  look_up(views, n, nullptr);
 }
 
-void Reader::flush_views(const std::string_view* views, int n) {
+void Reader::look_up(const std::string_view* keys, int n, const double* values) {
   int32_t columns[Interner::MANY];
-  table_.keys.find_many(views, n, columns);
+  table_.keys.find_many(keys, n, columns);
   for (int i = 0; i < n; i++) {
-    if (grow_ && columns[i] < 0) columns[i] = table_.keys.add(views[i]);
-    put(columns[i], 1.0);
+    if (grow_ && columns[i] < 0) columns[i] = table_.keys.add(keys[i]);
+    put(columns[i], values ? values[i] : 1.0);
   }
 }
 
@@ -259,17 +260,18 @@ void Reader::read_array(PyObject* value) {
     if (PyObject_GetBuffer(array.ptr(), &view, PyBUF_STRIDED_RO | PyBUF_FORMAT)) {
       PyErr_Clear();
     } else {
-      const bool wide = view.format && !std::strcmp(view.format, "d"), narrow = view.format && !std::strcmp(view.format, "f");
+      const bool wide = view.format && !std::strcmp(view.format, "d");
+      const bool narrow = view.format && !std::strcmp(view.format, "f");
       const bool readable = view.ndim == 1 && (wide || narrow);
       if (readable) {
         const char* at = static_cast<const char*>(view.buf);
         numbers_.resize(begin + view.shape[0]);
         for (Py_ssize_t i = 0; i < view.shape[0]; i++, at += view.strides[0]) {
-          float single;
           if (wide) {
-            std::memcpy(&numbers_[begin + i], at, 8);
+            std::memcpy(&numbers_[begin + i], at, sizeof(double));
           } else {
-            std::memcpy(&single, at, 4);
+            float single;
+            std::memcpy(&single, at, sizeof(float));
             numbers_[begin + i] = single;
           }
         }
@@ -368,21 +370,15 @@ void Reader::add_indicator(PyObject* value) {
 }
 
 void Reader::flush() {
-  std::string_view views[Interner::MANY];
-  int32_t columns[Interner::MANY];
-  size_t start = 0, i = 0;
-  while (i < ends_.size()) {
-    int n = 0;
-    for (; n < Interner::MANY && i + n < ends_.size(); n++) {
-      views[n] = std::string_view(arena_).substr(start, ends_[i + n] - start);
-      start = ends_[i + n];
-    }
-    table_.keys.find_many(views, n, columns);
+  std::string_view keys[Interner::MANY];
+  size_t start = 0;
+  for (size_t i = 0; i < ends_.size(); i += Interner::MANY) {
+    const int n = (int)std::min<size_t>(Interner::MANY, ends_.size() - i);
     for (int k = 0; k < n; k++) {
-      if (grow_ && columns[k] < 0) columns[k] = table_.keys.add(views[k]);
-      put(columns[k], waiting_[i + k]);
+      keys[k] = std::string_view(arena_).substr(start, ends_[i + k] - start);
+      start = ends_[i + k];
     }
-    i += n;
+    look_up(keys, n, waiting_.data() + i);
   }
   arena_.clear();
   ends_.clear();

@@ -66,7 +66,8 @@ class Reader {
   void add_named(double value);
   void add_indicator(PyObject* value);
   void flush();
-  void flush_views(const std::string_view* views, int n);
+  // Columns of n ≤ Interner::MANY keys, with their values or, without any, with ones.
+  void look_up(const std::string_view* keys, int n, const double* values);
   void put(int32_t column, double value);
 
   RecordTable& table_;

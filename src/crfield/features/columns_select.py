@@ -17,7 +17,7 @@ import numpy as np
 from crfield.data.batch import Columns
 from crfield.errors import InputError
 
-__all__ = ["check_min_count", "drop_rare", "renumber", "row_counts", "take_rows"]
+__all__ = ["check_min_count", "drop_rare", "renumber", "row_counts", "take_rows", "unless_ones"]
 
 
 def check_min_count(min_count: int) -> int:
@@ -91,9 +91,9 @@ def renumber(columns: Columns, remap: np.ndarray, width: int | None = None) -> C
     keep = indices >= 0
     width = int((remap >= 0).sum()) if width is None else width
     if keep.all():
-        return Columns(columns.indptr, indices, width, columns.values, columns.dense)
+        return Columns(columns.indptr, indices, width, unless_ones(columns.values), columns.dense)
     kept = np.concatenate([np.zeros(1, np.int64), np.cumsum(keep)])
-    values = None if columns.values is None else columns.values[keep]
+    values = None if columns.values is None else unless_ones(columns.values[keep])
     return Columns(kept[columns.indptr], indices[keep], width, values, columns.dense)
 
 
@@ -108,6 +108,15 @@ def take_rows(columns: Columns, rows: np.ndarray) -> Columns:
     starts, lengths = columns.indptr[rows], columns.indptr[rows + 1] - columns.indptr[rows]
     indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
     entries = np.arange(indptr[-1]) + np.repeat(starts - indptr[:-1], lengths)
-    values = None if columns.values is None else columns.values[entries]
+    values = None if columns.values is None else unless_ones(columns.values[entries])
     dense = None if columns.dense is None else columns.dense[rows]
     return Columns(indptr, columns.indices[entries], columns.width, values, dense)
+
+
+def unless_ones(values: np.ndarray | None) -> np.ndarray | None:
+    """The values, or None when all of them are one and need not be stored.
+
+    >>> unless_ones(np.ones(3)) is None
+    True
+    """
+    return None if values is None or (values == 1).all() else values

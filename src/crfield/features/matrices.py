@@ -17,7 +17,7 @@ import numpy as np
 from crfield.core.topology import Chains
 from crfield.data.batch import Batch, Columns
 from crfield.errors import FeatureError, InputError, ModelFileError, NotFittedError, ShapeError
-from crfield.features.columns_select import check_min_count, drop_rare, renumber
+from crfield.features.columns_select import check_min_count, drop_rare, renumber, unless_ones
 from crfield.features.records import check_transition_features, read_options
 from crfield.features.standardise import Scale
 from crfield.features.transitions import EdgeChoice, rising
@@ -347,7 +347,5 @@ def _sparse(matrices: list[Any], width: int) -> Columns:
         values.append(matrix.data[: ends[-1]])
         total += int(ends[-1])
     numbers = np.concatenate(values, dtype=np.float64)
-    ones = None if (numbers == 1).all() else numbers
-    return Columns(
-        np.concatenate(indptr), np.concatenate(indices, dtype=np.int32, casting="unsafe"), width, ones
-    )
+    columns = np.concatenate(indices, dtype=np.int32, casting="unsafe")
+    return Columns(np.concatenate(indptr), columns, width, unless_ones(numbers))

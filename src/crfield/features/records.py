@@ -202,9 +202,8 @@ def _encode_attributes(table: RecordTable, X: AttributeSequences, *, grow: bool)
         )
     rows = Columns(X.indptr, X.indices, len(wanted), X.values)
     rows = renumber(rows, numbers, table.n_columns)
-    values = None if rows.values is None or (rows.values == 1).all() else rows.values
     dense = np.zeros((rows.n_rows, table.n_dense)) if table.n_dense else None
-    return X.topology, Columns(rows.indptr, rows.indices, rows.width, values, dense)
+    return X.topology, Columns(rows.indptr, rows.indices, rows.width, rows.values, dense)
 
 
 def _dense_name(table: RecordTable, column: int) -> str:

@@ -26,7 +26,7 @@ import numpy as np
 
 from crfield.data.batch import Columns
 from crfield.errors import DataWarning, ModelFileError
-from crfield.features.columns_select import row_counts
+from crfield.features.columns_select import row_counts, unless_ones
 
 RATIO = 1e3
 BLOCK = 1 << 14  # rows of a dense block looked at together, so that no second copy of it is made
@@ -64,7 +64,7 @@ class Scale:
         if (self.deviation != 1).any() or self.mean.any():
             values = np.ones(len(columns.indices)) if values is None else values
             values = (values - self.mean[columns.indices]) / self.deviation[columns.indices]
-            values = None if (values == 1).all() else values
+            values = unless_ones(values)
         if dense is not None:
             dense = (dense - self.dense_mean) / self.dense_deviation
         return Columns(columns.indptr, columns.indices, columns.width, values, dense)

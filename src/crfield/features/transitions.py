@@ -49,8 +49,7 @@ class EdgeChoice:
             remap[self.columns] = np.arange(len(self.columns), dtype=np.int32)
             rows = renumber(rows, remap)
         dense = None if rows.dense is None or not len(self.dense) else rows.dense[:, self.dense]
-        values = None if rows.values is None or (rows.values == 1).all() else rows.values
-        return Columns(rows.indptr, rows.indices, rows.width, values, dense)
+        return Columns(rows.indptr, rows.indices, rows.width, rows.values, dense)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """The arrays of the choice, by name."""
