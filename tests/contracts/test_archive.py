@@ -8,6 +8,7 @@ import io
 import os
 import stat
 import threading
+import time
 import zlib
 from pathlib import Path
 from typing import Any
@@ -232,7 +233,13 @@ def test_mapped_arrays_are_checked_once_and_by_one_thread(
     archive = read_archive(tmp_path / "m.crf", mmap=True)
     calls = []
     true_check = archive_module._array
-    monkeypatch.setattr(archive_module, "_array", lambda *parts: (calls.append(1), true_check(*parts))[1])
+
+    def slow_check(*parts: Any) -> np.ndarray:
+        calls.append(1)
+        time.sleep(0.01)
+        return true_check(*parts)
+
+    monkeypatch.setattr(archive_module, "_array", slow_check)
     got: list[np.ndarray] = []
     threads = [threading.Thread(target=lambda: got.append(archive.arrays["w"])) for _ in range(8)]
     for thread in threads:
