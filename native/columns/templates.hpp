@@ -40,7 +40,7 @@ class KeyTable {
     const int32_t id = (int32_t)keys_.size();
     found = {key, id};
     keys_.push_back(key);
-    if (keys_.size() * 2 > slots_.size()) grow();
+    if (keys_.size() * 4 > slots_.size() * 3) grow();
     return id;
   }
 

@@ -3,8 +3,7 @@ r"""Column files: one token a line, its columns separated by blanks, sequences s
 This is what CoNLL's shared tasks, CRF++ and Wapiti read. Runs of spaces and tabs separate fields, a line of
 white space ends a sequence, ``\r\n`` and a byte order mark are accepted, and there are no comments unless
 asked for, because ``#`` is a word. ``-DOCSTART-`` is data as any other. Every line has the same number of
-columns. Bytes become codes without a Python string between; a million fields take about a tenth of a
-second.
+columns. Bytes become codes without a Python string between; a million fields take about 40 ms.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def read_bytes(source: Source) -> bytes:
     """
     if isinstance(source, str | os.PathLike):
         if source == "-":
-            data: Any = sys.stdin.buffer.read()
+            data: Any = getattr(sys.stdin, "buffer", sys.stdin).read()
         else:
             if os.path.isdir(source):
                 raise IsADirectoryError(errno.EISDIR, "expected a file, got a folder", os.fspath(source))
@@ -132,8 +132,8 @@ def write_bytes(target: Source, data: bytes) -> None:
     if isinstance(target, str | os.PathLike):
         if target == "-":
             sys.stdout.flush()
-            sys.stdout.buffer.write(data)
-            sys.stdout.buffer.flush()
+            write_bytes(getattr(sys.stdout, "buffer", sys.stdout), data)
+            sys.stdout.flush()
             return
         if os.fspath(target).endswith(".gz"):
             data = gzip.compress(data, mtime=0)
