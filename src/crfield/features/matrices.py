@@ -26,7 +26,11 @@ __all__ = ["MatrixEncoder", "is_sparse"]
 
 
 def is_sparse(x: Any) -> bool:
-    """Whether x is a scipy sparse matrix or array, told without importing scipy."""
+    """Whether x is a scipy sparse matrix or array, told without importing scipy.
+
+    >>> is_sparse([[0.0, 1.0]])
+    False
+    """
     return hasattr(x, "tocsr") and hasattr(x, "nnz")
 
 

@@ -7,7 +7,7 @@ hold and how its features become keys is told in `record_items`. The whole table
 (`RecordTable.to_arrays`), which a model file stores as they are and `RecordTable.from_arrays` checks before
 it believes them.
 
-Cost: about 50 ns for each feature string whose table does not fit the cache.
+Cost: about 50 ns for each feature string with a table of 336,000 strings, which no cache holds.
 """
 
 from __future__ import annotations
