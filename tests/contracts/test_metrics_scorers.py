@@ -13,6 +13,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from crfield.errors import InputError
 from crfield.metrics import (
+    label_f1,
     label_f1_scorer,
     sequence_accuracy_scorer,
     span_f1,
@@ -58,6 +59,8 @@ def test_scorers_equal_their_metrics() -> None:
     model = Repeater(2)
     assert span_f1_scorer()(model, Y, Y) == span_f1(Y, model.predict(Y))
     assert token_accuracy_scorer(Repeater(100), Y, Y) == 19 / 20
+    assert token_accuracy_scorer(model, Y, [[None] * len(row) for row in Y[:-1]] + [["O", "I-X"]]) == 0.5
+    assert label_f1_scorer()(model, Y, Y) == label_f1(Y, model.predict(Y)) != label_f1(model.predict(Y), Y)
     assert sequence_accuracy_scorer(Repeater(100), Y, Y) == 8 / 9
     assert cross_val_score(model, Y, Y, scoring=span_f1_scorer(), cv=3).shape == (3,)
 

@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crfield.core.topology import Chains
 from crfield.errors import InputError, LabelError, ShapeError
 from crfield.metrics import convert_sequences, span_f1, span_report, spans
+from crfield.metrics.chunks import read_tags, split_tags
 
 
 def parts(tag: str) -> tuple[str, str]:
@@ -102,6 +104,16 @@ def stacks(letters: str) -> st.SearchStrategy[tuple[list[list[str]], list[list[s
 @given(st.sampled_from(["BI", "I", "IE", "BIES", "[]", "BIES[]"]).flatmap(stacks))
 def test_equal_to_the_walk(stack: tuple[list[list[str]], list[list[str]]]) -> None:
     agrees(*stack)
+
+
+def test_every_pair_of_tags() -> None:
+    tags = ["O", *(f"{p}-{kind}" for p in "BIES[]" for kind in ("NP", "VP"))]
+    pairs = [(before, now) for before in tags for now in tags]
+    codes = np.array([tags.index(tag) for pair in pairs for tag in pair])
+    reading = read_tags(codes, Chains.from_lengths([2] * len(pairs)), split_tags(tags))
+    for i, (before, now) in enumerate(pairs):
+        assert reading.ends[3 * i + 1] == ended(before, now), (before, now)
+        assert reading.begins[3 * i + 1] == started(before, now), (before, now)
 
 
 @settings(max_examples=100, deadline=None)

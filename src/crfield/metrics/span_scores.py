@@ -159,10 +159,10 @@ def _right_kinds(gold: Reading, predicted: Reading) -> np.ndarray:
     """Kind of every right span, at the slot where gold and prediction end it together."""
     same_kind = gold.kind == predicted.kind
     together = gold.begins & predicted.begins & same_kind
-    parted = gold.ends | predicted.ends | ~same_kind
+    ended = gold.ends | predicted.ends  # a kind that changes ends its span, so this sees the kinds part too
     slot = np.arange(len(same_kind))
     set_at = np.maximum.accumulate(np.where(together, slot, -1))
-    cleared_at = np.maximum.accumulate(np.where(parted & ~together, slot, -1))
+    cleared_at = np.maximum.accumulate(np.where(ended & ~together, slot, -1))
     held = set_at > cleared_at
     right = np.flatnonzero(gold.ends[1:] & predicted.ends[1:] & held[:-1])
     return gold.kind[right]
