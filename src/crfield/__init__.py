@@ -10,7 +10,19 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-_HOME: dict[str, str] = {}
+_HOME: dict[str, str] = {
+    "ChainCRF": "crfield.estimators.chain",
+    "Template": "crfield.features.template",
+    "TokenColumns": "crfield.data.tokens",
+    "load": "crfield.estimators.load",
+    "make_phrases": "crfield.simulate.phrases",
+    "phrase_features": "crfield.simulate.phrases",
+    "read_columns": "crfield.storage.exchange",
+    "read_crfsuite": "crfield.storage.exchange",
+    "read_template": "crfield.estimators.load",
+    "write_columns": "crfield.storage.exchange",
+    "write_crfsuite": "crfield.storage.exchange",
+}
 
 __all__ = ["__version__", *_HOME]  # noqa: PLE0604
 

@@ -40,8 +40,7 @@ ROOMS: dict[str, set[str]] = {
     "estimators": BELOW_TRAINING | {"training", "boosting", "selection", "report"},
     "compat": {"estimators", "storage", "metrics"},
     "report": {"metrics", "inference", "features", "scoring", "data", "core"},
-    "experiments": BELOW_TRAINING
-    | {"training", "boosting", "selection", "estimators", "compat", "report"},
+    "experiments": BELOW_TRAINING | {"training", "boosting", "selection", "estimators", "compat", "report"},
     "cli": BELOW_TRAINING
     | {"training", "boosting", "selection", "estimators", "compat", "report", "experiments"},
 }
@@ -63,7 +62,9 @@ def imported(tree: ast.AST) -> set[str]:
 
 def called(tree: ast.AST) -> set[str]:
     return {
-        item.func.id for item in ast.walk(tree) if isinstance(item, ast.Call) and isinstance(item.func, ast.Name)
+        item.func.id
+        for item in ast.walk(tree)
+        if isinstance(item, ast.Call) and isinstance(item.func, ast.Name)
     }
 
 
@@ -90,7 +91,9 @@ def test_rooms_and_doors(path: Path) -> None:
     if path.name != "displays.py":
         assert not any(name.split(".")[0] == "matplotlib" for name in names), "only report/displays plots"
     if room != "kernels":
-        assert not any(name.startswith("crfield.kernels._") for name in names), "only kernels runs native code"
+        assert not any(name.startswith("crfield.kernels._") for name in names), (
+            "only kernels runs native code"
+        )
     assert not any(name.split(".")[0] in ("pickle", "marshal", "shelve") for name in names), "no pickle"
     if room != "training":
         assert not any(name.split(".")[0] in ("multiprocessing", "concurrent") for name in names)

@@ -43,7 +43,9 @@ class Target:
         if labels.shape != (nodes,):
             raise ShapeError(f"labels must have one entry for each of {nodes} nodes, got {labels.shape}.")
         if nodes and (labels.min() < UNKNOWN or labels.max() >= self.n_labels):
-            raise LabelError(f"label codes must lie in -1 … {self.n_labels - 1}, got {labels.min()} … {labels.max()}.")
+            raise LabelError(
+                f"label codes must lie in -1 … {self.n_labels - 1}, got {labels.min()} … {labels.max()}."
+            )
         object.__setattr__(self, "labels", labels)
         if self.allowed is not None:
             allowed = np.ascontiguousarray(self.allowed, dtype=bool)

@@ -104,7 +104,9 @@ def one_hot(potentials: Potentials, path: np.ndarray) -> tuple[np.ndarray, np.nd
     heads = chains.heads
     edge = np.zeros_like(potentials.edge)
     if potentials.shared:
-        counts = np.bincount(path[heads - 1].astype(np.int64) * labels + path[heads], minlength=labels * labels)
+        counts = np.bincount(
+            path[heads - 1].astype(np.int64) * labels + path[heads], minlength=labels * labels
+        )
         edge[0] = counts.reshape(labels, labels)
     else:
         edge[np.arange(len(heads)), path[heads - 1], path[heads]] = 1.0

@@ -67,7 +67,10 @@ def sum_product(
         if t == 0:
             a = node[rows]
         else:
-            a = log_sum(alpha[rows - 1][:, :, None] + _edges_of(edge, first_edge, t, count), axis=1) + node[rows]
+            a = (
+                log_sum(alpha[rows - 1][:, :, None] + _edges_of(edge, first_edge, t, count), axis=1)
+                + node[rows]
+            )
         top = np.max(a, axis=1)
         parts.append(top)
         alpha[rows] = a - np.where(np.isneginf(top), 0.0, top)[:, None]
@@ -159,4 +162,3 @@ def observed(
     keys = np.unique(columns * n_items + np.repeat(items, lengths))
     ptr = np.searchsorted(keys, np.arange(n_columns + 1, dtype=np.int64) * n_items)
     return ptr.astype(np.int64), (keys % n_items).astype(np.int32)
-

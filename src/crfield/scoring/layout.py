@@ -93,9 +93,12 @@ class Layout:
 
         A step with several allowed labels is met with each of them; one where everything is allowed with none.
         """
-        for name, value in (("feature_pairs", feature_pairs), ("transition_pairs", transition_pairs)):
-            if value not in ("observed", "all"):
-                raise InputError(f"{name} must be 'observed' or 'all', got {value!r}.")
+        if feature_pairs not in ("observed", "all"):
+            raise InputError(f"feature_pairs must be 'observed' or 'all', got {feature_pairs!r}.")
+        if transition_pairs not in ("observed", "all", "none"):
+            raise InputError(
+                f"transition_pairs must be 'observed', 'all' or 'none', got {transition_pairs!r}."
+            )
         labels = target.n_labels
         rows, items = _met_labels(target)
         edges, met_pairs = _met_pairs(target, rows, items)
@@ -108,6 +111,8 @@ class Layout:
             edge_ptr, edge_pair = np.zeros(1, np.int64), np.zeros(0, np.int32)
         if transition_pairs == "observed":
             pairs = np.unique(met_pairs).astype(np.int32)
+        elif transition_pairs == "none":
+            pairs = np.zeros(0, np.int32)
         else:
             pairs = np.arange(labels * labels, dtype=np.int32)
         return cls(
@@ -182,7 +187,12 @@ class Layout:
             if ptr is None or item is None:
                 ok &= ptr is None and item is None
                 continue
-            ok &= ptr.dtype == np.int64 and item.dtype == np.int32 and ptr.shape == (columns + 1,) and item.ndim == 1
+            ok &= (
+                ptr.dtype == np.int64
+                and item.dtype == np.int32
+                and ptr.shape == (columns + 1,)
+                and item.ndim == 1
+            )
             if not ok:
                 break
             ok &= bool(ptr[0] == 0 and ptr[-1] == len(item) and (np.diff(ptr) >= 0).all())
@@ -224,7 +234,9 @@ def _met_pairs(target: Target, rows: np.ndarray, items: np.ndarray) -> tuple[np.
     return edge, (before * labels + after).astype(np.int32)
 
 
-def _observe(columns: Columns, rows: np.ndarray, items: np.ndarray, n_items: int) -> tuple[np.ndarray, np.ndarray]:
+def _observe(
+    columns: Columns, rows: np.ndarray, items: np.ndarray, n_items: int
+) -> tuple[np.ndarray, np.ndarray]:
     return chain.observed(
         columns.indptr, columns.indices, rows, items, n_columns=columns.width, n_items=n_items
     )

@@ -74,7 +74,9 @@ def _call(function: LabelFunction, before: Any, label: Any, x: Any, t: int, s: i
             f"{type(error).__name__}: {error}."
         ) from error
     if not np.isfinite(value):
-        raise FeatureError(f"feature function {name} gave {value} at sequence {s}, step {t}; a finite number is needed.")
+        raise FeatureError(
+            f"feature function {name} gave {value} at sequence {s}, step {t}; a finite number is needed."
+        )
     return value
 
 

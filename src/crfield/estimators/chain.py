@@ -1,0 +1,417 @@
+"""`ChainCRF`: the linear-chain conditional random field as a scikit-learn estimator.
+
+    p(y | x) = exp( Σ_t node_t(y_t) + Σ_t edge_t(y_{t-1}, y_t) ) / Z(x)
+
+(Lafferty, McCallum & Pereira 2001; Sutton & McCallum 2012 for an introduction). X is a list of sequences in any of
+the shapes that `crfield.features` reads; y a list of label sequences of the same lengths, in which a step may be
+``None`` (unknown) or a set of labels (one of these).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from crfield.core.potentials import Potentials
+from crfield.core.semiring import Semiring
+from crfield.core.target import Target
+from crfield.data.labels import LabelCoder
+from crfield.errors import ConvergenceWarning, InputError, NotFittedError, ShapeError
+from crfield.estimators.chain_models import ColumnModel, FunctionModel, build_columns
+from crfield.estimators.chain_weights import strongest_features
+from crfield.estimators.jobs import resolve_jobs
+from crfield.estimators.progress import Progress
+from crfield.features.detect import encoder_for
+from crfield.features.template import Template
+from crfield.inference.chain import ChainEngine, path_scores
+from crfield.inference.decode import best_marginals, check_decoder
+from crfield.objectives.contrast import Contrast
+from crfield.optimize.history import Result, Step
+from crfield.optimize.penalty import Penalty
+from crfield.report.weights import FeatureList, TransitionTable
+from crfield.scoring.layout import Layout
+from crfield.scoring.tables import TableScorer, tabulate
+from crfield.training.full_batch import FullBatch
+from crfield.training.fused import FusedChain
+from crfield.training.likelihood import fit_likelihood
+
+
+class ChainCRF(BaseEstimator):  # type: ignore[misc]
+    """Linear-chain conditional random field.
+
+    Training minimises −Σ weight · log p(y | x) + ``l1`` ‖w‖₁ + ½ ``l2`` ‖w‖².
+
+    Parameters
+    ----------
+    l1, l2 : float
+        Strengths of the penalties. CRFsuite's ``c2 = 1`` is ``l2 = 2``; its ``c1`` is ``l1``.
+    template : str or Template, optional
+        CRF++ template; then X holds rows of token columns.
+    functions : list of f(x, t), optional
+        Feature functions of a raw sequence and a step. ``transition_functions`` are linked to label pairs.
+    label_functions : list of f(y_before, y, x, t), optional
+        The textbook's functions, one weight each; for teaching and small problems.
+    transition_features : "all" or list, optional
+        Features that also score pairs of neighbouring labels: names of dict entries, or column numbers.
+    standardize : bool
+        Bring numeric columns to mean 0 and deviation 1, as learnt in ``fit``.
+    min_count : int
+        Columns seen on fewer steps are dropped. Counted by occurrence, whatever the values.
+    feature_pairs, transition_pairs : "observed" or "all"
+        Which (feature, label) pairs and which label pairs have a weight; transitions may also be "none".
+    intercept, boundaries : bool
+        A score for each label everywhere; at the first and at the last step.
+    penalize_intercepts : bool
+        Whether the penalties touch those scores.
+    solver : "auto", "lbfgs" or "warm"
+        See `crfield.training.likelihood`.
+    tol : float
+        Training stops when the objective is estimated to be within this fraction of its optimum.
+    max_iter : int
+        Most steps of the optimiser.
+    decode : "viterbi" or "marginal"
+        What ``predict`` returns: the best labelling as a whole, or the best label of each step.
+    warm_start : bool
+        Go on from the weights of the last ``fit``; features and labels must then be the same.
+    n_jobs : int or None
+        Threads; -1 for all processors.
+    random_state : int, Generator or None
+        Order of the stochastic steps. The same seed and number of threads give the same bits.
+    verbose : int
+        1 shows a progress line, 2 a line for every step.
+    callback : callable(step, weights), optional
+        Called after every step of the optimiser; returning True ends training.
+
+    Examples
+    --------
+    >>> X = [[{"word": "the"}, {"word": "dog"}, {"word": "barks"}], [{"word": "a"}, {"word": "cat"}]]
+    >>> y = [["DET", "NOUN", "VERB"], ["DET", "NOUN"]]
+    >>> model = ChainCRF(l2=0.1).fit(X, y)
+    >>> model.predict([[{"word": "the"}, {"word": "cat"}]])[0].tolist()
+    ['DET', 'NOUN']
+    """
+
+    def __init__(
+        self,
+        *,
+        l1: float = 0.0,
+        l2: float = 1.0,
+        template: str | Template | None = None,
+        functions: Sequence[Any] | None = None,
+        transition_functions: Sequence[Any] = (),
+        label_functions: Sequence[Callable[[Any, Any, Any, int], float]] | None = None,
+        transition_features: str | Sequence[Any] | None = None,
+        standardize: bool = False,
+        min_count: int = 1,
+        feature_pairs: str = "observed",
+        transition_pairs: str = "observed",
+        intercept: bool = True,
+        boundaries: bool = True,
+        penalize_intercepts: bool = True,
+        solver: str = "auto",
+        tol: float = 1e-4,
+        max_iter: int = 500,
+        decode: str = "viterbi",
+        warm_start: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+        verbose: int = 0,
+        callback: Callable[[Step, np.ndarray], bool | None] | None = None,
+    ) -> None:
+        self.l1 = l1
+        self.l2 = l2
+        self.template = template
+        self.functions = functions
+        self.transition_functions = transition_functions
+        self.label_functions = label_functions
+        self.transition_features = transition_features
+        self.standardize = standardize
+        self.min_count = min_count
+        self.feature_pairs = feature_pairs
+        self.transition_pairs = transition_pairs
+        self.intercept = intercept
+        self.boundaries = boundaries
+        self.penalize_intercepts = penalize_intercepts
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.decode = decode
+        self.warm_start = warm_start
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callback = callback
+
+    # ------------------------------------------------------------------ fitting
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn the weights from sequences X and their labels y.
+
+        ``sample_weight`` has one number for each sequence. Ctrl-C ends training with the best weights so far.
+        """
+        check_decoder(self.decode)
+        coder = LabelCoder().fit(y)
+        if self.label_functions is not None:
+            problem, model = self._function_problem(X, y, coder, sample_weight)
+        else:
+            problem, model = self._column_problem(X, y, coder, sample_weight)
+        result = self._train(problem, model)
+        model.weights = result.weights
+        self._model, self._coder = model, coder
+        self.classes_ = coder.classes_
+        self.coef_ = result.weights
+        self.objective_ = float(result.value)
+        self.n_iter_ = result.n_iter
+        self.n_evaluations_ = result.n_evaluations
+        self.history_ = result.history
+        self.converged_ = result.converged
+        self.stop_reason_ = result.reason
+        if not result.converged and result.reason != "callback":
+            warnings.warn(
+                f"training stopped before the tolerance {self.tol:g} was met ({result.reason}, {result.n_iter} steps, "
+                f"objective {result.value:.6g}). Raise max_iter or tol, or scale numeric features (standardize=True).",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return self
+
+    def _column_problem(
+        self, X: Any, y: Any, coder: LabelCoder, sample_weight: Any
+    ) -> tuple[FusedChain, ColumnModel]:
+        continuing = self.warm_start and isinstance(getattr(self, "_model", None), ColumnModel)
+        transitions = self.transition_pairs
+        if continuing:
+            coder, encoder = self._coder, self._model.encoder
+            batch = encoder.encode(X)
+        else:
+            encoder = encoder_for(
+                X,
+                template=self.template,
+                functions=self.functions,
+                transition_features=self.transition_features,
+                transition_functions=self.transition_functions,
+                standardize=self.standardize,
+            )
+            batch = encoder.fit(X, min_count=self.min_count)
+            if self.template is not None and not encoder.template.transitions:  # type: ignore[attr-defined]
+                transitions = "none"
+        target = self._target(batch.topology, coder, y, sample_weight)
+        if continuing:
+            layout, weights = self._model.layout, self._model.weights
+        else:
+            layout = Layout.observe(
+                batch,
+                target,
+                feature_pairs=self.feature_pairs,
+                transition_pairs=transitions,
+                bias=self.intercept,
+                boundaries=self.boundaries,
+            )
+            weights = np.zeros(layout.n_weights)
+        problem = FusedChain(layout, batch, target, n_jobs=resolve_jobs(self.n_jobs))
+        return problem, ColumnModel(encoder, layout, weights)
+
+    def _function_problem(
+        self, X: Any, y: Any, coder: LabelCoder, sample_weight: Any
+    ) -> tuple[FullBatch, FunctionModel]:
+        functions = list(self.label_functions or ())
+        if not functions:
+            raise InputError(
+                "label_functions must hold at least one function f(y_before, y, x, t), got none."
+            )
+        if self.template is not None or self.functions is not None:
+            raise InputError("label_functions stand alone: leave template and functions out.")
+        tables = tabulate(functions, coder.labels, X)
+        target = self._target(tables.topology, coder, y, sample_weight)
+        problem = FullBatch(
+            TableScorer(len(functions), coder.n_labels),
+            tables,
+            target,
+            objective=Contrast(),
+            engine=ChainEngine(resolve_jobs(self.n_jobs)),
+        )
+        return problem, FunctionModel(functions, coder.labels, np.zeros(len(functions)))
+
+    def _target(self, topology: Any, coder: LabelCoder, y: Any, sample_weight: Any) -> Target:
+        labels, allowed = coder.encode(y, topology.lengths)
+        if topology.n_nodes == 0:
+            raise InputError(
+                "X holds no steps at all; at least one sequence with one step is needed to train."
+            )
+        weight = None
+        if sample_weight is not None:
+            weight = np.asarray(sample_weight, dtype=np.float64)
+            if weight.shape != (topology.n_sequences,):
+                raise ShapeError(
+                    f"sample_weight must have one number for each of {topology.n_sequences} sequences, "
+                    f"got shape {weight.shape}."
+                )
+            if not (np.isfinite(weight).all() and (weight >= 0).all()):
+                bad = int(np.argmax(~(np.isfinite(weight) & (weight >= 0))))
+                raise InputError(
+                    f"sample_weight must be finite and not negative, got {weight[bad]} at {bad}."
+                )
+        return Target(topology, coder.n_labels, labels, allowed, weight)
+
+    def _train(self, problem: FusedChain | FullBatch, model: ColumnModel | FunctionModel) -> Result:
+        penalised = None
+        if not self.penalize_intercepts and isinstance(model, ColumnModel):
+            penalised = (~model.layout.intercepts).astype(np.uint8)
+        penalty = Penalty(l1=self.l1, l2=self.l2, penalised=penalised)
+        start = model.weights if self.warm_start and model.weights.any() else None
+        rng = np.random.default_rng(self.random_state)
+        with Progress(self.verbose, total=self.max_iter, description="ChainCRF") as progress:
+
+            def after(step: Step, weights: np.ndarray) -> bool | None:
+                progress.update(step)
+                return self.callback(step, weights) if self.callback is not None else None
+
+            watching = self.callback is not None or bool(self.verbose)
+            return fit_likelihood(
+                problem,
+                penalty,
+                start=start,
+                solver=self.solver,
+                tol=self.tol,
+                max_iter=self.max_iter,
+                n_jobs=resolve_jobs(self.n_jobs),
+                rng=rng,
+                callback=after if watching else None,
+            )
+
+    # --------------------------------------------------------------- prediction
+
+    @property
+    def _fitted(self) -> ColumnModel | FunctionModel:
+        if getattr(self, "_model", None) is None:
+            if getattr(self, "_parts", None) is None:
+                raise NotFittedError(
+                    "this ChainCRF is not fitted yet. Call fit(X, y) first, or load a model file."
+                )
+            self._model = build_columns(*self._parts, n_labels=self._coder.n_labels)
+            self.coef_ = self._model.weights
+            self._parts = None
+        return self._model
+
+    def _potentials(self, X: Any) -> Potentials:
+        return self._fitted.potentials(X, n_jobs=resolve_jobs(self.n_jobs))
+
+    def _beliefs(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Node marginals (N, L) and offsets."""
+        potentials = self._potentials(X)
+        beliefs = ChainEngine(resolve_jobs(self.n_jobs)).infer(potentials, Semiring.LOG)
+        return beliefs.node, potentials.topology.offsets
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Labels of every sequence: always a 1-D object array with one label array for each."""
+        model = self._fitted
+        if check_decoder(self.decode) == "viterbi":
+            codes, topology = model.best_paths(X, n_jobs=resolve_jobs(self.n_jobs))
+            return self._coder.decode(codes, topology.offsets)
+        node, offsets = self._beliefs(X)
+        return self._coder.decode(best_marginals(node), offsets)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Marginal probabilities: a 1-D object array of arrays (steps, classes), columns as ``classes_``."""
+        node, offsets = self._beliefs(X)
+        out = np.empty(len(offsets) - 1, dtype=object)
+        for s in range(len(out)):
+            out[s] = node[offsets[s] : offsets[s + 1]]
+        return out
+
+    def predict_marginals(self, X: Any) -> list[list[dict[Hashable, float]]]:
+        """Marginal probabilities as one dict ``{label: probability}`` for each step."""
+        labels = self._coder.labels
+        return [[dict(zip(labels, row)) for row in table.tolist()] for table in self.predict_proba(X)]
+
+    def log_prob(self, X: Any, y: Any) -> np.ndarray:
+        """log p(y | x) of every sequence, (B,); for partial labels the probability of all they allow."""
+        potentials = self._potentials(X)
+        chains = potentials.topology
+        labels, allowed = self._coder.encode(y, chains.lengths)
+        target = Target(chains, self._coder.n_labels, labels, allowed)
+        engine = ChainEngine(resolve_jobs(self.n_jobs))
+        free = engine.infer(potentials, Semiring.LOG).total
+        if target.complete.all():
+            clamped = path_scores(potentials, target.labels)
+        else:
+            masked = Potentials(np.where(target.mask, potentials.node, -np.inf), potentials.edge, chains)
+            clamped = engine.infer(masked, Semiring.LOG).total
+        # Two large numbers that may round past each other; no part weighs more than the whole.
+        return np.minimum(clamped - free, 0.0)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Share of steps whose label is predicted right; steps of unknown label are left out."""
+        codes, topology = self._predicted_codes(X)
+        labels, allowed = self._coder.encode(y, topology.lengths)
+        right = codes == labels
+        counted = labels >= 0
+        if allowed is not None:
+            some = (labels < 0) & ~allowed.all(axis=1)
+            right |= some & allowed[np.arange(len(codes)), codes]
+            counted |= some
+        weight = np.ones(len(codes))
+        if sample_weight is not None:
+            weight = np.repeat(np.asarray(sample_weight, dtype=np.float64), topology.lengths)
+        total = float(weight[counted].sum())
+        return float(weight[counted & right].sum() / total) if total > 0 else 0.0
+
+    def _predicted_codes(self, X: Any) -> tuple[np.ndarray, Any]:
+        model = self._fitted
+        if check_decoder(self.decode) == "viterbi":
+            return model.best_paths(X, n_jobs=resolve_jobs(self.n_jobs))
+        potentials = self._potentials(X)
+        beliefs = ChainEngine(resolve_jobs(self.n_jobs)).infer(potentials, Semiring.LOG)
+        return best_marginals(beliefs.node), potentials.topology
+
+    # -------------------------------------------------------------- explanation
+
+    @property
+    def transitions_(self) -> TransitionTable:
+        """Transition weights; NaN where a pair of labels has none."""
+        model = self._columns("transitions_")
+        return TransitionTable(self._coder.labels, model.layout.transitions(model.weights))
+
+    def top_features(self, n: int = 20, *, label: Hashable | None = None) -> FeatureList:
+        """The features of largest absolute weight, with their names; of one label if given.
+
+        Only the names that are shown are made.
+        """
+        return strongest_features(self._columns("top_features"), self._coder, n, label)
+
+    def _columns(self, name: str) -> ColumnModel:
+        model = self._fitted
+        if not isinstance(model, ColumnModel):
+            raise InputError(
+                f"{name} is for models with columns; this one has functions of two labels: see coef_."
+            )
+        return model
+
+    # ------------------------------------------------------------------ storage
+
+    def save(self, path: Any) -> None:
+        """Write the model to one file, atomically; `crfield.load` reads it. Nothing in it is ever executed."""
+        from crfield.estimators.chain_file import save_chain
+
+        self._fitted  # noqa: B018
+        save_chain(self, path)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.input_tags.two_d_array = False
+        tags.input_tags.allow_nan = False
+        tags.no_validation = True
+        return tags
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return getattr(self, "_model", None) is not None or getattr(self, "_parts", None) is not None
+
+    def __getstate__(self) -> Any:
+        if getattr(self, "_parts", None) is not None:
+            self._fitted  # noqa: B018  (what is still on disk is read before it is pickled)
+        return super().__getstate__()

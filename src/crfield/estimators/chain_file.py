@@ -1,0 +1,91 @@
+"""`ChainCRF` to a model file and back.
+
+The file holds what prediction needs (labels, encoder, layout, weights), the parameters, and the report of training.
+Functions are code and are not stored: a model trained with feature functions is loaded with the same functions
+given again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from crfield.data.labels import LabelCoder
+from crfield.errors import InputError, ModelFileError
+from crfield.estimators.chain import ChainCRF
+from crfield.estimators.chain_models import ColumnModel
+from crfield.features.template import Template
+from crfield.storage.archive import Archive, write_archive
+
+KIND = "chain_crf"
+_CODE = ("functions", "transition_functions", "label_functions", "callback")
+_REPORT = {
+    "objective_": float,
+    "n_iter_": int,
+    "n_evaluations_": int,
+    "converged_": bool,
+    "stop_reason_": str,
+}
+
+
+def save_chain(model: ChainCRF, path: Any) -> None:
+    """Write a fitted model; see `ChainCRF.save`."""
+    inner = model._fitted
+    if not isinstance(inner, ColumnModel):
+        raise InputError(
+            "a model of functions of two labels cannot be saved: its functions are code. Keep them in a module and "
+            "store coef_ with numpy, or write the features as f(x, t), which can be saved."
+        )
+    encoder_header, encoder_arrays = inner.encoder.state()
+    layout_header, layout_arrays = inner.layout.state()
+    header = {
+        "kind": KIND,
+        "parameters": {k: _plain(k, v) for k, v in model.get_params(deep=False).items() if k not in _CODE},
+        "labels": model._coder.to_json(),
+        "encoder": encoder_header,
+        "layout": layout_header,
+        "report": {name: getattr(model, name) for name in _REPORT},
+    }
+    arrays = {"weights": inner.weights}
+    arrays |= {f"encoder/{name}": value for name, value in encoder_arrays.items()}
+    arrays |= {f"layout/{name}": value for name, value in layout_arrays.items()}
+    write_archive(path, header, arrays)
+
+
+def _plain(name: str, value: Any) -> Any:
+    if isinstance(value, Template):
+        return value.text
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(name, item) for item in value]
+    return value if value is None or isinstance(value, bool | int | float | str) else None
+
+
+def load_chain(
+    archive: Archive, *, functions: Sequence[Any] | None, transition_functions: Sequence[Any]
+) -> ChainCRF:
+    """The model that an archive holds."""
+    header, arrays = archive.header, archive.arrays
+    parameters = header.get("parameters")
+    known = ChainCRF().get_params(deep=False)
+    if not isinstance(parameters, dict) or not isinstance(header.get("layout"), dict):
+        raise ModelFileError(
+            "the model file lacks its parameters or layout. It was not written by ChainCRF.save."
+        )
+    model = ChainCRF(**{k: v for k, v in parameters.items() if k in known})
+    if functions is not None:
+        model.set_params(functions=functions, transition_functions=transition_functions)
+    model._coder = LabelCoder.from_json(header.get("labels"))
+    model.classes_ = model._coder.classes_
+    report = header.get("report")
+    for name, kind in _REPORT.items():
+        value = report.get(name) if isinstance(report, dict) else None
+        if not isinstance(value, kind):
+            raise ModelFileError(f"the model file's report of training lacks {name}.")
+        setattr(model, name, value)
+    model.history_ = []
+    model._parts = (header, arrays, functions, transition_functions)
+    return model

@@ -1,0 +1,98 @@
+"""What a fitted chain estimator holds: something that turns the user's X into potentials and paths.
+
+Two kinds: columns with a linear layout (all data that an encoder can read), and functions of two labels (teaching).
+Both are plain values; compiled state is made when first needed, never stored and never pickled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from crfield.core.potentials import Potentials
+from crfield.core.topology import Chains
+from crfield.errors import ModelFileError
+from crfield.features.detect import encoder_from_state
+from crfield.features.encoder import Encoder
+from crfield.inference.chain import ChainEngine
+from crfield.kernels import linear
+from crfield.scoring.layout import Layout
+from crfield.scoring.tables import LabelFunction, TableScorer, tabulate
+
+
+class ColumnModel:
+    """An encoder, a layout and weights."""
+
+    def __init__(self, encoder: Encoder, layout: Layout, weights: np.ndarray) -> None:
+        self.encoder, self.layout, self.weights = encoder, layout, weights
+        self._tagger: linear.Tagger | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_tagger": None}
+
+    @property
+    def tagger(self) -> linear.Tagger:
+        """Weights laid out for the kernels, made once."""
+        if self._tagger is None:
+            self._tagger = linear.Tagger(self.layout, self.weights)
+        return self._tagger
+
+    def potentials(self, X: Any, *, n_jobs: int) -> Potentials:
+        """Scores of X."""
+        batch = self.encoder.encode(X)
+        return Potentials(*self.tagger.scores(batch, n_jobs=n_jobs), batch.topology)
+
+    def best_paths(self, X: Any, *, n_jobs: int) -> tuple[np.ndarray, Chains]:
+        """Codes of the best path (N,) and the chains they lie on; scores are never written out."""
+        batch = self.encoder.encode(X)
+        return self.tagger.decode(batch, n_jobs=n_jobs)[0], batch.topology
+
+
+class FunctionModel:
+    """Functions of two labels and their weights."""
+
+    def __init__(
+        self, functions: Sequence[LabelFunction], labels: Sequence[Hashable], weights: np.ndarray
+    ) -> None:
+        self.functions, self.labels, self.weights = list(functions), list(labels), weights
+
+    def potentials(self, X: Any, *, n_jobs: int) -> Potentials:
+        """Scores of X."""
+        scorer = TableScorer(len(self.functions), len(self.labels))
+        return scorer.score(self.weights, tabulate(self.functions, self.labels, X))
+
+    def best_paths(self, X: Any, *, n_jobs: int) -> tuple[np.ndarray, Chains]:
+        """Codes of the best path (N,) and the chains they lie on."""
+        potentials = self.potentials(X, n_jobs=n_jobs)
+        return ChainEngine(n_jobs).best_path(potentials)[1], potentials.topology
+
+
+def build_columns(
+    header: dict[str, Any],
+    arrays: Mapping[str, np.ndarray],
+    functions: Sequence[Any] | None,
+    transition_functions: Sequence[Any],
+    n_labels: int,
+) -> ColumnModel:
+    """Encoder, layout and weights out of the arrays, checked against each other."""
+
+    def under(prefix: str) -> dict[str, np.ndarray]:
+        return {name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)}
+
+    layout = Layout.from_state(header["layout"], under("layout/"))
+    encoder = encoder_from_state(
+        header.get("encoder"),  # type: ignore[arg-type]
+        under("encoder/"),
+        functions=functions,
+        transition_functions=transition_functions,
+    )
+    weights = arrays["weights"] if "weights" in arrays else None
+    if weights is None or weights.dtype != np.float64 or weights.shape != (layout.n_weights,):
+        raise ModelFileError(f"the model file's weights do not fit its layout of {layout.n_weights}.")
+    if not np.isfinite(weights).all():
+        raise ModelFileError("the model file's weights are not all finite numbers.")
+    if layout.n_labels != n_labels:
+        raise ModelFileError(f"the model file has {n_labels} labels but a layout for {layout.n_labels}.")
+    return ColumnModel(encoder, layout, weights)

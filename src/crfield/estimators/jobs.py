@@ -1,0 +1,25 @@
+"""How many threads ``n_jobs`` means."""
+
+from __future__ import annotations
+
+import os
+
+from crfield.errors import InputError
+
+
+def resolve_jobs(n_jobs: int | None) -> int:
+    """Threads for an ``n_jobs`` in scikit-learn's manner: None is 1, -1 all processors, -2 all but one.
+
+    >>> resolve_jobs(None), resolve_jobs(3), resolve_jobs(-1) >= 1
+    (1, 3, True)
+    """
+    if n_jobs is None:
+        return 1
+    if isinstance(n_jobs, bool) or not isinstance(n_jobs, int) or n_jobs == 0:
+        raise InputError(
+            f"n_jobs must be a positive number, -1 for all processors, or None for 1; got {n_jobs!r}."
+        )
+    if n_jobs > 0:
+        return n_jobs
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, available + 1 + n_jobs)

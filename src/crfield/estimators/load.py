@@ -1,0 +1,61 @@
+"""`crfield.load`: one door for all model files, and the readers of text files.
+
+Each estimator registers the word that its files carry; the archive itself knows no model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from crfield.errors import ModelFileError
+from crfield.estimators import chain_file
+from crfield.features.template import Template
+from crfield.storage import exchange
+from crfield.storage.archive import read_archive
+from crfield.storage.files import name_of
+
+LOADERS = {chain_file.KIND: chain_file.load_chain}
+
+
+def load(
+    path: Any,
+    *,
+    mmap: bool = False,
+    functions: Sequence[Any] | None = None,
+    transition_functions: Sequence[Any] = (),
+) -> Any:
+    """Read a model that was written with ``save``.
+
+    Damaged, cut, foreign or newer files raise `ModelFileError`; nothing in a file is executed. With ``mmap=True``
+    the arrays stay on disk and each is checked when first used. Feature functions are code and are given again.
+
+    >>> import tempfile, os
+    >>> from crfield import ChainCRF
+    >>> model = ChainCRF().fit([[["sunny"], ["rainy"]]], [["walk", "read"]])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model.save(os.path.join(folder, "weather.crfield"))
+    ...     load(os.path.join(folder, "weather.crfield")).predict([[["rainy"]]])[0].tolist()
+    ['read']
+    """
+    archive = read_archive(path, mmap=mmap)
+    kind = archive.header.get("kind")
+    if not isinstance(kind, str) or kind not in LOADERS:
+        raise ModelFileError(
+            f"{name_of(path)} holds a model of kind {kind!r}; this version knows {', '.join(sorted(LOADERS))}. "
+            "Was it written by a newer version of crfield?"
+        )
+    model = LOADERS[kind](archive, functions=functions, transition_functions=transition_functions)
+    if not mmap:
+        model._fitted  # noqa: B018  (builds and checks everything now)
+    return model
+
+
+def read_template(source: Any) -> Template:
+    """A CRF++ template from a file, a path or ``-`` for standard input.
+
+    >>> import io
+    >>> read_template(io.StringIO("U00:%x[0,0]\\nB\\n")).transitions
+    True
+    """
+    return Template(exchange.read_template(source))

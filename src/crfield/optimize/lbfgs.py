@@ -1,0 +1,233 @@
+"""L-BFGS, and OWL-QN where there is an l1 penalty: the optimisers of whole-batch training.
+
+Each step asks the history of past steps (`kernels.vectors.History`) for a quasi-Newton direction and goes along
+it, nearly always at full length, so a step costs one evaluation (Nocedal 1980; Liu & Nocedal 1989). With an l1
+penalty the direction is made from the shortest subgradient and no step crosses zero in any weight (Andrew & Gao
+2007, *Scalable training of L1-regularized log-linear models*); the rest is shared.
+
+Memory for W weights: five vectors of W doubles, the pairs of the history (8 W bytes each in single precision) and
+the caller's diagonal. Nothing else of length W is made during a run. In single precision only the curvature model is
+rounded, not weights or gradients, so the optimum reached is the same.
+
+Everything is deterministic: the same problem, start and options give the same bits, whatever ``n_jobs``, as long as
+the problem itself does.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from crfield.errors import InputError, ShapeError
+from crfield.kernels import vectors
+from crfield.optimize.history import (
+    CALLBACK,
+    INTERRUPTED,
+    MAX_ITER,
+    NO_IMPROVEMENT,
+    TOLERANCE,
+    Result,
+    Step,
+)
+from crfield.optimize.line_search import orthant_search, wolfe_search
+from crfield.optimize.penalty import Penalised, Penalty, Point
+from crfield.optimize.problem import Problem
+from crfield.optimize.stopping import Stopping
+
+Callback = Callable[[Step, np.ndarray], bool | None]
+
+SINGLE_ABOVE = 100_000  # weights; below, the history is small in any precision
+HISTORY_BYTES = 256_000_000  # what a history of default length may take
+LONGEST, SHORTEST = 10, 3  # pairs of a history of default length
+
+
+def history_size(n_weights: int, memory: int | None = None, single: bool | None = None) -> tuple[int, bool]:
+    """The pairs of a history and whether they are single precision, where the caller leaves it open.
+
+    >>> history_size(1000), history_size(500_000), history_size(7_400_000)
+    ((10, False), (10, True), (4, True))
+    """
+    if single is None:
+        single = n_weights > SINGLE_ABOVE
+    if memory is None:
+        pair = max(n_weights, 1) * (8 if single else 16)
+        memory = int(min(max(HISTORY_BYTES // pair, SHORTEST), LONGEST))
+    return memory, single
+
+
+class _Run:
+    """The state of one call of `minimize`."""
+
+    def __init__(
+        self,
+        objective: Penalised,
+        start: np.ndarray,
+        history: vectors.History,
+        stopping: Stopping,
+        first_step: float | None,
+        callback: Callback | None,
+    ) -> None:
+        self.objective, self.history, self.stopping = objective, history, stopping
+        self.first_step, self.callback = first_step, callback
+        self.here = Point(start, np.empty(len(start)))
+        self.there = Point(np.empty(len(start)), np.empty(len(start)))
+        self.direction = np.empty(len(start))
+        self.sparse = objective.penalty.l1 > 0
+        self.steps: list[Step] = []
+        self.gap = math.inf
+        self.began = time.perf_counter()
+
+    def result(self, reason: str) -> Result:
+        """The end of the run at the present point."""
+        floor = max(self.stopping.tol, 1e-12) if reason == NO_IMPROVEMENT else self.stopping.tol
+        converged = reason in (TOLERANCE, NO_IMPROVEMENT) and self.gap <= floor
+        return Result(
+            self.here.weights,
+            self.here.value,
+            len(self.steps),
+            self.objective.n_evaluations,
+            converged,
+            reason,
+            self.steps,
+        )
+
+    def steepest(self) -> np.ndarray:
+        """The gradient of F here, or the shortest subgradient, written over the direction."""
+        if not self.sparse:
+            return self.here.gradient
+        penalty = self.objective.penalty
+        self.here.squared_norm = vectors.pseudo_gradient(
+            self.here.weights,
+            self.here.gradient,
+            penalty.l1,
+            self.direction,
+            penalised=penalty.penalised,
+            n_jobs=self.objective.n_jobs,
+        )
+        return self.direction
+
+    def aim(self) -> tuple[float, float]:
+        """Point the direction along the history's idea of downhill; its slope and the first step to try."""
+        slope = self.history.direction(
+            self.steepest(),
+            self.direction,
+            orthant=self.here.weights if self.sparse else None,
+            penalised=self.objective.penalty.penalised,
+        )
+        if len(self.history):
+            return slope, 1.0
+        return slope, self.first_step or 1.0 / math.sqrt(self.here.squared_norm)
+
+    def go(self, max_iter: int) -> str:
+        """Run to the end and say why it is the end."""
+        objective, history, stopping = self.objective, self.history, self.stopping
+        penalised = objective.penalty.penalised
+        objective.evaluate(self.here)
+        if not (math.isfinite(self.here.value) and math.isfinite(self.here.squared_norm)):
+            raise InputError(
+                f"the objective must be finite at the start, got {self.here.value} with a squared gradient "
+                f"norm of {self.here.squared_norm}. Are there NaN or infinite features or start weights?"
+            )
+        self.here.n_active = int(np.count_nonzero(self.here.weights)) if self.sparse else len(self.direction)
+        self.steepest()
+        if self.here.squared_norm == 0:
+            self.gap = 0.0
+            return TOLERANCE
+        slope, size = self.aim()
+        self.gap = stopping.update(self.here.value, self.here.squared_norm, slope)
+        while len(self.steps) < max_iter:
+            if self.sparse:
+                taken = orthant_search(objective, self.here, self.there, self.direction, size)
+            else:
+                taken = wolfe_search(objective, self.here, self.there, self.direction, slope, size)
+            if taken is None:
+                if not len(history):
+                    return NO_IMPROVEMENT
+                history.clear()
+                slope, size = self.aim()
+                continue
+            self.there.n_active = self.there.n_active if self.sparse else len(self.direction)
+            self.here, self.there = self.there, self.here
+            steepest = self.steepest()
+            if self.here.squared_norm == 0:
+                self.gap, slope = 0.0, 0.0
+            else:
+                _, slope = history.advance(
+                    self.here.weights,
+                    self.there.weights,
+                    self.here.gradient,
+                    self.there.gradient,
+                    steepest,
+                    self.direction,
+                    orthant=self.here.weights if self.sparse else None,
+                    penalised=penalised,
+                )
+                self.gap = stopping.update(self.here.value, self.here.squared_norm, slope)
+            size = 1.0
+            if self.report(taken):
+                return TOLERANCE if self.gap <= stopping.tol else CALLBACK
+            if self.gap <= stopping.tol:
+                return TOLERANCE
+        return MAX_ITER
+
+    def report(self, taken: float) -> bool:
+        """Record the step and tell the callback; True if it wishes to stop."""
+        step = Step(
+            len(self.steps) + 1,
+            self.objective.n_evaluations,
+            self.here.value,
+            math.sqrt(self.here.squared_norm),
+            taken,
+            self.here.n_active,
+            time.perf_counter() - self.began,
+            self.gap,
+        )
+        self.steps.append(step)
+        if self.callback is None:
+            return False
+        shown = self.here.weights.view()
+        shown.flags.writeable = False
+        return bool(self.callback(step, shown))
+
+
+def minimize(
+    problem: Problem,
+    start: np.ndarray,
+    penalty: Penalty | None = None,
+    *,
+    memory: int | None = None,
+    single: bool | None = None,
+    diagonal: np.ndarray | None = None,
+    tol: float = 1e-4,
+    max_iter: int = 500,
+    n_jobs: int = 1,
+    callback: Callback | None = None,
+    first_step: float | None = None,
+) -> Result:
+    """Make F(w) = f(w) + l1 Σ|w_k| + ½ l2 Σ w_k² small, from ``start`` (W,), which is left alone.
+    """
+    penalty = Penalty() if penalty is None else penalty
+    n = int(problem.n_weights)
+    weights = np.array(start, dtype=np.float64)
+    memory, single = history_size(n, memory, single)
+    history = vectors.History(n, memory, single=single, diagonal=diagonal, n_jobs=n_jobs)
+    if diagonal is not None and first_step is None:
+        first_step = 1.0
+    convexity = penalty.l2 if penalty.penalised is None else 0.0
+    run = _Run(
+        Penalised(problem, penalty, n_jobs=n_jobs),
+        weights,
+        history,
+        Stopping(tol, convexity=convexity),
+        first_step,
+        callback,
+    )
+    minimize.last = run
+    try:
+        reason = run.go(max_iter)
+    except KeyboardInterrupt:
+        reason = INTERRUPTED
+    return run.result(reason)

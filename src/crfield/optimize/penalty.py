@@ -1,0 +1,82 @@
+"""What large weights cost.
+
+    F(w) = f(w) + l1 Σ |w_k| + ½ l2 Σ w_k²          both sums over the penalised weights
+
+The ridge is smooth and is simply added to f and its gradient, in the same pass over memory that takes the slope and
+the norm. The l1 term is not smooth at zero, where most weights end; it is left to OWL-QN.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from crfield.errors import InputError, ShapeError
+from crfield.kernels import vectors
+from crfield.optimize.problem import Problem
+
+
+@dataclass(frozen=True, eq=False)
+class Penalty:
+    """Strengths of both penalties, and the weights they apply to (all when ``penalised`` is None).
+
+    >>> Penalty(l1=0.5, penalised=np.array([True, True, False])).penalised.tolist()
+    [1, 1, 0]
+    """
+
+    l1: float = 0.0
+    l2: float = 0.0
+    penalised: np.ndarray | None = None  # (W,) uint8, non-zero where the penalty applies
+
+    def __post_init__(self) -> None:
+        for name in ("l1", "l2"):
+            value = float(getattr(self, name))
+            if not (np.isfinite(value) and value >= 0):
+                raise InputError(f"{name} must be a finite number of at least 0, got {value}.")
+            object.__setattr__(self, name, value)
+        if self.penalised is not None:
+            mask = np.ascontiguousarray(np.asarray(self.penalised) != 0).view(np.uint8)
+            if mask.ndim != 1:
+                raise ShapeError(f"penalised must be 1-D, one entry per weight, got shape {mask.shape}.")
+            object.__setattr__(self, "penalised", None if mask.all() else mask)
+
+
+@dataclass(slots=True)
+class Point:
+    """A place in weight space and what is known of it; its arrays are reused for later places."""
+
+    weights: np.ndarray  # (W,)
+    gradient: np.ndarray  # (W,) of f and the ridge
+    value: float = float("nan")  # F, all penalties included
+    slope: float = 0.0  # gradient · direction of the search that led here
+    squared_norm: float = float("nan")  # Σ gradient²
+    n_active: int = 0
+
+
+class Penalised:
+    """A problem with its penalty: fills Points and counts evaluations."""
+
+    def __init__(self, problem: Problem, penalty: Penalty, *, n_jobs: int = 1) -> None:
+        self.problem, self.penalty, self.n_jobs = problem, penalty, n_jobs
+        self.n_evaluations = 0
+
+    def evaluate(
+        self, point: Point, *, direction: np.ndarray | None = None, l1_norm: float | None = None
+    ) -> None:
+        """Fill value, gradient, slope along ``direction`` and squared norm at ``point.weights``.
+
+        ``l1_norm`` is Σ |w| where the caller knows it already.
+        """
+        self.n_evaluations += 1
+        data = float(self.problem.evaluate(point.weights, point.gradient))
+        l1, l2, penalised = self.penalty.l1, self.penalty.l2, self.penalty.penalised
+        ridge = vectors.add_ridge(
+            point.weights, point.gradient, l2, penalised=penalised, direction=direction, n_jobs=self.n_jobs
+        )
+        point.value = data + ridge.value
+        point.slope, point.squared_norm = ridge.slope, ridge.squared_norm
+        if l1:
+            if l1_norm is None:
+                l1_norm = vectors.l1_norm(point.weights, penalised=penalised, n_jobs=self.n_jobs)
+            point.value += l1 * l1_norm

@@ -1,0 +1,82 @@
+"""Penalised likelihood: which solver, from where, and what came of it.
+
+    F(w) = Σ_s weight_s · (−log p(y_s | x_s)) + l1 ‖w‖₁ + ½ l2 ‖w‖²
+
+Solvers:
+
+- ``"lbfgs"``: L-BFGS from the start given (OWL-QN when l1 > 0). Predictable; many evaluations.
+- ``"warm"``: stochastic epochs, then L-BFGS or OWL-QN with a diagonal preconditioner. Fast on large data.
+- ``"auto"``: ``"warm"`` when there are enough sequences for a stochastic step to mean something and no weights to
+  go on from, ``"lbfgs"`` otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from crfield.errors import InputError
+from crfield.optimize.history import INTERRUPTED, Result, Step
+from crfield.optimize.lbfgs import minimize
+from crfield.optimize.penalty import Penalty
+from crfield.training import warm_start
+from crfield.training.full_batch import FullBatch
+from crfield.training.fused import FusedChain
+
+SOLVERS = ("auto", "lbfgs", "warm")
+ENOUGH_GROUPS = 40
+EPOCHS = 8
+
+Callback = Callable[[Step, np.ndarray], bool | None]
+
+
+def choose(solver: str, problem: FusedChain | FullBatch, *, start: np.ndarray | None) -> str:
+    """The solver that will run: 'lbfgs' or 'warm'."""
+    if solver not in SOLVERS:
+        raise InputError(f"solver must be one of {', '.join(map(repr, SOLVERS))}, got {solver!r}.")
+    if not isinstance(problem, FusedChain) or problem.layout.n_edge_columns or problem.layout.n_edge_dense:
+        if solver == "warm":
+            raise InputError(
+                "solver='warm' needs stochastic steps, which models with edge features or functions of two labels "
+                "do not have. Use solver='lbfgs' or 'auto'."
+            )
+        return "lbfgs"
+    if solver != "auto":
+        return solver
+    return "warm" if start is None and problem.n_groups >= ENOUGH_GROUPS else "lbfgs"
+
+
+def fit_likelihood(
+    problem: FusedChain | FullBatch,
+    penalty: Penalty,
+    *,
+    start: np.ndarray | None = None,
+    solver: str = "auto",
+    tol: float = 1e-4,
+    max_iter: int = 500,
+    n_jobs: int = 1,
+    rng: np.random.Generator,
+    callback: Callback | None = None,
+) -> Result:
+    """Minimise F; the result tells value, steps, whether it converged, and the history."""
+    kind = choose(solver, problem, start=start)
+    weights = np.zeros(problem.n_weights) if start is None else start.copy()
+    diagonal = None
+    if kind == "warm" and isinstance(problem, FusedChain) and problem.n_groups:
+        try:
+            weights = warm_start.descend(problem, weights, l2=penalty.l2 + penalty.l1, epochs=EPOCHS, rng=rng)
+            diagonal = warm_start.preconditioner(problem, weights, l2=penalty.l2)
+        except KeyboardInterrupt:
+            gradient = np.empty(problem.n_weights)
+            return Result(weights, problem.evaluate(weights, gradient), 0, 1, False, INTERRUPTED, [])
+    return minimize(
+        problem,
+        weights,
+        penalty,
+        diagonal=diagonal,
+        tol=tol,
+        max_iter=max_iter,
+        n_jobs=n_jobs,
+        callback=callback,
+    )
