@@ -41,8 +41,7 @@ ROOMS: dict[str, set[str]] = {
     "compat": {"estimators", "storage", "metrics"},
     "report": {"metrics", "inference", "features", "scoring", "data", "core"},
     "experiments": BELOW_TRAINING | {"training", "boosting", "selection", "estimators", "compat", "report"},
-    "cli": BELOW_TRAINING
-    | {"training", "boosting", "selection", "estimators", "compat", "report", "experiments"},
+    "cli": BELOW_TRAINING | {"training", "boosting", "selection", "estimators", "compat", "report", "experiments"},
 }
 FILES = sorted(SOURCE.rglob("*.py"))
 
@@ -61,11 +60,7 @@ def imported(tree: ast.AST) -> set[str]:
 
 
 def called(tree: ast.AST) -> set[str]:
-    return {
-        item.func.id
-        for item in ast.walk(tree)
-        if isinstance(item, ast.Call) and isinstance(item.func, ast.Name)
-    }
+    return {item.func.id for item in ast.walk(tree) if isinstance(item, ast.Call) and isinstance(item.func, ast.Name)}
 
 
 def room_of(path: Path) -> str:
@@ -91,9 +86,7 @@ def test_rooms_and_doors(path: Path) -> None:
     if path.name != "displays.py":
         assert not any(name.split(".")[0] == "matplotlib" for name in names), "only report/displays plots"
     if room != "kernels":
-        assert not any(name.startswith("crfield.kernels._") for name in names), (
-            "only kernels runs native code"
-        )
+        assert not any(name.startswith("crfield.kernels._") for name in names), "only kernels runs native code"
     assert not any(name.split(".")[0] in ("pickle", "marshal", "shelve") for name in names), "no pickle"
     if room != "training":
         assert not any(name.split(".")[0] in ("multiprocessing", "concurrent") for name in names)

@@ -226,9 +226,7 @@ def test_overwriting_leaves_mapped_readers_their_file(tmp_path: Path) -> None:
     assert mapped.arrays["w"].sum() == 0
 
 
-def test_mapped_arrays_are_checked_once_and_by_one_thread(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mapped_arrays_are_checked_once_and_by_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_archive(tmp_path / "m.crf", {}, {"w": np.arange(100_000.0)})
     archive = read_archive(tmp_path / "m.crf", mmap=True)
     calls = []

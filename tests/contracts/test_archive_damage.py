@@ -113,9 +113,7 @@ def test_every_cut_is_noticed(tmp_path: Path) -> None:
 def test_a_cut_file_says_how_many_bytes_are_missing(tmp_path: Path) -> None:
     good, path = valid(), tmp_path / "m.crf"
     path.write_bytes(good[:-10])
-    with pytest.raises(
-        ModelFileError, match=rf"cut: it should have {len(good):,} bytes and has {len(good) - 10:,}"
-    ):
+    with pytest.raises(ModelFileError, match=rf"cut: it should have {len(good):,} bytes and has {len(good) - 10:,}"):
         read_archive(path)
     path.write_bytes(good + b"more")
     with pytest.raises(ModelFileError, match=rf"should have {len(good):,} bytes and has {len(good) + 4:,}"):
@@ -243,12 +241,8 @@ def test_newer_versions_and_newer_keys() -> None:
     table["later"] = {"x": 1}
     table["arrays"][0]["later"] = "y"
     packed = json.dumps(table).encode()
-    assert content(read_archive(io.BytesIO(sealed(packed, data)))) == content(
-        read_archive(io.BytesIO(valid()))
-    )
-    with pytest.raises(
-        ModelFileError, match=r"format version 2; this crfield reads version 1.*Update crfield"
-    ):
+    assert content(read_archive(io.BytesIO(sealed(packed, data)))) == content(read_archive(io.BytesIO(valid())))
+    with pytest.raises(ModelFileError, match=r"format version 2; this crfield reads version 1.*Update crfield"):
         read_archive(io.BytesIO(sealed(packed, data, version=2)))
     with pytest.raises(ModelFileError, match="format version 0"):
         read_archive(io.BytesIO(sealed(packed, data, version=0)))

@@ -97,9 +97,7 @@ def test_alphabet_locks_and_pickles() -> None:
         alphabet.encode(["a", 3])
 
 
-rows = st.integers(1, 3).flatmap(
-    lambda c: st.lists(st.lists(st.tuples(*[anything] * c), max_size=4), max_size=5)
-)
+rows = st.integers(1, 3).flatmap(lambda c: st.lists(st.lists(st.tuples(*[anything] * c), max_size=4), max_size=5))
 
 
 @quick

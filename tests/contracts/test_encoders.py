@@ -187,9 +187,7 @@ def test_damaged_headers_are_refused(body: str, case: tuple[Any, Any]) -> None:
 def test_records_and_edges(body: str) -> None:
     encoder = RecordEncoder(transition_features=["speed", "v", "word=a"])
     batch = encoder.fit(DICTS)
-    assert names(encoder, batch)[2:] == (["speed", "word=a"], ["v[0]", "v[1]"]) or names(encoder, batch)[
-        2:
-    ] == (
+    assert names(encoder, batch)[2:] == (["speed", "word=a"], ["v[0]", "v[1]"]) or names(encoder, batch)[2:] == (
         ["word=a", "speed"],
         ["v[0]", "v[1]"],
     )
@@ -247,21 +245,15 @@ def test_attributes_mean_the_same_as_lists(body: str) -> None:
     )
     encoded = encoder.encode(values).node
     assert matrix(encoded).tolist() == [[0, 0.5, 0], [0, -2, 0], [1, 0, 0]]
-    bad = AttributeSequences(
-        lists.topology, lists.indptr, lists.indices, np.array([1, 1, 1, np.nan, 1]), alphabet
-    )
-    with pytest.raises(
-        InputError, match="sequence 2, step 0: attribute 'b' must have a finite value, got nan"
-    ):
+    bad = AttributeSequences(lists.topology, lists.indptr, lists.indices, np.array([1, 1, 1, np.nan, 1]), alphabet)
+    with pytest.raises(InputError, match="sequence 2, step 0: attribute 'b' must have a finite value, got nan"):
         encoder.fit(bad)
 
 
 def test_attributes_in_a_model_with_vectors(body: str) -> None:
     encoder = RecordEncoder()
     encoder.fit([[{"a": 1, "v": [1.0, 2.0]}]])
-    only = AttributeSequences(
-        Chains.from_lengths([1]), np.array([0, 1]), np.array([0]), None, Alphabet(["a"])
-    )
+    only = AttributeSequences(Chains.from_lengths([1]), np.array([0, 1]), np.array([0]), None, Alphabet(["a"]))
     assert encoder.encode(only).node.dense.tolist() == [[0, 0]]  # type: ignore[union-attr]
 
 
@@ -320,9 +312,7 @@ def test_drop_rare(rows: list[list[int]], min_count: int) -> None:
 
 def test_standardised_dense_columns() -> None:
     rng = np.random.default_rng(0)
-    block = np.column_stack(
-        [rng.normal(5, 3, 40), np.full(40, 0.1), np.ones(40), 1e200 * rng.normal(size=40)]
-    )
+    block = np.column_stack([rng.normal(5, 3, 40), np.full(40, 0.1), np.ones(40), 1e200 * rng.normal(size=40)])
     encoder = MatrixEncoder(standardize=True)
     dense = encoder.fit([block[:30], block[30:]]).node.dense
     assert dense is not None
@@ -347,9 +337,7 @@ def test_standardised_sparse_columns(body: str) -> None:
     ]
     encoder = RecordEncoder(standardize=True)
     node = encoder.fit(X).node
-    by_name = dict(
-        zip(names(encoder, Batch(Chains.from_lengths([3]), node))[0], matrix(node).T.round(6).tolist())
-    )
+    by_name = dict(zip(names(encoder, Batch(Chains.from_lengths([3]), node))[0], matrix(node).T.round(6).tolist()))
     assert by_name == {
         "full": [-1.224745, 1.224745, 0],
         "part": [1, 0, -1],
@@ -364,9 +352,7 @@ def test_standardised_sparse_columns(body: str) -> None:
 @given(st.lists(st.lists(st.floats(-1e300, 1e300) | st.integers(0, 1), min_size=3, max_size=3), max_size=8))
 def test_standardised_values_are_always_finite(rows: list[list[float]]) -> None:
     dense = np.array(rows, float).reshape(-1, 3)
-    columns = Columns(
-        np.arange(len(dense) + 1) * 3, np.tile(np.arange(3), len(dense)), 3, dense.ravel(), dense
-    )
+    columns = Columns(np.arange(len(dense) + 1) * 3, np.tile(np.arange(3), len(dense)), 3, dense.ravel(), dense)
     scale = Scale.learn(columns)
     done = scale.apply(columns)
     assert np.isfinite(done.dense).all()  # type: ignore[call-overload]
@@ -405,9 +391,7 @@ def test_functions_give_what_dicts_give(body: str) -> None:
 
 
 def test_encoder_for() -> None:
-    attributes = AttributeSequences(
-        Chains.from_lengths([0]), np.array([0]), np.array([], int), None, Alphabet()
-    )
+    attributes = AttributeSequences(Chains.from_lengths([0]), np.array([0]), np.array([], int), None, Alphabet())
     for X, kind in (
         (DICTS, "records"),
         ([[], [["a"]]], "records"),

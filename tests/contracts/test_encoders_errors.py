@@ -59,9 +59,7 @@ def test_matrices_of_another_width_or_kind_at_encode() -> None:
         "expected 3 as in fit",
     )
     says(lambda: dense.encode([np.ones((0, 4))]), ShapeError, "sequence 0 has 4")
-    says(
-        lambda: sparse.encode([sp.csr_array((2, 4))]), ShapeError, "sequence 0 has 4", "expected 3 as in fit"
-    )
+    says(lambda: sparse.encode([sp.csr_array((2, 4))]), ShapeError, "sequence 0 has 4", "expected 3 as in fit")
     says(lambda: sparse.encode([np.ones((2, 3))]), FeatureError, "dense matrix, expected sparse", "as in fit")
     assert dense.encode([[], np.ones((0, 3))]).topology.lengths.tolist() == [0, 0]
     assert dense.encode([]).node.dense.shape == (0, 3)  # type: ignore[union-attr]
@@ -72,9 +70,7 @@ def test_matrices_of_another_width_or_kind_at_encode() -> None:
         "3 columns",
         "got 2 names",
     )
-    says(
-        lambda: MatrixEncoder(transition_features=[3]).fit([np.ones((1, 3))]), InputError, "column 3", "0 … 2"
-    )
+    says(lambda: MatrixEncoder(transition_features=[3]).fit([np.ones((1, 3))]), InputError, "column 3", "0 … 2")
     says(
         lambda: MatrixEncoder(transition_features=["q"]).fit([np.ones((1, 3))]),
         InputError,

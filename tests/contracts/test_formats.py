@@ -102,9 +102,9 @@ def test_unwritable_columns() -> None:
         format_columns([], separator=",")
 
 
-names = st.text(
-    st.characters(codec="utf-8", exclude_characters="\t\r\n"), min_size=1, max_size=5
-) | st.sampled_from([":", "\\", "\\:", "a\\", "@x", "#", " ", "\ufeff"])
+names = st.text(st.characters(codec="utf-8", exclude_characters="\t\r\n"), min_size=1, max_size=5) | st.sampled_from(
+    [":", "\\", "\\:", "a\\", "@x", "#", " ", "\ufeff"]
+)
 labels = names.filter(lambda name: not name.startswith("@"))
 values = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([1.0, -0.0, 5e-324, 1e308, 0.1])
 dict_steps = st.tuples(labels, st.dictionaries(names, values, max_size=3))

@@ -91,9 +91,7 @@ def test_other_json_is_no_label(value: Any) -> None:
         label_from_json(value)
 
 
-@pytest.mark.parametrize(
-    "value", [None, [], {}, "AB", ["A", "A"], [1, True], [None], ["A", {"float": "nan"}]]
-)
+@pytest.mark.parametrize("value", [None, [], {}, "AB", ["A", "A"], [1, True], [None], ["A", {"float": "nan"}]])
 def test_other_json_is_no_coder(value: Any) -> None:
     with pytest.raises(ModelFileError):
         LabelCoder.from_json(value)
@@ -116,9 +114,7 @@ def test_codes_name_their_labels(y: list[list[Any]]) -> None:
     assert set(coder.labels) == known
     codes, allowed = coder.encode(y, [len(sequence) for sequence in y])
     assert codes.dtype == np.int32
-    for code, step, row in zip(
-        codes, chain.from_iterable(y), allowed if allowed is not None else codes, strict=True
-    ):
+    for code, step, row in zip(codes, chain.from_iterable(y), allowed if allowed is not None else codes, strict=True):
         possible = known if step is None else step if isinstance(step, frozenset) else {step}
         assert (code == -1) == (step is None or len(possible) > 1)
         if code != -1:
@@ -280,9 +276,7 @@ def test_lengths_must_fit() -> None:
 @pytest.mark.parametrize("kind", [list, np.array])
 def test_unknown_labels_are_located(kind: Any) -> None:
     coder = LabelCoder().fit([[f"label {k:02}" for k in range(30)]])
-    with pytest.raises(
-        LabelError, match=r"unknown label 'x' at sequence 2, step 1: the model knows 'label 00', "
-    ):
+    with pytest.raises(LabelError, match=r"unknown label 'x' at sequence 2, step 1: the model knows 'label 00', "):
         coder.encode([kind(["label 00"]), kind([]), kind(["label 01", "x"])], [1, 0, 2])
     with pytest.raises(LabelError, match=r"… \(30 in all\)\. Write None"):
         coder.encode([["x"]], [1])

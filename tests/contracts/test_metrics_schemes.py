@@ -16,9 +16,7 @@ SCHEMES = ("iob1", "iob2", "bioes", "bilou")
 def span_lists(draw: st.DrawFn) -> tuple[list[tuple[int, int, str]], int]:
     found, at = [], 0
     for gap, length, kind in draw(
-        st.lists(
-            st.tuples(st.integers(0, 2), st.integers(1, 3), st.sampled_from(["A", "B-2", ""])), max_size=6
-        )
+        st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3), st.sampled_from(["A", "B-2", ""])), max_size=6)
     ):
         found.append((at + gap, at + gap + length, kind))
         at += gap + length
@@ -95,9 +93,7 @@ def test_guess_of_broken_tags_takes_the_less_broken() -> None:
 
 def test_both_spellings_are_read_under_either_name() -> None:
     assert (
-        spans(["B-X", "L-X", "U-X"], "bioes")
-        == spans(["B-X", "E-X", "S-X"], "BILUO")
-        == [(0, 2, "X"), (2, 3, "X")]
+        spans(["B-X", "L-X", "U-X"], "bioes") == spans(["B-X", "E-X", "S-X"], "BILUO") == [(0, 2, "X"), (2, 3, "X")]
     )
 
 

@@ -95,9 +95,7 @@ def stacks(letters: str) -> st.SearchStrategy[tuple[list[list[str]], list[list[s
     tag = st.sampled_from(["O", *(f"{x}-{kind}" for x in letters for kind in ("NP", "VP", "A-1"))])
     step = st.tuples(tag, tag, st.integers(0, 3)).map(lambda s: (s[0], s[0] if s[2] else s[1]))
     row = st.lists(step, max_size=8)
-    return st.lists(row, max_size=4).map(
-        lambda rows: tuple([[s[i] for s in row] for row in rows] for i in (0, 1))
-    )
+    return st.lists(row, max_size=4).map(lambda rows: tuple([[s[i] for s in row] for row in rows] for i in (0, 1)))
 
 
 @settings(max_examples=300, deadline=None)

@@ -15,9 +15,7 @@ from crfield.errors import LabelError, ShapeError
 from crfield.metrics import confusion, label_f1, label_report, sequence_accuracy, token_accuracy
 
 LABELS = ["a", "b", "c", "d"]
-PAIRS = st.lists(
-    st.lists(st.tuples(st.sampled_from(LABELS), st.sampled_from(LABELS)), max_size=6), max_size=5
-)
+PAIRS = st.lists(st.lists(st.tuples(st.sampled_from(LABELS), st.sampled_from(LABELS)), max_size=6), max_size=5)
 
 
 def apart(rows: list[list[tuple[str, str]]]) -> tuple[list[list[str]], list[list[str]]]:

@@ -310,9 +310,7 @@ def test_exceptions_of_objects_pass_through(body: str) -> None:
 
 def fitted() -> RecordTable:
     table = RecordTable()
-    table.encode(
-        [[{"word": "Ärger", "speed": 2, "v": [1.0, 2.0], "ü": np.ones(3)}, ["a", "b", "日本"]]], grow=True
-    )
+    table.encode([[{"word": "Ärger", "speed": 2, "v": [1.0, 2.0], "ü": np.ones(3)}, ["a", "b", "日本"]]], grow=True)
     return table
 
 

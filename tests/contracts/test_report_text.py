@@ -219,8 +219,6 @@ def test_rich_is_imported_only_for_a_terminal() -> None:
         "    p.update(S(n_iter=1, value=1, gradient_norm=1, n_active=1, seconds=1))\n"
         "print('rich' in sys.modules)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ)
     assert done.stdout == "False\n"
     assert done.stderr.startswith("training: step 1 ")

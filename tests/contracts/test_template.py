@@ -55,9 +55,7 @@ def glued(feature: Feature) -> str:
 
 
 def rows_of(columns: Columns) -> list[list[int]]:
-    return (
-        [part.tolist() for part in np.split(columns.indices, columns.indptr[1:-1])] if columns.n_rows else []
-    )
+    return [part.tolist() for part in np.split(columns.indices, columns.indptr[1:-1])] if columns.n_rows else []
 
 
 def check(lines: list[str], train: Sequences, test: Sequences, min_count: int = 1) -> TemplateEncoder:
@@ -65,9 +63,7 @@ def check(lines: list[str], train: Sequences, test: Sequences, min_count: int = 
     encoder = TemplateEncoder("\n".join(lines))
     fitted = encoder.fit(train, min_count=min_count)
     encoded = encoder.encode(test)
-    restored = TemplateEncoder.from_state(*encoder.state()).encode(
-        TokenColumns.from_sequences(test), n_jobs=2
-    )
+    restored = TemplateEncoder.from_state(*encoder.state()).encode(TokenColumns.from_sequences(test), n_jobs=2)
     for kind in "UB":
         rows = naive_rows(lines, kind, train)
         met = [feature for row in rows for feature in row]
@@ -145,9 +141,7 @@ def test_five_words_of_a_large_alphabet() -> None:
         rows = naive_rows(lines, kind, train)
         number: dict[Feature, int] = {}
         assert rows_of(columns) == [[number.setdefault(f, len(number)) for f in row] for row in rows]
-        assert rows_of(got) == [
-            [number[f] for f in row if f in number] for row in naive_rows(lines, kind, test)
-        ]
+        assert rows_of(got) == [[number[f] for f in row if f in number] for row in naive_rows(lines, kind, test)]
     last = fitted.node.width - 1
     assert encoder.node_name(last) == glued(
         list(dict.fromkeys(f for r in naive_rows(lines, "U", train) for f in r))[last]
@@ -173,9 +167,7 @@ def test_keys_are_exact_for_any_radix(radix: int, skeletons: int) -> None:
     unknown = np.where(rng.random((500, 7)) < 0.05, -1, rng.choice(pool, (500, 7)))
     indptr, indices = kernel.apply(table, codes, np.array([0, 400, 1_000]), grow=True)
     number: dict[tuple[int, ...], int] = {}
-    want = [
-        number.setdefault((s, *row[:n]), len(number)) for row in codes.tolist() for s, n in enumerate(holes)
-    ]
+    want = [number.setdefault((s, *row[:n]), len(number)) for row in codes.tolist() for s, n in enumerate(holes)]
     assert indices.tolist() == want
     assert indptr.tolist() == [skeletons * i for i in range(1_001)]
     skeleton, filling = table.tuples()
@@ -189,12 +181,7 @@ def test_keys_are_exact_for_any_radix(radix: int, skeletons: int) -> None:
         marks=np.zeros((2, 0), int),
     )
     kernel.extend(again, skeleton, filling)
-    want = [
-        number[key]
-        for row in unknown.tolist()
-        for s, n in enumerate(holes)
-        if (key := (s, *row[:n])) in number
-    ]
+    want = [number[key] for row in unknown.tolist() for s, n in enumerate(holes) if (key := (s, *row[:n])) in number]
     for jobs in (1, 2, 7):
         for made in (table, again):
             assert kernel.apply(made, unknown, np.arange(501), n_jobs=jobs)[1].tolist() == want

@@ -125,9 +125,7 @@ def test_a_chain_with_a_window_of_one_gets_nearly_all(phrases: Phrases, tmp_path
     trainer.train(str(tmp_path / "model"))
     tagger = pycrfsuite.Tagger()
     tagger.open(str(tmp_path / "model"))
-    assert (
-        0.92 < token_accuracy(phrases.labels[3_000:4_000], [tagger.tag(row) for row in data[3_000:]]) < 0.985
-    )
+    assert 0.92 < token_accuracy(phrases.labels[3_000:4_000], [tagger.tag(row) for row in data[3_000:]]) < 0.985
 
 
 def test_features() -> None:

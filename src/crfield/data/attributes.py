@@ -50,9 +50,7 @@ class AttributeSequences(Sequence[list[Item]]):
         if indices.shape != (indptr[-1],):
             raise ShapeError(f"indices must have {indptr[-1]} entries, got {indices.shape}.")
         if len(indices) and not 0 <= indices.min() <= indices.max() < len(self.alphabet):
-            raise ShapeError(
-                f"indices must lie in 0 … {len(self.alphabet) - 1}. Is the alphabet another one?"
-            )
+            raise ShapeError(f"indices must lie in 0 … {len(self.alphabet) - 1}. Is the alphabet another one?")
         object.__setattr__(self, "indptr", indptr)
         object.__setattr__(self, "indices", indices)
         if self.values is not None:

@@ -34,9 +34,7 @@ def parse_crfsuite(
     >>> X[0], [labels.tolist() for labels in y], weights.tolist()
     ([{'w=a': 1.0, 'long': 2.0}, {'w=b': 1.0}], [['N', 'V'], ['N']], [1.0, 1.0])
     """
-    attributes, labels, offsets, gold, indptr, indices, values, weights = kernel.parse_crfsuite(
-        data, file=file
-    )
+    attributes, labels, offsets, gold, indptr, indices, values, weights = kernel.parse_crfsuite(data, file=file)
     names = np.array(Alphabet(interner=labels).texts(np.arange(len(labels))), dtype=object)[gold]
     ends = offsets.tolist()
     X = AttributeSequences(Chains(offsets), indptr, indices, values, Alphabet(interner=attributes))
@@ -54,9 +52,7 @@ def format_crfsuite(
     X, y = list(X), list(y)
     given = [1.0] * len(X) if weights is None else [float(weight) for weight in weights]
     if not len(X) == len(y) == len(given):
-        raise FormatError(
-            f"X, y and weights must have one entry per sequence, got {len(X)}, {len(y)}, {len(given)}."
-        )
+        raise FormatError(f"X, y and weights must have one entry per sequence, got {len(X)}, {len(y)}, {len(given)}.")
     parts = []
     for s, (sequence, labels, weight) in enumerate(zip(X, y, given)):
         steps = list(sequence)
@@ -94,9 +90,7 @@ def _attributes(step: Any, s: int) -> list[str]:
 
 def _label(label: Any, s: int) -> str:
     if isinstance(label, str) and label.startswith("@"):
-        raise FormatError(
-            f"the label {label!r} begins with '@', which CRFsuite reads as a directive (sequence {s})."
-        )
+        raise FormatError(f"the label {label!r} begins with '@', which CRFsuite reads as a directive (sequence {s}).")
     return _escaped(label, s)
 
 

@@ -107,9 +107,7 @@ class LabelCoder:
         self.classes_ = _as_array(self._labels)
         return self
 
-    def encode(
-        self, y: Sequence[Any], lengths: np.ndarray | Sequence[int]
-    ) -> tuple[np.ndarray, np.ndarray | None]:
+    def encode(self, y: Sequence[Any], lengths: np.ndarray | Sequence[int]) -> tuple[np.ndarray, np.ndarray | None]:
         """Codes of the labels of all sequences, laid end to end.
 
         ``lengths`` (B,) are the lengths that ``y`` must have, those of X. Returns the two arrays of a
@@ -158,9 +156,7 @@ class LabelCoder:
         codes = np.asarray(codes, dtype=np.int64)
         bounds = np.asarray(offsets, dtype=np.int64).tolist()
         if not bounds or bounds[0] != 0 or bounds[-1] != len(codes) or sorted(bounds) != bounds:
-            raise ShapeError(
-                f"offsets must rise from 0 to {len(codes)}, the number of codes, got {bounds[:5]} …."
-            )
+            raise ShapeError(f"offsets must rise from 0 to {len(codes)}, the number of codes, got {bounds[:5]} ….")
         if len(codes) and (codes.min() < 0 or codes.max() >= self.n_labels):
             raise LabelError(f"codes must lie in 0 … {self.n_labels - 1}, got {codes.min()} … {codes.max()}.")
         flat = self.classes_[codes]
@@ -185,9 +181,7 @@ class LabelCoder:
         [('B', 1), ('I', 1)]
         """
         if not isinstance(value, list) or not value:
-            raise ModelFileError(
-                f"expected the list of labels, got {type(value).__name__}: the file is damaged."
-            )
+            raise ModelFileError(f"expected the list of labels, got {type(value).__name__}: the file is damaged.")
         labels = [label_from_json(item) for item in value]
         try:
             return cls.from_classes(labels)
@@ -216,9 +210,7 @@ class LabelCoder:
             codes.append(self._codes[label])
         return sorted(codes)
 
-    def _refuse_foreign(
-        self, label: object, position: int, lengths: list[int], *, inside: object = None
-    ) -> NoReturn:
+    def _refuse_foreign(self, label: object, position: int, lengths: list[int], *, inside: object = None) -> NoReturn:
         within = "" if inside is None else f" in the set {shown(inside)}"
         raise LabelError(
             f"unknown label {shown(label)}{within} at {_where(position, lengths)}: the model knows "
@@ -268,9 +260,7 @@ def _sequences(y: Any) -> tuple[list[Any], list[int]]:
 def _check_lengths(found: list[int], expected: np.ndarray | Sequence[int]) -> None:
     wanted = np.asarray(expected, dtype=np.int64)
     if len(found) != len(wanted):
-        raise ShapeError(
-            f"X has {len(wanted)} sequences and y has {len(found)}: give both one entry per sequence."
-        )
+        raise ShapeError(f"X has {len(wanted)} sequences and y has {len(found)}: give both one entry per sequence.")
     wrong = np.flatnonzero(np.asarray(found, dtype=np.int64) != wanted)
     if len(wrong):
         first = int(wrong[0])
@@ -346,9 +336,7 @@ def _refuse_unhashable(flat: list[Any], lengths: list[int]) -> NoReturn:
 def _refuse_unusable(labels: Iterable[Any]) -> None:
     for label in labels:
         if isinstance(label, float) and isnan(label):
-            raise LabelError(
-                "NaN cannot be a label, for it does not equal itself. Write None for an unknown label."
-            )
+            raise LabelError("NaN cannot be a label, for it does not equal itself. Write None for an unknown label.")
         if label is None or isinstance(label, _SETS):
             raise LabelError(
                 f"{shown(label)} cannot be a label: None means unknown and a set means one of several. "

@@ -49,9 +49,7 @@ def chosen_sequences(key: Any, count: int) -> int | np.ndarray:
     chosen = np.asarray(key)
     if chosen.ndim != 1 or chosen.dtype.kind not in "biu":
         if chosen.size:
-            raise TypeError(
-                "sequences are chosen by an integer, a slice, or a 1-D array of integers or booleans."
-            )
+            raise TypeError("sequences are chosen by an integer, a slice, or a 1-D array of integers or booleans.")
         chosen = chosen.astype(np.int64).ravel()
     return np.arange(count)[chosen]
 

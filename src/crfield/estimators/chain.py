@@ -220,9 +220,7 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
     ) -> tuple[FullBatch, FunctionModel]:
         functions = list(self.label_functions or ())
         if not functions:
-            raise InputError(
-                "label_functions must hold at least one function f(y_before, y, x, t), got none."
-            )
+            raise InputError("label_functions must hold at least one function f(y_before, y, x, t), got none.")
         if self.template is not None or self.functions is not None:
             raise InputError("label_functions stand alone: leave template and functions out.")
         tables = tabulate(functions, coder.labels, X)
@@ -239,9 +237,7 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
     def _target(self, topology: Any, coder: LabelCoder, y: Any, sample_weight: Any) -> Target:
         labels, allowed = coder.encode(y, topology.lengths)
         if topology.n_nodes == 0:
-            raise InputError(
-                "X holds no steps at all; at least one sequence with one step is needed to train."
-            )
+            raise InputError("X holds no steps at all; at least one sequence with one step is needed to train.")
         weight = None
         if sample_weight is not None:
             weight = np.asarray(sample_weight, dtype=np.float64)
@@ -252,9 +248,7 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
                 )
             if not (np.isfinite(weight).all() and (weight >= 0).all()):
                 bad = int(np.argmax(~(np.isfinite(weight) & (weight >= 0))))
-                raise InputError(
-                    f"sample_weight must be finite and not negative, got {weight[bad]} at {bad}."
-                )
+                raise InputError(f"sample_weight must be finite and not negative, got {weight[bad]} at {bad}.")
         return Target(topology, coder.n_labels, labels, allowed, weight)
 
     def _train(self, problem: FusedChain | FullBatch, model: ColumnModel | FunctionModel) -> Result:
@@ -289,9 +283,7 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
     def _fitted(self) -> ColumnModel | FunctionModel:
         if getattr(self, "_model", None) is None:
             if getattr(self, "_parts", None) is None:
-                raise NotFittedError(
-                    "this ChainCRF is not fitted yet. Call fit(X, y) first, or load a model file."
-                )
+                raise NotFittedError("this ChainCRF is not fitted yet. Call fit(X, y) first, or load a model file.")
             self._model = build_columns(*self._parts, n_labels=self._coder.n_labels)
             self.coef_ = self._model.weights
             self._parts = None
@@ -386,9 +378,7 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
     def _columns(self, name: str) -> ColumnModel:
         model = self._fitted
         if not isinstance(model, ColumnModel):
-            raise InputError(
-                f"{name} is for models with columns; this one has functions of two labels: see coef_."
-            )
+            raise InputError(f"{name} is for models with columns; this one has functions of two labels: see coef_.")
         return model
 
     # ------------------------------------------------------------------ storage

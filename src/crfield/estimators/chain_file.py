@@ -64,17 +64,13 @@ def _plain(name: str, value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str) else None
 
 
-def load_chain(
-    archive: Archive, *, functions: Sequence[Any] | None, transition_functions: Sequence[Any]
-) -> ChainCRF:
+def load_chain(archive: Archive, *, functions: Sequence[Any] | None, transition_functions: Sequence[Any]) -> ChainCRF:
     """The model that an archive holds."""
     header, arrays = archive.header, archive.arrays
     parameters = header.get("parameters")
     known = ChainCRF().get_params(deep=False)
     if not isinstance(parameters, dict) or not isinstance(header.get("layout"), dict):
-        raise ModelFileError(
-            "the model file lacks its parameters or layout. It was not written by ChainCRF.save."
-        )
+        raise ModelFileError("the model file lacks its parameters or layout. It was not written by ChainCRF.save.")
     model = ChainCRF(**{k: v for k, v in parameters.items() if k in known})
     if functions is not None:
         model.set_params(functions=functions, transition_functions=transition_functions)

@@ -53,9 +53,7 @@ class ColumnModel:
 class FunctionModel:
     """Functions of two labels and their weights."""
 
-    def __init__(
-        self, functions: Sequence[LabelFunction], labels: Sequence[Hashable], weights: np.ndarray
-    ) -> None:
+    def __init__(self, functions: Sequence[LabelFunction], labels: Sequence[Hashable], weights: np.ndarray) -> None:
         self.functions, self.labels, self.weights = list(functions), list(labels), weights
 
     def potentials(self, X: Any, *, n_jobs: int) -> Potentials:

@@ -16,9 +16,7 @@ def resolve_jobs(n_jobs: int | None) -> int:
     if n_jobs is None:
         return 1
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, int) or n_jobs == 0:
-        raise InputError(
-            f"n_jobs must be a positive number, -1 for all processors, or None for 1; got {n_jobs!r}."
-        )
+        raise InputError(f"n_jobs must be a positive number, -1 for all processors, or None for 1; got {n_jobs!r}.")
     if n_jobs > 0:
         return n_jobs
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

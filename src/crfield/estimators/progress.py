@@ -143,9 +143,7 @@ class Progress:
 def _redraws(stream: TextIO | None) -> bool:
     """Whether a line on the stream can be drawn again."""
     try:
-        return (
-            stream is not None and stream.isatty() and os.environ.get("TERM", "") not in ("dumb", "unknown")
-        )
+        return stream is not None and stream.isatty() and os.environ.get("TERM", "") not in ("dumb", "unknown")
     except (AttributeError, ValueError):
         return False
 

@@ -57,9 +57,7 @@ def encoder_for(
         raise InputError("transition_functions need functions beside them, got None. Pass functions=[f, …].")
     if functions is not None:
         _refuse_both(template is not None, "functions", "a template")
-        _refuse_both(
-            transition_features is not None, "functions", "transition_features (use transition_functions)"
-        )
+        _refuse_both(transition_features is not None, "functions", "transition_features (use transition_functions)")
         return FunctionEncoder(functions, transition_functions=transition_functions, standardize=standardize)
     if template is not None:
         _refuse_both(transition_features is not None, "a template", "transition_features (use B lines in it)")
@@ -135,9 +133,7 @@ def _looks_like_records(X: Any) -> bool:
         if number >= 100 and kinds:
             break
     if not kinds:
-        raise FeatureError(
-            f"X holds {len(X)} sequences, all of them empty, so its kind cannot be told. {SHAPES}"
-        )
+        raise FeatureError(f"X holds {len(X)} sequences, all of them empty, so its kind cannot be told. {SHAPES}")
     return "records" in kinds
 
 

@@ -54,9 +54,7 @@ class FunctionEncoder:
         standardize: bool = False,
     ) -> None:
         self._functions: dict[str, FeatureFunction] | None = _named(functions, "functions")
-        self._transitions: dict[str, FeatureFunction] | None = _named(
-            transition_functions, "transition_functions"
-        )
+        self._transitions: dict[str, FeatureFunction] | None = _named(transition_functions, "transition_functions")
         self.names = list(self._functions)
         self.transition_names = list(self._transitions)
         if not self.names and not self.transition_names:
@@ -138,9 +136,7 @@ class FunctionEncoder:
         transitions: Any = header.get("transition_functions")
         for part in (names, transitions):
             if not isinstance(part, list) or not all(isinstance(name, str) for name in part):
-                raise ModelFileError(
-                    "the header must list the names of the feature functions. Was the file edited?"
-                )
+                raise ModelFileError("the header must list the names of the feature functions. Was the file edited?")
         encoder = cls.__new__(cls)
         encoder.names, encoder.transition_names = names, transitions
         encoder.standardize = bool(header.get("standardize"))
@@ -190,9 +186,7 @@ def _named(functions: Iterable[Any], what: str) -> dict[str, FeatureFunction]:
 
 def _sequences(X: Any) -> Any:
     if isinstance(X, str) or not hasattr(X, "__len__") or not hasattr(X, "__getitem__"):
-        raise FeatureError(
-            f"X must be a list of sequences, got {type(X).__name__}. Write [X] for a single one."
-        )
+        raise FeatureError(f"X must be a list of sequences, got {type(X).__name__}. Write [X] for a single one.")
     return X
 
 

@@ -63,16 +63,12 @@ class MatrixEncoder:
         self.standardize = bool(standardize)
         self.feature_names = None if feature_names is None else [str(name) for name in feature_names]
         self._width = -1
-        self._kept: np.ndarray | None = (
-            None  # (K,) int32 the user's column of each sparse column; None: dense
-        )
+        self._kept: np.ndarray | None = None  # (K,) int32 the user's column of each sparse column; None: dense
         self._scale: Scale | None = None
         self._edges: EdgeChoice | None = None
 
     def __repr__(self) -> str:
-        return (
-            f"MatrixEncoder(transition_features={self.transition_features!r}, standardize={self.standardize})"
-        )
+        return f"MatrixEncoder(transition_features={self.transition_features!r}, standardize={self.standardize})"
 
     def fit(self, X: Any, *, min_count: int = 1) -> Batch:
         """Fix the width and encode X; sparse columns seen on fewer than ``min_count`` rows are dropped."""
@@ -159,9 +155,7 @@ class MatrixEncoder:
         encoder: MatrixEncoder = read_options(cls, header)
         width, names = header.get("width"), header.get("feature_names")
         if isinstance(width, bool) or not isinstance(width, int) or not 0 < width < 2**31:
-            raise ModelFileError(
-                f"the header must hold a width of 1 … 2³¹ − 1, got {width!r}. Was it edited?"
-            )
+            raise ModelFileError(f"the header must hold a width of 1 … 2³¹ − 1, got {width!r}. Was it edited?")
         if names is not None and (not isinstance(names, list) or len(names) != width):
             raise ModelFileError(f"the header must hold {width} feature names. Was the file edited?")
         encoder.feature_names = None if names is None else [str(name) for name in names]
@@ -251,8 +245,7 @@ class MatrixEncoder:
     def _check_names(self, width: int) -> None:
         if self.feature_names is not None and len(self.feature_names) != width:
             raise ShapeError(
-                f"feature_names must name each of the {width} columns of X, got {len(self.feature_names)} "
-                "names."
+                f"feature_names must name each of the {width} columns of X, got {len(self.feature_names)} names."
             )
 
     def _name(self, column: int) -> str:
@@ -317,8 +310,7 @@ def _first_width(matrices: list[Any]) -> int:
         if matrix.shape[1]:
             return int(matrix.shape[1])
     raise ShapeError(
-        f"X must hold at least one matrix with columns to fix the width, got {len(matrices)} sequences "
-        "without any."
+        f"X must hold at least one matrix with columns to fix the width, got {len(matrices)} sequences without any."
     )
 
 

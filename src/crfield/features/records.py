@@ -48,9 +48,7 @@ class RecordEncoder:
 
     kind = "records"
 
-    def __init__(
-        self, *, transition_features: str | Sequence[str] | None = None, standardize: bool = False
-    ) -> None:
+    def __init__(self, *, transition_features: str | Sequence[str] | None = None, standardize: bool = False) -> None:
         self.transition_features = check_transition_features(transition_features)
         self.standardize = bool(standardize)
         self.first_step = 0  # what errors call the first step; 1 where the rows are edges
@@ -59,9 +57,7 @@ class RecordEncoder:
         self._edges: EdgeChoice | None = None
 
     def __repr__(self) -> str:
-        return (
-            f"RecordEncoder(transition_features={self.transition_features!r}, standardize={self.standardize})"
-        )
+        return f"RecordEncoder(transition_features={self.transition_features!r}, standardize={self.standardize})"
 
     @property
     def table(self) -> RecordTable:
@@ -233,9 +229,7 @@ def _chosen(table: RecordTable, features: str | Sequence[str]) -> EdgeChoice:
                 found |= matches
     missing = sorted(map(str, wanted - found))
     if missing:
-        some = [table.name(k) for k in range(min(3, table.n_columns))] + [
-            name for name, _, _ in table.slots()[:3]
-        ]
+        some = [table.name(k) for k in range(min(3, table.n_columns))] + [name for name, _, _ in table.slots()[:3]]
         raise FeatureError(
             f"transition_features names {missing}, but no feature of the training data (min_count applied) "
             f"is called so. Known are for example {some}; use the keys of the feature dicts."

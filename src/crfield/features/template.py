@@ -144,9 +144,7 @@ def _parse(number: int, line: str) -> Pattern:
             raise _error(number, line, found, f"expected a macro such as %x[-1,0], got {got!r}.")
         row, col = int(macro[1]), int(macro[2])
         if abs(row) > _FAR or col >= _WIDE:
-            raise _error(
-                number, line, found, f"rows lie within ±{_FAR} and columns below {_WIDE}, got {macro[0]}."
-            )
+            raise _error(number, line, found, f"rows lie within ±{_FAR} and columns below {_WIDE}, got {macro[0]}.")
         literals[-1] += line[at:found]
         literals.append("")
         macros.append((row, col))

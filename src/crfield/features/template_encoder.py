@@ -71,9 +71,7 @@ class TemplateEncoder:
         made = []
         for edges, patterns in enumerate((self.template.unigrams, self.template.bigrams)):
             table, samples = compile_patterns(patterns, radix=len(alphabet), marks=marks)
-            indptr, indices = kernel.apply(
-                table, codes, tokens.topology.offsets, edges=bool(edges), grow=True
-            )
+            indptr, indices = kernel.apply(table, codes, tokens.topology.offsets, edges=bool(edges), grow=True)
             skeleton, filling = table.tuples()
             starts = _starts(samples, skeleton)
             side = _Side(patterns, table, samples, skeleton, filling, starts)
@@ -113,9 +111,7 @@ class TemplateEncoder:
             self.template.check_width(codes.shape[1])
         columns = []
         for edges, side in enumerate((node, edge)):
-            indptr, indices = kernel.apply(
-                side.table, codes, topology.offsets, edges=bool(edges), n_jobs=n_jobs
-            )
+            indptr, indices = kernel.apply(side.table, codes, topology.offsets, edges=bool(edges), n_jobs=n_jobs)
             columns.append(Columns(indptr, indices, side.width))
         return Batch(topology, columns[0], columns[1] if self.template.bigrams else None)
 
@@ -180,9 +176,7 @@ class TemplateEncoder:
             sides = []
             for name, patterns in (("node", made.template.unigrams), ("edge", made.template.bigrams)):
                 skeleton = _array(arrays, f"{name}_skeleton", np.int32)
-                sides.append(
-                    made._restored(patterns, alphabet, skeleton, _array(arrays, f"{name}_codes", np.int32))
-                )
+                sides.append(made._restored(patterns, alphabet, skeleton, _array(arrays, f"{name}_codes", np.int32)))
         except InputError as error:
             raise ModelFileError(f"the template encoder in the file is damaged: {error}") from None
         made._alphabet, (made._node, made._edge) = alphabet, sides
@@ -236,10 +230,6 @@ def _name(side: _Side, column: int, alphabet: Alphabet) -> str:
 def _array(arrays: dict[str, np.ndarray], name: str, dtype: Any) -> np.ndarray:
     array = arrays.get(name)
     if not isinstance(array, np.ndarray) or array.dtype != dtype or array.ndim != 1:
-        got = (
-            "nothing"
-            if array is None
-            else f"{getattr(array, 'dtype', type(array))} {getattr(array, 'shape', '')}"
-        )
+        got = "nothing" if array is None else f"{getattr(array, 'dtype', type(array))} {getattr(array, 'shape', '')}"
         raise ModelFileError(f"array {name!r} must be 1-D of {np.dtype(dtype).name}, got {got}.")
     return array

@@ -45,9 +45,7 @@ class ChainEngine:
     def best_path(self, potentials: Potentials) -> tuple[np.ndarray, np.ndarray]:
         """Score (B,) and labels (N,) of the best path of each sequence."""
         check_scores(potentials)
-        return chain.max_product(
-            potentials.topology.offsets, potentials.node, potentials.edge, n_jobs=self.n_jobs
-        )
+        return chain.max_product(potentials.topology.offsets, potentials.node, potentials.edge, n_jobs=self.n_jobs)
 
     def edge_marginals(self, potentials: Potentials) -> np.ndarray:
         """(E, L, L) probabilities of every pair of neighbouring labels."""
@@ -104,9 +102,7 @@ def one_hot(potentials: Potentials, path: np.ndarray) -> tuple[np.ndarray, np.nd
     heads = chains.heads
     edge = np.zeros_like(potentials.edge)
     if potentials.shared:
-        counts = np.bincount(
-            path[heads - 1].astype(np.int64) * labels + path[heads], minlength=labels * labels
-        )
+        counts = np.bincount(path[heads - 1].astype(np.int64) * labels + path[heads], minlength=labels * labels)
         edge[0] = counts.reshape(labels, labels)
     else:
         edge[np.arange(len(heads)), path[heads - 1], path[heads]] = 1.0

@@ -67,10 +67,7 @@ def sum_product(
         if t == 0:
             a = node[rows]
         else:
-            a = (
-                log_sum(alpha[rows - 1][:, :, None] + _edges_of(edge, first_edge, t, count), axis=1)
-                + node[rows]
-            )
+            a = log_sum(alpha[rows - 1][:, :, None] + _edges_of(edge, first_edge, t, count), axis=1) + node[rows]
         top = np.max(a, axis=1)
         parts.append(top)
         alpha[rows] = a - np.where(np.isneginf(top), 0.0, top)[:, None]

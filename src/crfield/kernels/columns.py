@@ -235,9 +235,7 @@ def templates(
         raise ShapeError(f"macros must be ({holes[-1]}, 2), columns not negative, got {macros.shape}.")
     reach = int(np.abs(macros[:, 0]).max(initial=0))
     if marks.ndim != 2 or len(marks) != 2 or marks.shape[1] < reach:
-        raise ShapeError(
-            f"marks must be (2, {reach}) for templates that reach {reach} rows, got {marks.shape}."
-        )
+        raise ShapeError(f"marks must be (2, {reach}) for templates that reach {reach} rows, got {marks.shape}.")
     if marks.size and not 0 <= marks.min() <= marks.max() < radix:
         raise ShapeError(f"marks must lie in 0 … {radix - 1}, got {marks.min()} … {marks.max()}.")
     if patterns and not 0 <= skeleton.min() <= skeleton.max() < patterns:
@@ -266,13 +264,7 @@ def apply(
     """
     codes = np.ascontiguousarray(codes, dtype=np.int32)
     offsets = np.ascontiguousarray(offsets, dtype=np.int64)
-    if (
-        codes.ndim != 2
-        or offsets.ndim != 1
-        or not len(offsets)
-        or offsets[0] != 0
-        or offsets[-1] != len(codes)
-    ):
+    if codes.ndim != 2 or offsets.ndim != 1 or not len(offsets) or offsets[0] != 0 or offsets[-1] != len(codes):
         raise ShapeError(f"codes must be (N, C) with offsets from 0 to N, got {codes.shape}.")
     if (offsets[1:] < offsets[:-1]).any():
         raise ShapeError("offsets must never fall.")

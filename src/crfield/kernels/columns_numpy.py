@@ -303,9 +303,7 @@ class Templates:
         indptr = np.concatenate([[0], np.cumsum((found >= 0).sum(axis=1))]).astype(np.int64)
         return indptr, found[found >= 0].astype(np.int32)
 
-    def _window(
-        self, codes: np.ndarray, at: np.ndarray, col: int, first: np.ndarray, last: np.ndarray
-    ) -> np.ndarray:
+    def _window(self, codes: np.ndarray, at: np.ndarray, col: int, first: np.ndarray, last: np.ndarray) -> np.ndarray:
         out = np.empty(len(at), dtype=np.int64)
         before, after = at < first, at > last
         inside = ~(before | after)

@@ -65,9 +65,7 @@ class Tagger:
     def __init__(self, layout: Any, weights: np.ndarray) -> None:
         self._n_labels = layout.n_labels
         self._each = layout.n_edge_columns > 0 or layout.n_edge_dense > 0
-        self._tagger = choice.body("linear").Tagger(
-            _compile(layout), np.ascontiguousarray(weights, np.float64)
-        )
+        self._tagger = choice.body("linear").Tagger(_compile(layout), np.ascontiguousarray(weights, np.float64))
 
     def decode(self, batch: Any, *, n_jobs: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """Best path of every sequence: ``path`` (N,) int32 and ``total`` (B,)."""

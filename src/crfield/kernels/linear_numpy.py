@@ -248,9 +248,7 @@ class Problem:
         out[self.model.part["edge"]] = variance.mean()
         out[self.model.part["edge_dense"]] = variance.mean()
 
-    def descend(
-        self, w: np.ndarray, order: np.ndarray, step: float, done: float, horizon: float, l2: float
-    ) -> float:
+    def descend(self, w: np.ndarray, order: np.ndarray, step: float, done: float, horizon: float, l2: float) -> float:
         if self.model.edge_features:
             raise ValueError("stochastic steps do not know edge features")
         loss, gradient = 0.0, np.empty_like(w)

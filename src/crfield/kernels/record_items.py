@@ -108,8 +108,7 @@ def steps_of(sequence: Any, number: int) -> Sequence[Any]:
     if kind in (DICT, MAPPING):
         advice = "Is X one sequence rather than a list of sequences? Then write [X]."
     raise FeatureError(
-        f"sequence {number} must be a list of steps, got {_shown(sequence)} of type {_type(sequence)}. "
-        f"{advice}"
+        f"sequence {number} must be a list of steps, got {_shown(sequence)} of type {_type(sequence)}. {advice}"
     )
 
 
@@ -264,9 +263,7 @@ def check_width(where: str, name: str, width: int, expected: int) -> None:
         )
 
 
-def refuse(
-    sequences: Any, sequence: int, step: int, widths: dict[str, int], *, first_step: int = 0
-) -> NoReturn:
+def refuse(sequences: Any, sequence: int, step: int, widths: dict[str, int], *, first_step: int = 0) -> NoReturn:
     """Walk the step that was refused again and raise the error that says why.
 
     ``first_step`` is the user's number of the first step, where the sequences handed in begin later than his.

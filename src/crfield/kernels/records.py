@@ -172,11 +172,7 @@ class RecordTable:
         pool, offsets, slot_pool, slot_offsets, widths = parts
         _check_keys(pool, offsets)
         _check_text(slot_pool, slot_offsets, slot_offsets[:-1], "the names of the dense block")
-        if (
-            len(widths) != len(slot_offsets) - 1
-            or (len(widths) and widths.min() < 1)
-            or widths.sum() >= 2**31
-        ):
+        if len(widths) != len(slot_offsets) - 1 or (len(widths) and widths.min() < 1) or widths.sum() >= 2**31:
             raise ModelFileError("the widths of the dense block do not fit its names. Was the file damaged?")
         table = cls()
         try:

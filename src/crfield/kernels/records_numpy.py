@@ -117,10 +117,7 @@ class RecordTable:
     def columns_of(self, pool: np.ndarray, offsets: np.ndarray, wanted: np.ndarray, grow: bool) -> np.ndarray:
         """Column of every named key of a pool of strings, −1 where it is unknown or not wanted."""
         return np.array(
-            [
-                self._number_of(text, grow) if want else -1
-                for text, want in zip(_strings_of(pool, offsets), wanted)
-            ],
+            [self._number_of(text, grow) if want else -1 for text, want in zip(_strings_of(pool, offsets), wanted)],
             np.int32,
         )
 

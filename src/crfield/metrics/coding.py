@@ -122,9 +122,7 @@ def sort_labels(labels: Iterable[Hashable]) -> list[Hashable]:
         return sorted(labels, key=lambda label: (str(label), type(label).__name__))
 
 
-def choose_labels(
-    pair: CodedPair, labels: Sequence[Hashable] | None
-) -> tuple[tuple[Hashable, ...], np.ndarray]:
+def choose_labels(pair: CodedPair, labels: Sequence[Hashable] | None) -> tuple[tuple[Hashable, ...], np.ndarray]:
     """The labels a report is about and, for each label of the pair, its row there or −1.
 
     >>> chosen, row = choose_labels(code_pair([["a", "b"]], [["b", "b"]]), ["b", "c"])

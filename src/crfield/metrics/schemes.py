@@ -63,9 +63,7 @@ def spans(tags: Iterable[str], scheme: str = "iob2") -> list[Span]:
     coded, parts = _coded_tags([tags], scheme)
     reading = read_tags(coded.codes, coded.topology, parts)
     first, stop = spans_of(reading)
-    return [
-        (a, b, parts.kinds[k]) for a, b, k in zip(first.tolist(), stop.tolist(), reading.kind[first].tolist())
-    ]
+    return [(a, b, parts.kinds[k]) for a, b, k in zip(first.tolist(), stop.tolist(), reading.kind[first].tolist())]
 
 
 def tags_from_spans(spans: Iterable[Span], length: int, scheme: str = "iob2") -> list[str]:
@@ -195,9 +193,7 @@ def _refuse_unknown(coded: Coded) -> None:
     unknown = np.flatnonzero(coded.codes == UNKNOWN)
     if len(unknown):
         s, t = place(coded.topology, int(unknown[0]))
-        raise LabelError(
-            f"the tag at sequence {s}, step {t} is None: spans cannot be read past an unknown step."
-        )
+        raise LabelError(f"the tag at sequence {s}, step {t} is None: spans cannot be read past an unknown step.")
 
 
 def _written(

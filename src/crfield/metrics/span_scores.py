@@ -71,9 +71,7 @@ class SpanReport:
         return {
             "accuracy": self.accuracy,
             "tokens": self.n_tokens,
-            "kinds": {
-                name: row.to_dict() for name, row in zip(names(row.name for row in self.rows), self.rows)
-            },
+            "kinds": {name: row.to_dict() for name, row in zip(names(row.name for row in self.rows), self.rows)},
             **{str(row.name): row.to_dict() for row in (self.micro, self.macro, self.weighted)},
         }
 

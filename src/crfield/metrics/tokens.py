@@ -50,9 +50,7 @@ class LabelReport:
         return {
             "accuracy": self.accuracy,
             "tokens": self.n_tokens,
-            "labels": {
-                name: row.to_dict() for name, row in zip(names(row.name for row in self.rows), self.rows)
-            },
+            "labels": {name: row.to_dict() for name, row in zip(names(row.name for row in self.rows), self.rows)},
             **{str(row.name): row.to_dict() for row in (self.micro, self.macro, self.weighted)},
         }
 

@@ -207,8 +207,7 @@ def minimize(
     callback: Callback | None = None,
     first_step: float | None = None,
 ) -> Result:
-    """Make F(w) = f(w) + l1 Σ|w_k| + ½ l2 Σ w_k² small, from ``start`` (W,), which is left alone.
-    """
+    """Make F(w) = f(w) + l1 Σ|w_k| + ½ l2 Σ w_k² small, from ``start`` (W,), which is left alone."""
     penalty = Penalty() if penalty is None else penalty
     n = int(problem.n_weights)
     weights = np.array(start, dtype=np.float64)

@@ -61,9 +61,7 @@ class Penalised:
         self.problem, self.penalty, self.n_jobs = problem, penalty, n_jobs
         self.n_evaluations = 0
 
-    def evaluate(
-        self, point: Point, *, direction: np.ndarray | None = None, l1_norm: float | None = None
-    ) -> None:
+    def evaluate(self, point: Point, *, direction: np.ndarray | None = None, l1_norm: float | None = None) -> None:
         """Fill value, gradient, slope along ``direction`` and squared norm at ``point.weights``.
 
         ``l1_norm`` is Σ |w| where the caller knows it already.

@@ -53,9 +53,7 @@ class SequenceMarginals:
             )
         object.__setattr__(self, "probabilities", probabilities)
         if self.predicted is not None and len(self.predicted) != len(self.tokens):
-            raise ShapeError(
-                f"{len(self.tokens)} tokens need as many predicted labels, got {len(self.predicted)}."
-            )
+            raise ShapeError(f"{len(self.tokens)} tokens need as many predicted labels, got {len(self.predicted)}.")
 
     def _chosen(self) -> np.ndarray:
         if self.predicted is None:
@@ -64,9 +62,7 @@ class SequenceMarginals:
         predicted = _plain(self.predicted)
         for step, label in enumerate(predicted):
             if label not in codes:
-                raise LabelError(
-                    f"the predicted label {label!r} of step {step} is none of the labels of the model."
-                )
+                raise LabelError(f"the predicted label {label!r} of step {step} is none of the labels of the model.")
         return np.array([codes[label] for label in predicted], dtype=np.int64)
 
     def text(self, *, bar: int = 20, ascii_only: bool = False) -> str:

@@ -122,9 +122,7 @@ class TransitionTable:
         first = max(width(corner), *(width(name) for name in rows))
         lines = [pad(corner, first) + "".join(map(_right, heads, columns))]
         lines += [pad(name, first) + "".join(map(_right, row, columns)) for name, row in zip(rows, cells)]
-        legend = "* the greatest of its row" + (
-            f", {_NONE} no weight" if np.isnan(self.weights).any() else ""
-        )
+        legend = "* the greatest of its row" + (f", {_NONE} no weight" if np.isnan(self.weights).any() else "")
         return "\n".join([*lines, legend])
 
     def _as_lists(self, n: int = 10) -> str:
@@ -156,9 +154,7 @@ class FeatureList(Sequence[FeatureWeight]):
         object.__setattr__(self, "items", tuple(FeatureWeight(*item) for item in self.items))
 
     @classmethod
-    def from_arrays(
-        cls, names: Iterable[str], labels: Iterable[Hashable], weights: Iterable[float]
-    ) -> FeatureList:
+    def from_arrays(cls, names: Iterable[str], labels: Iterable[Hashable], weights: Iterable[float]) -> FeatureList:
         """A list from three columns of one length.
 
         >>> FeatureList.from_arrays(["a"], ["B"], np.array([1.0]))[0]

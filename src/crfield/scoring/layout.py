@@ -96,9 +96,7 @@ class Layout:
         if feature_pairs not in ("observed", "all"):
             raise InputError(f"feature_pairs must be 'observed' or 'all', got {feature_pairs!r}.")
         if transition_pairs not in ("observed", "all", "none"):
-            raise InputError(
-                f"transition_pairs must be 'observed', 'all' or 'none', got {transition_pairs!r}."
-            )
+            raise InputError(f"transition_pairs must be 'observed', 'all' or 'none', got {transition_pairs!r}.")
         labels = target.n_labels
         rows, items = _met_labels(target)
         edges, met_pairs = _met_pairs(target, rows, items)
@@ -187,12 +185,7 @@ class Layout:
             if ptr is None or item is None:
                 ok &= ptr is None and item is None
                 continue
-            ok &= (
-                ptr.dtype == np.int64
-                and item.dtype == np.int32
-                and ptr.shape == (columns + 1,)
-                and item.ndim == 1
-            )
+            ok &= ptr.dtype == np.int64 and item.dtype == np.int32 and ptr.shape == (columns + 1,) and item.ndim == 1
             if not ok:
                 break
             ok &= bool(ptr[0] == 0 and ptr[-1] == len(item) and (np.diff(ptr) >= 0).all())
@@ -234,12 +227,8 @@ def _met_pairs(target: Target, rows: np.ndarray, items: np.ndarray) -> tuple[np.
     return edge, (before * labels + after).astype(np.int32)
 
 
-def _observe(
-    columns: Columns, rows: np.ndarray, items: np.ndarray, n_items: int
-) -> tuple[np.ndarray, np.ndarray]:
-    return chain.observed(
-        columns.indptr, columns.indices, rows, items, n_columns=columns.width, n_items=n_items
-    )
+def _observe(columns: Columns, rows: np.ndarray, items: np.ndarray, n_items: int) -> tuple[np.ndarray, np.ndarray]:
+    return chain.observed(columns.indptr, columns.indices, rows, items, n_columns=columns.width, n_items=n_items)
 
 
 def _listed(

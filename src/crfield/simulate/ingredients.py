@@ -32,12 +32,9 @@ class Group(NamedTuple):
 
 
 PRODUCE = Group(
+    _words("- - - - cup cup pound lb g g head bunch stalk clove clove clove ear bag handful slice oz ounce can"),
     _words(
-        "- - - - cup cup pound lb g g head bunch stalk clove clove clove ear bag handful slice oz ounce can"
-    ),
-    _words(
-        "red red green yellow white baby sweet small large medium ripe fresh fresh frozen wild organic "
-        "whole young"
+        "red red green yellow white baby sweet small large medium ripe fresh fresh frozen wild organic whole young"
     ),
     _words(
         "onions onions onions carrots potatoes tomatoes tomatoes peppers garlic garlic celery spinach "
@@ -59,13 +56,9 @@ PRODUCE = Group(
     solid=True,
 )
 SPICES = Group(
+    _words("teaspoon teaspoon tsp tsp. tablespoon tbsp tbsp. Tbsp T t pinch dash sprig sprig leaf stick g - bunch"),
     _words(
-        "teaspoon teaspoon tsp tsp. tablespoon tbsp tbsp. Tbsp T t pinch dash sprig sprig leaf stick g - "
-        "bunch"
-    ),
-    _words(
-        "fresh fresh dried dried ground ground smoked whole black white sweet hot kosher sea Italian Thai "
-        "roasted"
+        "fresh fresh dried dried ground ground smoked whole black white sweet hot kosher sea Italian Thai roasted"
     ),
     _words(
         "salt salt salt pepper pepper cumin oregano basil basil parsley parsley cilantro thyme rosemary "
@@ -77,10 +70,7 @@ SPICES = Group(
         "chili powder|curry powder|garlic powder|onion powder|mustard seeds|fennel seeds|cumin seeds|"
         "celery salt|lemon zest|vanilla beans|chili flakes|thyme sprigs|parsley sprigs"
     ),
-    _words(
-        "chopped chopped minced crushed ground ground toasted torn crumbled fresh dried roasted grated "
-        "cracked"
-    ),
+    _words("chopped chopped minced crushed ground ground toasted torn crumbled fresh dried roasted grated cracked"),
     solid=False,
 )
 LIQUIDS = Group(
@@ -88,13 +78,9 @@ LIQUIDS = Group(
         "cup cup cup tablespoon tbsp tbsp. T teaspoon tsp pint quart liter ml ml ml splash drizzle bottle "
         "can carton oz"
     ),
+    _words("extra-virgin low-fat warm cold hot dry white red dark light heavy unsweetened skim rich plain toasted"),
     _words(
-        "extra-virgin low-fat warm cold hot dry white red dark light heavy unsweetened skim rich plain "
-        "toasted"
-    ),
-    _words(
-        "water water milk milk cream oil oil wine beer honey vinegar broth stock rum brandy yogurt "
-        "buttermilk syrup"
+        "water water milk milk cream oil oil wine beer honey vinegar broth stock rum brandy yogurt buttermilk syrup"
     ),
     _runs(
         "olive oil|olive oil|olive oil|vegetable oil|sesame oil|peanut oil|coconut milk|coconut milk|"
@@ -107,8 +93,7 @@ LIQUIDS = Group(
 )
 PANTRY = Group(
     _words(
-        "cup cup cup tablespoon teaspoon tsp tbsp g g g kg oz ounce pound lb lbs stick package box bag "
-        "can jar sheet"
+        "cup cup cup tablespoon teaspoon tsp tbsp g g g kg oz ounce pound lb lbs stick package box bag can jar sheet"
     ),
     _words(
         "unsalted salted all-purpose granulated powdered brown white dark bittersweet long-grain instant "
@@ -133,16 +118,10 @@ PANTRY = Group(
     solid=False,
 )
 MEATS = Group(
+    _words("- - - - pound pound lb lb. lbs oz ounce g g kg slice slice strip piece fillet package can tin rack"),
+    _words("boneless skinless lean ground ground smoked smoked fresh frozen wild whole raw cooked thick large jumbo"),
     _words(
-        "- - - - pound pound lb lb. lbs oz ounce g g kg slice slice strip piece fillet package can tin rack"
-    ),
-    _words(
-        "boneless skinless lean ground ground smoked smoked fresh frozen wild whole raw cooked thick "
-        "large jumbo"
-    ),
-    _words(
-        "bacon bacon ham beef beef pork chicken chicken turkey lamb salmon shrimp tuna cod sausages eggs "
-        "steaks duck"
+        "bacon bacon ham beef beef pork chicken chicken turkey lamb salmon shrimp tuna cod sausages eggs steaks duck"
     ),
     _runs(
         "chicken breasts|chicken breasts|chicken thighs|chicken wings|pork chops|lamb chops|beef steaks|"
@@ -150,8 +129,7 @@ MEATS = Group(
         "bacon strips|bacon slices|chicken pieces|pork sausages|beef stock"
     ),
     _words(
-        "trimmed cubed cooked cooked shredded sliced thawed chopped smoked deveined peeled ground frozen "
-        "crumbled"
+        "trimmed cubed cooked cooked shredded sliced thawed chopped smoked deveined peeled ground frozen crumbled"
     ),
     solid=True,
 )

@@ -93,9 +93,7 @@ def read_archive(source: Place, *, mmap: bool = False) -> Archive:
     """
     if _is_stream(source):
         if mmap:
-            raise InputError(
-                "mmap=True needs the path of a file, got a stream: pass the path, or mmap=False."
-            )
+            raise InputError("mmap=True needs the path of a file, got a stream: pass the path, or mmap=False.")
         stream = cast(BinaryIO, source)
         return _read(stream, str(getattr(stream, "name", "<stream>")), None)
     path = os.fspath(cast("str | os.PathLike[str]", source))
@@ -124,11 +122,7 @@ class _MappedArrays(Mapping[str, np.ndarray]):
         with self._lock:
             if name not in self._checked:
                 entry = self._entries[name]
-                raw = (
-                    np.frombuffer(self._data, np.uint8, entry.nbytes, entry.start)
-                    if entry.nbytes
-                    else _nothing()
-                )
+                raw = np.frombuffer(self._data, np.uint8, entry.nbytes, entry.start) if entry.nbytes else _nothing()
                 self._checked[name] = _array(raw, entry, self._path)
             return self._checked[name]
 
@@ -177,9 +171,7 @@ def _is_stream(thing: Any) -> bool:
     if isinstance(thing, str | os.PathLike):
         return False
     if isinstance(thing, io.TextIOBase):
-        raise InputError(
-            "an archive needs a binary stream, got a text stream: open it with mode 'rb' or 'wb'."
-        )
+        raise InputError("an archive needs a binary stream, got a text stream: open it with mode 'rb' or 'wb'.")
     if hasattr(thing, "read") or hasattr(thing, "write"):
         return True
     raise InputError(f"expected a path or a binary stream, got {type(thing).__name__}.")

@@ -132,9 +132,7 @@ def read_front(read: Callable[[int], bytes], name: str, size: int | None) -> Fro
     if prelude[: len(MAGIC)] != MAGIC[: len(prelude)] or not prelude:
         _refuse_foreign(name, prelude + read(_LOOK - _PRELUDE.size))
     if len(prelude) < _PRELUDE.size:
-        refuse(
-            name, f"the file is cut: it has {len(prelude)} bytes, its beginning alone needs {_PRELUDE.size}"
-        )
+        refuse(name, f"the file is cut: it has {len(prelude)} bytes, its beginning alone needs {_PRELUDE.size}")
     _, version, checksum, header_bytes, file_bytes = _PRELUDE.unpack(prelude)
     if not 1 <= version <= VERSION:
         refuse(
@@ -179,9 +177,7 @@ def _parse(packed: bytes, name: str) -> dict[str, Any]:
     try:
         content = json.loads(packed.decode("utf-8", errors="surrogatepass"))
     except (ValueError, RecursionError, MemoryError) as error:
-        refuse(
-            name, f"the header is not JSON that crfield wrote ({type(error).__name__}: {str(error)[:100]})"
-        )
+        refuse(name, f"the header is not JSON that crfield wrote ({type(error).__name__}: {str(error)[:100]})")
     problem = json_problem(content)
     if problem:
         refuse(name, f"the header cannot be used: {problem}")
@@ -189,9 +185,7 @@ def _parse(packed: bytes, name: str) -> dict[str, Any]:
         refuse(name, f"the header must be a JSON object, got {type(content).__name__}")
     for key, kind in (("header", dict), ("arrays", list)):
         if not isinstance(content.get(key), kind):
-            refuse(
-                name, f"the header must hold {key!r} as a {kind.__name__}, got {str(content.get(key))[:40]}"
-            )
+            refuse(name, f"the header must hold {key!r} as a {kind.__name__}, got {str(content.get(key))[:40]}")
     return content
 
 

@@ -49,9 +49,7 @@ def read_template(source: Source) -> str:
     return read_text(source)
 
 
-def write_columns(
-    target: Source, sequences: Iterable[Iterable[Sequence[str]]], *, separator: str = "\t"
-) -> None:
+def write_columns(target: Source, sequences: Iterable[Iterable[Sequence[str]]], *, separator: str = "\t") -> None:
     r"""Write sequences of token rows (or `TokenColumns`) as a column file.
 
     >>> import io

@@ -60,9 +60,7 @@ def read_bytes(source: Source) -> bytes:
         except UnicodeEncodeError as error:
             raise FormatError(f"the text cannot be coded as UTF-8: {error}.", file=name_of(source)) from None
     if not isinstance(data, bytes | bytearray | memoryview):
-        raise FormatError(
-            f"the stream gave {type(data).__name__} where bytes were expected.", file=name_of(source)
-        )
+        raise FormatError(f"the stream gave {type(data).__name__} where bytes were expected.", file=name_of(source))
     data = bytes(data)
     if data[:2] != _GZIP:
         return data
@@ -94,9 +92,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """
     target = os.path.realpath(path)
     if os.path.isdir(target):
-        raise IsADirectoryError(
-            errno.EISDIR, "expected the name of a file to write, got a folder", os.fspath(path)
-        )
+        raise IsADirectoryError(errno.EISDIR, "expected the name of a file to write, got a folder", os.fspath(path))
     if os.path.exists(target) and not os.path.isfile(target):
         with open(target, "wb") as file:
             yield file

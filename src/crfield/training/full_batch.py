@@ -35,9 +35,7 @@ class Scorer(Protocol):
 class FullBatch:
     """A scorer, a batch, a target, an objective and an engine as one function of the weights."""
 
-    def __init__(
-        self, scorer: Scorer, batch: Any, target: Target, *, objective: Contrast, engine: Engine
-    ) -> None:
+    def __init__(self, scorer: Scorer, batch: Any, target: Target, *, objective: Contrast, engine: Engine) -> None:
         self.scorer, self.batch, self.target = scorer, batch, target
         self.objective, self.engine = objective, engine
 
