@@ -147,7 +147,7 @@ class PairHistory final : public History {
     return over_blocks(n_, 1, n_jobs_, [&](size_t at, size_t m, double* part) {
       const View kept = view(at);
       pass.combine(m, kept.pairs(), a.data(), b.data(), gamma, course.steepest + at,
-                   diagonal_ ? diagonal_ + at : nullptr, course.align,
+                   diagonal_ ? diagonal_ + at : nullptr, course.orthant ? course.orthant + at : nullptr,
                    course.penalised ? course.penalised + at : nullptr, course.out + at, part);
     })[0];
   }

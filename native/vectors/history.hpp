@@ -23,7 +23,7 @@ struct Move {
 struct Course {
   const double* steepest;
   double* out;
-  bool align;
+  const double* orthant;  // or null
   const uint8_t* penalised;
 };
 

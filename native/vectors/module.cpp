@@ -124,16 +124,16 @@ class BoundHistory {
     return history_->push(move);
   }
 
-  double direction(In steepest, Out out, bool align, Mask penalised) {
-    const Course course = towards(steepest, out, align, penalised);
+  double direction(In steepest, Out out, std::optional<In> orthant, Mask penalised) {
+    const Course course = towards(steepest, out, orthant, penalised);
     Release release;
     return history_->direction(course);
   }
 
   std::pair<bool, double> advance(In weights, In old_weights, In gradient, In old_gradient, In steepest, Out out,
-                                  bool align, Mask penalised) {
+                                  std::optional<In> orthant, Mask penalised) {
     const Move move = moved(weights, old_weights, gradient, old_gradient);
-    const Course course = towards(steepest, out, align, penalised);
+    const Course course = towards(steepest, out, orthant, penalised);
     Release release;
     return history_->advance(move, course);
   }
@@ -143,8 +143,9 @@ class BoundHistory {
     return {fitting(weights, n_, "weights"), fitting(old_weights, n_, "old_weights"),
             fitting(gradient, n_, "gradient"), fitting(old_gradient, n_, "old_gradient")};
   }
-  Course towards(const In& steepest, const Out& out, bool align, const Mask& penalised) const {
-    return {fitting(steepest, n_, "steepest"), fitting(out, n_, "out"), align, mask_of(penalised, n_)};
+  Course towards(const In& steepest, const Out& out, const std::optional<In>& orthant, const Mask& penalised) const {
+    return {fitting(steepest, n_, "steepest"), fitting(out, n_, "out"),
+            orthant ? fitting(*orthant, n_, "orthant") : nullptr, mask_of(penalised, n_)};
   }
 
   size_t n_;
@@ -179,7 +180,7 @@ NB_MODULE(_vectors, m) {
       .def("clear", &v::BoundHistory::clear)
       .def("push", &v::BoundHistory::push, array("weights"), array("old_weights"), array("gradient"),
            array("old_gradient"))
-      .def("direction", &v::BoundHistory::direction, array("steepest"), array("out"), "align"_a, none("penalised"))
+      .def("direction", &v::BoundHistory::direction, array("steepest"), array("out"), none("orthant"), none("penalised"))
       .def("advance", &v::BoundHistory::advance, array("weights"), array("old_weights"), array("gradient"),
-           array("old_gradient"), array("steepest"), array("out"), "align"_a, none("penalised"));
+           array("old_gradient"), array("steepest"), array("out"), none("orthant"), none("penalised"));
 }

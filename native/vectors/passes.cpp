@@ -193,7 +193,7 @@ void add_up(size_t n, const T* const* vector, const double* coefficient, int cou
 
 template <class T>
 void combine(size_t n, Pairs<T> pairs, const double* a, const double* b, double gamma, const double* g,
-             const double* diagonal, bool align, const uint8_t* penalised, double* out, double* sums) {
+             const double* diagonal, const double* orthant, const uint8_t* penalised, double* out, double* sums) {
   alignas(64) double q[TILE];
   double slope = 0;
   for (size_t at = 0; at < n; at += TILE) {
@@ -209,12 +209,13 @@ void combine(size_t n, Pairs<T> pairs, const double* a, const double* b, double 
       for (size_t k = 0; k < m; k++) q[k] *= gamma;
     }
     add_up(m, pairs.s, b, pairs.count, at, q);
-    if (align && penalised) {
+    if (orthant && penalised) {
 #pragma omp simd
-      for (size_t k = 0; k < m; k++) q[k] = (penalised[at + k] && !(q[k] * g_at[k] > 0)) ? 0.0 : q[k];
-    } else if (align) {
+      for (size_t k = 0; k < m; k++)
+        q[k] = (penalised[at + k] && orthant[at + k] == 0 && !(q[k] * g_at[k] > 0)) ? 0.0 : q[k];
+    } else if (orthant) {
 #pragma omp simd
-      for (size_t k = 0; k < m; k++) q[k] = q[k] * g_at[k] > 0 ? q[k] : 0.0;
+      for (size_t k = 0; k < m; k++) q[k] = (orthant[at + k] == 0 && !(q[k] * g_at[k] > 0)) ? 0.0 : q[k];
     }
     double part = 0;
 #pragma omp simd reduction(+ : part)

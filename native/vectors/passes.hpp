@@ -36,9 +36,10 @@ struct HistoryPasses {
   // null) with all pairs. D is the diagonal, or one when null.
   void (*products)(size_t n, Pairs<T> pairs, const NewPair<T>* fresh, const double* g, const double* diagonal,
                    double* sums);
-  // out = -(gamma D (g - sum a_i y_i) + sum b_i s_i); where `align`, zero unless it opposes g. sums[0] = g out.
+  // out = -(gamma D (g + sum a_i y_i) + sum b_i s_i), sums[0] = g out. With `orthant`, a penalised entry where that is
+  // zero becomes zero unless it opposes g.
   void (*combine)(size_t n, Pairs<T> pairs, const double* a, const double* b, double gamma, const double* g,
-                  const double* diagonal, bool align, const uint8_t* penalised, double* out, double* sums);
+                  const double* diagonal, const double* orthant, const uint8_t* penalised, double* out, double* sums);
 };
 
 struct Passes {

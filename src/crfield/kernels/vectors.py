@@ -6,9 +6,9 @@ are added in order, so the result has the same bits for any number of threads.
 
 `History` holds m pairs (s, y), at choice rounded to single precision: the products of the pairs are then taken
 of the *rounded* vectors, so the quadratic model that they imply is a consistent one and only its curvature, not
-the gradient or the optimum, is approximate. The compiled body never runs the two loops over long vectors: with the small
-tables s_i·y_j and y_i·D y_j kept up to date, the recursion runs on coefficients, and a step reads the pairs
-twice (once for products with the new vectors, once for the result) instead of four times
+the gradient or the optimum, is approximate. The compiled body never runs the two loops over long vectors: with
+the small tables s_i·y_j and y_i·D y_j kept up to date, the recursion runs on coefficients, and a step reads the
+pairs twice (once for products with the new vectors, once for the result) instead of four times
 (Byrd, Nocedal & Schnabel 1994, *Representations of quasi-Newton matrices*; Chen et al. 2014,
 *Large-scale L-BFGS using MapReduce*).
 
@@ -59,7 +59,7 @@ def _check(penalised: np.ndarray | None = None, /, **vectors: np.ndarray) -> Non
         or penalised.shape != (length,)
         or not penalised.flags.c_contiguous
     ):
-        got = getattr(penalised, "dtype", type(penalised).__name__), getattr(penalised, "shape", "")
+        got = f"{getattr(penalised, 'dtype', type(penalised).__name__)} {getattr(penalised, 'shape', '')}"
         raise ShapeError(f"penalised must be None or contiguous uint8 of shape ({length},), got {got}.")
 
 
@@ -157,7 +157,8 @@ def orthant_step(
 ) -> OrthantStep:
     """Write w + t d into ``out``, with zero for every penalised weight whose sign would change.
 
-    The direction must be one of that orthant (`History.direction`): a weight of zero moves only against the pseudo-gradient.
+    The direction must respect that orthant (`History.direction`): a weight of zero moves only against the
+    pseudo-gradient.
 
     >>> out = np.empty(3)
     >>> orthant_step(np.array([1.0, 1.0, 0.0]), np.zeros(3), np.array([-2.0, 1.0, 1.0]), 1.0, 0.5, out)
@@ -240,8 +241,8 @@ class History:
         """Write d = −H g into ``out`` and give the slope gᵀd, where g = ``steepest``; they may be one array.
 
         With the weights as ``orthant`` (OWL-QN, where g is the pseudo-gradient) an entry of d at a penalised
-        weight of zero is set to zero unless it opposes g. Entries at other weights are left alone: there F is smooth, and
-        cutting them too, as Andrew & Gao do, keeps the slope negative no better and spoils the direction.
+        weight of zero is set to zero unless it opposes g. Entries at other weights are left alone: there F is
+        smooth, and cutting them too, as Andrew & Gao do, spoils the direction without need.
         """
         self._fits(penalised, steepest=steepest, out=out, orthant=steepest if orthant is None else orthant)
         return float(self._body.direction(steepest, out, orthant, penalised))

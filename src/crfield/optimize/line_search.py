@@ -3,8 +3,8 @@
 Both searches first try the full step, which a quasi-Newton direction nearly always deserves, so a step costs
 one evaluation. The smooth search ends at a point with sufficient decrease and a flatter slope (the weak
 Wolfe conditions), which keeps the next pair's curvature positive; where the values of F no longer differ beyond
-rounding, it trusts the slopes instead (Hager & Zhang 2005, the approximate Wolfe conditions). The orthant search of OWL-QN
-shortens the projected step until it decreases enough (Andrew & Gao 2007).
+rounding, it trusts the slopes instead (Hager & Zhang 2005, the approximate Wolfe conditions). The orthant search
+of OWL-QN shortens the projected step until it decreases enough (Andrew & Gao 2007).
 
 A trial where F is +∞ or NaN counts as far too long.
 """
