@@ -20,7 +20,8 @@ from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.core.target import Target
 from crfield.data.labels import LabelCoder
-from crfield.errors import ConvergenceWarning, InputError, NotFittedError, ShapeError
+from crfield.errors import ConvergenceWarning, InputError, NotFittedError
+from crfield.estimators.chain_checks import check_parameters, check_weights, random_generator, without_weightless
 from crfield.estimators.chain_models import ColumnModel, FunctionModel, build_columns
 from crfield.estimators.chain_weights import strongest_features
 from crfield.estimators.jobs import resolve_jobs
@@ -40,7 +41,7 @@ from crfield.training.fused import FusedChain
 from crfield.training.likelihood import fit_likelihood
 
 
-class ChainCRF(BaseEstimator):  # type: ignore[misc]
+class ChainCRF(BaseEstimator):
     """Linear-chain conditional random field.
 
     Training minimises −Σ weight · log p(y | x) + ``l1`` ‖w‖₁ + ½ ``l2`` ‖w‖².
@@ -94,6 +95,10 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
     >>> model.predict([[{"word": "the"}, {"word": "cat"}]])[0].tolist()
     ['DET', 'NOUN']
     """
+
+    _model: ColumnModel | FunctionModel | None
+    _coder: LabelCoder
+    _parts: tuple[Any, ...] | None  # what a model file holds, until it is first asked for
 
     def __init__(
         self,
@@ -151,19 +156,19 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn the weights from sequences X and their labels y.
 
-        ``sample_weight`` has one number for each sequence. Ctrl-C ends training with the best weights so far.
+        ``sample_weight`` has one number for each sequence; 0 leaves it out. Ctrl-C ends training with the best
+        weights so far.
         """
-        check_decoder(self.decode)
-        coder = LabelCoder().fit(y)
-        if self.label_functions is not None:
-            problem, model = self._function_problem(X, y, coder, sample_weight)
-        else:
-            problem, model = self._column_problem(X, y, coder, sample_weight)
+        check_parameters(self.get_params(deep=False))
+        X, y, sample_weight = without_weightless(X, y, sample_weight)
+        before = self._fitted if self.warm_start and self.__sklearn_is_fitted__() else None
+        coder = LabelCoder().fit(y) if before is None else self._coder
+        prepare = self._column_problem if self.label_functions is None else self._function_problem
+        problem, model = prepare(X, y, coder, sample_weight, before)
         result = self._train(problem, model)
         model.weights = result.weights
-        self._model, self._coder = model, coder
+        self._model, self._coder, self._parts = model, coder, None
         self.classes_ = coder.classes_
-        self.coef_ = result.weights
         self.objective_ = float(result.value)
         self.n_iter_ = result.n_iter
         self.n_evaluations_ = result.n_evaluations
@@ -172,21 +177,20 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
         self.stop_reason_ = result.reason
         if not result.converged and result.reason != "callback":
             warnings.warn(
-                f"training stopped before the tolerance {self.tol:g} was met ({result.reason}, {result.n_iter} steps, "
-                f"objective {result.value:.6g}). Raise max_iter or tol, or scale numeric features (standardize=True).",
+                f"training stopped before the tolerance {self.tol:g} was met ({result.reason}, {result.n_iter} "
+                f"steps, objective {result.value:.6g}). Raise max_iter or tol, or scale numeric features "
+                "(standardize=True).",
                 ConvergenceWarning,
                 stacklevel=2,
             )
         return self
 
     def _column_problem(
-        self, X: Any, y: Any, coder: LabelCoder, sample_weight: Any
-    ) -> tuple[FusedChain, ColumnModel]:
-        continuing = self.warm_start and isinstance(getattr(self, "_model", None), ColumnModel)
+        self, X: Any, y: Any, coder: LabelCoder, sample_weight: Any, before: ColumnModel | FunctionModel | None
+    ) -> tuple[FusedChain | FullBatch, ColumnModel | FunctionModel]:
         transitions = self.transition_pairs
-        if continuing:
-            coder, encoder = self._coder, self._model.encoder
-            batch = encoder.encode(X)
+        if isinstance(before, ColumnModel):
+            encoder, batch = before.encoder, before.encode(X)
         else:
             encoder = encoder_for(
                 X,
@@ -200,8 +204,8 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
             if self.template is not None and not encoder.template.transitions:  # type: ignore[attr-defined]
                 transitions = "none"
         target = self._target(batch.topology, coder, y, sample_weight)
-        if continuing:
-            layout, weights = self._model.layout, self._model.weights
+        if isinstance(before, ColumnModel):
+            layout, weights = before.layout, before.weights
         else:
             layout = Layout.observe(
                 batch,
@@ -216,8 +220,8 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
         return problem, ColumnModel(encoder, layout, weights)
 
     def _function_problem(
-        self, X: Any, y: Any, coder: LabelCoder, sample_weight: Any
-    ) -> tuple[FullBatch, FunctionModel]:
+        self, X: Any, y: Any, coder: LabelCoder, sample_weight: Any, before: ColumnModel | FunctionModel | None
+    ) -> tuple[FusedChain | FullBatch, ColumnModel | FunctionModel]:
         functions = list(self.label_functions or ())
         if not functions:
             raise InputError("label_functions must hold at least one function f(y_before, y, x, t), got none.")
@@ -232,23 +236,16 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
             objective=Contrast(),
             engine=ChainEngine(resolve_jobs(self.n_jobs)),
         )
-        return problem, FunctionModel(functions, coder.labels, np.zeros(len(functions)))
+        weights = np.zeros(len(functions))
+        if isinstance(before, FunctionModel) and len(before.weights) == len(functions):
+            weights = before.weights
+        return problem, FunctionModel(functions, coder.labels, weights)
 
     def _target(self, topology: Any, coder: LabelCoder, y: Any, sample_weight: Any) -> Target:
         labels, allowed = coder.encode(y, topology.lengths)
         if topology.n_nodes == 0:
             raise InputError("X holds no steps at all; at least one sequence with one step is needed to train.")
-        weight = None
-        if sample_weight is not None:
-            weight = np.asarray(sample_weight, dtype=np.float64)
-            if weight.shape != (topology.n_sequences,):
-                raise ShapeError(
-                    f"sample_weight must have one number for each of {topology.n_sequences} sequences, "
-                    f"got shape {weight.shape}."
-                )
-            if not (np.isfinite(weight).all() and (weight >= 0).all()):
-                bad = int(np.argmax(~(np.isfinite(weight) & (weight >= 0))))
-                raise InputError(f"sample_weight must be finite and not negative, got {weight[bad]} at {bad}.")
+        weight = None if sample_weight is None else check_weights(sample_weight, topology.n_sequences)
         return Target(topology, coder.n_labels, labels, allowed, weight)
 
     def _train(self, problem: FusedChain | FullBatch, model: ColumnModel | FunctionModel) -> Result:
@@ -256,8 +253,8 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
         if not self.penalize_intercepts and isinstance(model, ColumnModel):
             penalised = (~model.layout.intercepts).astype(np.uint8)
         penalty = Penalty(l1=self.l1, l2=self.l2, penalised=penalised)
-        start = model.weights if self.warm_start and model.weights.any() else None
-        rng = np.random.default_rng(self.random_state)
+        start = model.weights if model.weights.any() else None
+        rng = random_generator(self.random_state)
         with Progress(self.verbose, total=self.max_iter, description="ChainCRF") as progress:
 
             def after(step: Step, weights: np.ndarray) -> bool | None:
@@ -281,13 +278,21 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
 
     @property
     def _fitted(self) -> ColumnModel | FunctionModel:
-        if getattr(self, "_model", None) is None:
-            if getattr(self, "_parts", None) is None:
+        # The parts first: another thread that has just built the model of them takes them away afterwards.
+        parts, model = getattr(self, "_parts", None), getattr(self, "_model", None)
+        if model is None:
+            if parts is None:
                 raise NotFittedError("this ChainCRF is not fitted yet. Call fit(X, y) first, or load a model file.")
-            self._model = build_columns(*self._parts, n_labels=self._coder.n_labels)
-            self.coef_ = self._model.weights
+            model = self._model = build_columns(*parts)
             self._parts = None
-        return self._model
+        return model
+
+    @property
+    def coef_(self) -> np.ndarray:
+        """(W,) the weights, read-only; `top_features` and ``transitions_`` give them names."""
+        weights = self._fitted.weights.view()
+        weights.flags.writeable = False
+        return weights
 
     def _potentials(self, X: Any) -> Potentials:
         return self._fitted.potentials(X, n_jobs=resolve_jobs(self.n_jobs))
@@ -317,8 +322,9 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
 
     def predict_marginals(self, X: Any) -> list[list[dict[Hashable, float]]]:
         """Marginal probabilities as one dict ``{label: probability}`` for each step."""
+        tables = self.predict_proba(X)
         labels = self._coder.labels
-        return [[dict(zip(labels, row)) for row in table.tolist()] for table in self.predict_proba(X)]
+        return [[dict(zip(labels, row)) for row in table.tolist()] for table in tables]
 
     def log_prob(self, X: Any, y: Any) -> np.ndarray:
         """log p(y | x) of every sequence, (B,); for partial labels the probability of all they allow."""
@@ -348,7 +354,7 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
             counted |= some
         weight = np.ones(len(codes))
         if sample_weight is not None:
-            weight = np.repeat(np.asarray(sample_weight, dtype=np.float64), topology.lengths)
+            weight = np.repeat(check_weights(sample_weight, topology.n_sequences), topology.lengths)
         total = float(weight[counted].sum())
         return float(weight[counted & right].sum() / total) if total > 0 else 0.0
 

@@ -15,6 +15,7 @@ import numpy as np
 from crfield.data.labels import LabelCoder
 from crfield.errors import InputError, ModelFileError
 from crfield.estimators.chain import ChainCRF
+from crfield.estimators.chain_checks import check_parameters
 from crfield.estimators.chain_models import ColumnModel
 from crfield.features.template import Template
 from crfield.storage.archive import Archive, write_archive
@@ -44,9 +45,9 @@ def save_chain(model: ChainCRF, path: Any) -> None:
         "kind": KIND,
         "parameters": {k: _plain(k, v) for k, v in model.get_params(deep=False).items() if k not in _CODE},
         "labels": model._coder.to_json(),
-        "encoder": encoder_header,
+        "encoder": {"kind": inner.encoder.kind, **encoder_header},
         "layout": layout_header,
-        "report": {name: getattr(model, name) for name in _REPORT},
+        "report": {name: _plain(name, getattr(model, name)) for name in _REPORT},
     }
     arrays = {"weights": inner.weights}
     arrays |= {f"encoder/{name}": value for name, value in encoder_arrays.items()}
@@ -59,7 +60,7 @@ def _plain(name: str, value: Any) -> Any:
         return value.text
     if isinstance(value, np.generic):
         value = value.item()
-    if isinstance(value, Sequence) and not isinstance(value, str):
+    if isinstance(value, Sequence | set | frozenset | np.ndarray) and not isinstance(value, str):
         return [_plain(name, item) for item in value]
     return value if value is None or isinstance(value, bool | int | float | str) else None
 
@@ -71,7 +72,11 @@ def load_chain(archive: Archive, *, functions: Sequence[Any] | None, transition_
     known = ChainCRF().get_params(deep=False)
     if not isinstance(parameters, dict) or not isinstance(header.get("layout"), dict):
         raise ModelFileError("the model file lacks its parameters or layout. It was not written by ChainCRF.save.")
-    model = ChainCRF(**{k: v for k, v in parameters.items() if k in known})
+    model = ChainCRF(**{k: v for k, v in parameters.items() if k in known and k not in _CODE})
+    try:
+        check_parameters(model.get_params(deep=False))
+    except InputError as error:
+        raise ModelFileError(f"the model file's parameters cannot be used: {error} Was the file edited?") from None
     if functions is not None:
         model.set_params(functions=functions, transition_functions=transition_functions)
     model._coder = LabelCoder.from_json(header.get("labels"))
@@ -83,5 +88,5 @@ def load_chain(archive: Archive, *, functions: Sequence[Any] | None, transition_
             raise ModelFileError(f"the model file's report of training lacks {name}.")
         setattr(model, name, value)
     model.history_ = []
-    model._parts = (header, arrays, functions, transition_functions)
+    model._parts = (header, arrays, functions, transition_functions, model._coder.n_labels)
     return model

@@ -13,6 +13,7 @@ import numpy as np
 
 from crfield.core.potentials import Potentials
 from crfield.core.topology import Chains
+from crfield.data.batch import Batch
 from crfield.errors import ModelFileError
 from crfield.features.detect import encoder_from_state
 from crfield.features.encoder import Encoder
@@ -39,14 +40,27 @@ class ColumnModel:
             self._tagger = linear.Tagger(self.layout, self.weights)
         return self._tagger
 
+    def encode(self, X: Any) -> Batch:
+        """Columns of X; ModelFileError where encoder and layout, read from a file, do not belong together."""
+        batch, layout = self.encoder.encode(X), self.layout
+        edge = (0, 0) if batch.edge is None else (batch.edge.width, batch.edge.n_dense)
+        made = (batch.node.width, batch.node.n_dense, *edge)
+        wanted = (layout.n_columns, layout.n_dense, layout.n_edge_columns, layout.n_edge_dense)
+        if made != wanted:
+            raise ModelFileError(
+                f"the model file's encoder makes {made} columns (sparse and dense, of steps and of edges) and its "
+                f"weights are for {wanted}. The file was edited or put together wrongly: save the model again."
+            )
+        return batch
+
     def potentials(self, X: Any, *, n_jobs: int) -> Potentials:
         """Scores of X."""
-        batch = self.encoder.encode(X)
+        batch = self.encode(X)
         return Potentials(*self.tagger.scores(batch, n_jobs=n_jobs), batch.topology)
 
     def best_paths(self, X: Any, *, n_jobs: int) -> tuple[np.ndarray, Chains]:
         """Codes of the best path (N,) and the chains they lie on; scores are never written out."""
-        batch = self.encoder.encode(X)
+        batch = self.encode(X)
         return self.tagger.decode(batch, n_jobs=n_jobs)[0], batch.topology
 
 
@@ -86,11 +100,14 @@ def build_columns(
         functions=functions,
         transition_functions=transition_functions,
     )
-    weights = arrays["weights"] if "weights" in arrays else None
+    weights = arrays.get("weights")
     if weights is None or weights.dtype != np.float64 or weights.shape != (layout.n_weights,):
         raise ModelFileError(f"the model file's weights do not fit its layout of {layout.n_weights}.")
     if not np.isfinite(weights).all():
         raise ModelFileError("the model file's weights are not all finite numbers.")
     if layout.n_labels != n_labels:
         raise ModelFileError(f"the model file has {n_labels} labels but a layout for {layout.n_labels}.")
-    return ColumnModel(encoder, layout, weights)
+    model = ColumnModel(encoder, layout, weights)
+    if encoder.kind != "functions" or functions is not None:  # without its functions an encoder cannot encode
+        model.encode([])
+    return model

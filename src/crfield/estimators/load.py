@@ -52,10 +52,10 @@ def load(
 
 
 def read_template(source: Any) -> Template:
-    """A CRF++ template from a file, a path or ``-`` for standard input.
+    r"""A CRF++ template from a file, a path or ``-`` for standard input.
 
     >>> import io
-    >>> read_template(io.StringIO("U00:%x[0,0]\\nB\\n")).transitions
+    >>> read_template(io.StringIO("U00:%x[0,0]\nB\n")).transitions
     True
     """
     return Template(exchange.read_template(source))

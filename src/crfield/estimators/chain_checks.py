@@ -1,0 +1,134 @@
+"""Parameters and sample weights of a chain model, looked at before any work is done.
+
+``__init__`` only stores what it is given, as scikit-learn asks; ``fit`` calls these checks, and so does the loader
+of model files, whose parameters may have been edited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isfinite
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from crfield.errors import InputError, ShapeError
+from crfield.estimators.jobs import resolve_jobs
+from crfield.features.template import Template
+from crfield.inference.decode import DECODERS
+from crfield.training.likelihood import SOLVERS
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "feature_pairs": ("observed", "all"),
+    "transition_pairs": ("observed", "all", "none"),
+    "solver": SOLVERS,
+    "decode": DECODERS,
+}
+_FLAGS = ("standardize", "intercept", "boundaries", "penalize_intercepts", "warm_start")
+_COUNTS = {
+    "max_iter": "the most steps of the optimiser",
+    "min_count": "the fewest steps a feature must be seen on; 1 keeps all",
+}
+
+
+def check_parameters(parameters: Mapping[str, Any]) -> None:
+    """InputError unless every parameter of `ChainCRF` has a value that can be used.
+
+    >>> from crfield.estimators.chain import ChainCRF
+    >>> check_parameters(ChainCRF(l2=-1.0).get_params())
+    Traceback (most recent call last):
+    crfield.errors.InputError: l2 must be a finite number of at least 0, the strength of a penalty, got -1.0.
+    """
+    for name in ("l1", "l2"):
+        if not _is_number(parameters[name]) or parameters[name] < 0:
+            raise InputError(
+                f"{name} must be a finite number of at least 0, the strength of a penalty, got {parameters[name]!r}."
+            )
+    if not _is_number(parameters["tol"]) or parameters["tol"] <= 0:
+        raise InputError(
+            f"tol must be a finite number above 0, the fraction of the optimum to stop within, "
+            f"got {parameters['tol']!r}. Use a small one such as 1e-8 for a nearly exact optimum."
+        )
+    for name, meaning in _COUNTS.items():
+        value = parameters[name]
+        if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+            raise InputError(f"{name} must be a whole number of at least 1, {meaning}, got {value!r}.")
+    for name, choices in _CHOICES.items():
+        if not isinstance(parameters[name], str) or parameters[name] not in choices:
+            raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}, got {parameters[name]!r}.")
+    for name in _FLAGS:
+        if not isinstance(parameters[name], bool | np.bool_):
+            raise InputError(f"{name} must be True or False, got {parameters[name]!r}.")
+    if not isinstance(parameters["verbose"], Integral) or parameters["verbose"] < 0:
+        raise InputError(f"verbose must be 0, 1 or 2, got {parameters['verbose']!r}.")
+    if parameters["callback"] is not None and not callable(parameters["callback"]):
+        raise InputError(f"callback must be a function of (step, weights) or None, got {parameters['callback']!r}.")
+    if parameters["template"] is not None and not isinstance(parameters["template"], str | Template):
+        raise InputError(f"template must be the text of one, a Template or None, got {parameters['template']!r:.60}.")
+    resolve_jobs(parameters["n_jobs"])
+    random_generator(parameters["random_state"])
+
+
+def random_generator(random_state: Any) -> np.random.Generator:
+    """The generator that a ``random_state`` means; a Generator is itself.
+
+    >>> random_generator(0).integers(10, size=3).tolist()
+    [8, 6, 5]
+    """
+    try:
+        return np.random.default_rng(random_state)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"random_state must be a whole number of at least 0, a numpy Generator or None, got {random_state!r} "
+            f"({error})."
+        ) from None
+
+
+def check_weights(sample_weight: Any, n_sequences: int) -> np.ndarray:
+    """(B,) float64: one finite weight of at least 0 for each sequence, not all of them 0.
+
+    >>> check_weights([1, 0, 2.5], 3).tolist()
+    [1.0, 0.0, 2.5]
+    """
+    try:
+        weight = np.asarray(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"sample_weight must be one number for each sequence: {error}.") from None
+    if weight.shape != (n_sequences,):
+        raise ShapeError(
+            f"sample_weight must have one number for each of {n_sequences} sequences, got shape {weight.shape}. "
+            "Weights belong to sequences, not to steps."
+        )
+    good = np.isfinite(weight) & (weight >= 0)
+    if not good.all():
+        bad = int(np.argmin(good))
+        raise InputError(f"sample_weight must be finite and not negative, got {weight[bad]} for sequence {bad}.")
+    if n_sequences and not weight.any():
+        raise InputError(f"sample_weight is 0 for all {n_sequences} sequences, which leaves nothing to work with.")
+    return weight
+
+
+def without_weightless(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
+    """X, y and weights without the sequences of weight 0, which then leave no feature, label or scale behind.
+
+    >>> without_weightless(["ab", "c"], [[1, 2], [3]], [0.0, 2.0])
+    (['c'], [[3]], array([2.]))
+    """
+    if sample_weight is None or not hasattr(X, "__len__") or not hasattr(y, "__len__") or len(X) != len(y):
+        return X, y, sample_weight
+    weight = check_weights(sample_weight, len(X))
+    kept = np.flatnonzero(weight)
+    if len(kept) == len(weight):
+        return X, y, weight
+    return _taken(X, kept), _taken(y, kept), weight[kept]
+
+
+def _taken(sequences: Any, kept: np.ndarray) -> Any:
+    if hasattr(sequences, "shape"):
+        return sequences[kept]
+    return [sequences[k] for k in kept.tolist()]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool | np.bool_) and isfinite(value)
