@@ -2,7 +2,8 @@
 
     α_0 = node_0        α_t(j) = log Σ_i exp(α_{t-1}(i) + edge_t(i, j)) + node_t(j)
     β_{T-1} = 0         β_{t-1}(i) = log Σ_j exp(edge_t(i, j) + node_t(j) + β_t(j))
-    p(y_t = j) ∝ exp(α_t(j) + β_t(j))        p(y_{t-1} = i, y_t = j) ∝ exp(α_{t-1}(i) + edge_t(i, j) + node_t(j) + β_t(j))
+    p(y_t = j) ∝ exp(α_t(j) + β_t(j))
+    p(y_{t-1} = i, y_t = j) ∝ exp(α_{t-1}(i) + edge_t(i, j) + node_t(j) + β_t(j))
 
 Both messages are shifted to a maximum of zero at every step, the shifts of α adding up to log Z, and marginals
 are normalised where they stand: so hundred thousands of steps with scores of any size lose no digits. The
@@ -31,6 +32,32 @@ def _normalised(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
     return np.divide(y, total, out=np.zeros_like(y), where=total > 0)
 
 
+def check_chains(offsets: np.ndarray, node: np.ndarray, edge: np.ndarray) -> None:
+    """Refuse offsets, node scores (N, L) and edge scores (1 | E, L, L) that do not fit each other."""
+    check_offsets(offsets)
+    labels = node.shape[1]
+    if len(node) != offsets[-1] or labels < 1:
+        raise ValueError("node scores do not fit")
+    if edge.shape[1:] != (labels, labels):
+        raise ValueError("edge scores do not fit the labels")
+    if len(edge) not in (1, np.maximum(np.diff(offsets) - 1, 0).sum()):
+        raise ValueError("edge scores do not fit the edges")
+
+
+def check_offsets(offsets: np.ndarray) -> None:
+    """Refuse offsets that do not start at 0 or that fall."""
+    if len(offsets) < 1 or offsets[0] != 0 or (np.diff(offsets) < 0).any():
+        raise ValueError("offsets must start at 0 and not fall")
+
+
+def check_rows(indptr: np.ndarray, indices: np.ndarray, rows: int, columns: int) -> None:
+    """Refuse sparse rows that point outside themselves or to columns that do not exist."""
+    if len(indptr) != rows + 1 or indptr[0] != 0 or indptr[-1] != len(indices) or (np.diff(indptr) < 0).any():
+        raise ValueError("indptr does not fit the rows, or falls")
+    if len(indices) and (indices.min() < 0 or indices.max() >= columns):
+        raise ValueError("a column index is out of range")
+
+
 def _running(offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[int]]:
     """Sequences from long to short, their first nodes, and how many still run at each step."""
     lengths = np.diff(offsets)
@@ -57,6 +84,7 @@ def sum_product(
     n_jobs: int,
 ) -> None:
     """Body of `crfield.kernels.chain.sum_product`; results go to the last arrays."""
+    check_chains(offsets, node, edge)
     order, first, running = _running(offsets)
     first_edge = (np.concatenate([[0], np.cumsum(np.maximum(np.diff(offsets) - 1, 0))]))[order]
     alpha = np.empty_like(node)
@@ -121,6 +149,7 @@ def max_product(
 
     δ_t(j) = max_i [δ_{t-1}(i) + edge_t(i, j)] + node_t(j), shifted to a maximum of zero at every step.
     """
+    check_chains(offsets, node, edge)
     order, first, running = _running(offsets)
     first_edge = (np.concatenate([[0], np.cumsum(np.maximum(np.diff(offsets) - 1, 0))]))[order]
     best = np.empty_like(node)
@@ -153,6 +182,10 @@ def observed(
     n_items: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Body of `crfield.kernels.chain.observed`."""
+    check_rows(indptr, indices, len(indptr) - 1, n_columns)
+    for numbers, limit in ((rows, len(indptr) - 1), (items, n_items)):
+        if len(numbers) != len(rows) or (len(numbers) and (numbers.min() < 0 or numbers.max() >= limit)):
+            raise ValueError("a row or an item is out of range")
     lengths = np.diff(indptr)[rows]
     starts = np.repeat(np.asarray(indptr)[rows] - np.concatenate([[0], np.cumsum(lengths)[:-1]]), lengths)
     columns = indices[starts + np.arange(int(lengths.sum()))].astype(np.int64)
