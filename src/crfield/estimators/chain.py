@@ -21,8 +21,14 @@ from crfield.core.semiring import Semiring
 from crfield.core.target import Target
 from crfield.data.labels import LabelCoder
 from crfield.errors import ConvergenceWarning, InputError, NotFittedError
-from crfield.estimators.chain_checks import check_parameters, check_weights, random_generator, without_weightless
-from crfield.estimators.chain_models import ColumnModel, FunctionModel, build_columns
+from crfield.estimators.chain_checks import (
+    check_label_functions,
+    check_parameters,
+    check_weights,
+    random_generator,
+    without_weightless,
+)
+from crfield.estimators.chain_models import ColumnModel, FunctionModel, build_columns, tabulate_sequences
 from crfield.estimators.chain_weights import strongest_features
 from crfield.estimators.jobs import resolve_jobs
 from crfield.estimators.progress import Progress
@@ -35,7 +41,7 @@ from crfield.optimize.history import Result, Step
 from crfield.optimize.penalty import Penalty
 from crfield.report.weights import FeatureList, TransitionTable
 from crfield.scoring.layout import Layout
-from crfield.scoring.tables import TableScorer, tabulate
+from crfield.scoring.tables import TableScorer
 from crfield.training.full_batch import FullBatch
 from crfield.training.fused import FusedChain
 from crfield.training.likelihood import fit_likelihood
@@ -51,7 +57,7 @@ class ChainCRF(BaseEstimator):
     l1, l2 : float
         Strengths of the penalties. CRFsuite's ``c2 = 1`` is ``l2 = 2``; its ``c1`` is ``l1``.
     template : str or Template, optional
-        CRF++ template; then X holds rows of token columns.
+        CRF++ template; then X holds rows of token columns. Without a ``B`` line there are no transitions.
     functions : list of f(x, t), optional
         Feature functions of a raw sequence and a step. ``transition_functions`` are linked to label pairs.
     label_functions : list of f(y_before, y, x, t), optional
@@ -222,12 +228,8 @@ class ChainCRF(BaseEstimator):
     def _function_problem(
         self, X: Any, y: Any, coder: LabelCoder, sample_weight: Any, before: ColumnModel | FunctionModel | None
     ) -> tuple[FusedChain | FullBatch, ColumnModel | FunctionModel]:
-        functions = list(self.label_functions or ())
-        if not functions:
-            raise InputError("label_functions must hold at least one function f(y_before, y, x, t), got none.")
-        if self.template is not None or self.functions is not None:
-            raise InputError("label_functions stand alone: leave template and functions out.")
-        tables = tabulate(functions, coder.labels, X)
+        functions = check_label_functions(self.get_params(deep=False))
+        tables = tabulate_sequences(functions, coder.labels, X)
         target = self._target(tables.topology, coder, y, sample_weight)
         problem = FullBatch(
             TableScorer(len(functions), coder.n_labels),

@@ -6,7 +6,7 @@ of model files, whose parameters may have been edited.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import isfinite
 from numbers import Integral, Real
 from typing import Any
@@ -68,6 +68,24 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
         raise InputError(f"template must be the text of one, a Template or None, got {parameters['template']!r:.60}.")
     resolve_jobs(parameters["n_jobs"])
     random_generator(parameters["random_state"])
+
+
+def check_label_functions(parameters: Mapping[str, Any]) -> list[Any]:
+    """The label functions as a list; InputError where they are none, or stand beside other features."""
+    functions = parameters["label_functions"]
+    if callable(functions) or isinstance(functions, str) or not isinstance(functions, Iterable):
+        raise InputError(f"label_functions must be a list of functions, got {functions!r}. Write [f] for one.")
+    functions = list(functions)
+    for function in functions:
+        if not callable(function):
+            raise InputError(f"label_functions must hold functions f(y_before, y, x, t), got {function!r}.")
+    if not functions:
+        raise InputError("label_functions must hold at least one function f(y_before, y, x, t), got none.")
+    for name in ("template", "functions", "transition_functions", "transition_features"):
+        given = parameters[name]
+        if given is not None and not (isinstance(given, tuple | list) and not given):
+            raise InputError(f"label_functions stand alone, since they see everything: leave {name} out.")
+    return functions
 
 
 def random_generator(random_state: Any) -> np.random.Generator:

@@ -14,13 +14,13 @@ import numpy as np
 from crfield.core.potentials import Potentials
 from crfield.core.topology import Chains
 from crfield.data.batch import Batch
-from crfield.errors import ModelFileError
+from crfield.errors import FeatureError, ModelFileError
 from crfield.features.detect import encoder_from_state
 from crfield.features.encoder import Encoder
 from crfield.inference.chain import ChainEngine
 from crfield.kernels import linear
 from crfield.scoring.layout import Layout
-from crfield.scoring.tables import LabelFunction, TableScorer, tabulate
+from crfield.scoring.tables import FunctionTables, LabelFunction, TableScorer, tabulate
 
 
 class ColumnModel:
@@ -73,12 +73,25 @@ class FunctionModel:
     def potentials(self, X: Any, *, n_jobs: int) -> Potentials:
         """Scores of X."""
         scorer = TableScorer(len(self.functions), len(self.labels))
-        return scorer.score(self.weights, tabulate(self.functions, self.labels, X))
+        return scorer.score(self.weights, tabulate_sequences(self.functions, self.labels, X))
 
     def best_paths(self, X: Any, *, n_jobs: int) -> tuple[np.ndarray, Chains]:
         """Codes of the best path (N,) and the chains they lie on."""
         potentials = self.potentials(X, n_jobs=n_jobs)
         return ChainEngine(n_jobs).best_path(potentials)[1], potentials.topology
+
+
+def tabulate_sequences(functions: Sequence[LabelFunction], labels: Sequence[Hashable], X: Any) -> FunctionTables:
+    """The functions written out over X, which must be a list of sequences with a length."""
+    if isinstance(X, str | bytes) or not hasattr(X, "__len__") or not hasattr(X, "__getitem__"):
+        raise FeatureError(f"X must be a list of sequences, got {type(X).__name__}. Write [X] for a single one.")
+    for number, x in enumerate(X):
+        if not hasattr(x, "__len__"):
+            raise FeatureError(
+                f"sequence {number} must have a length, its number of steps, got {x!r:.40} of type "
+                f"{type(x).__name__}. Write [X] if X is a single sequence."
+            )
+    return tabulate(functions, labels, X)
 
 
 def build_columns(
