@@ -1,0 +1,99 @@
+"""Work done in a fresh process: ``python -m benchmarks.children TASK [ARGUMENT ...]`` prints a JSON object.
+
+Peak memory and the cost of imports can only be seen from birth on. The peak is VmHWM of /proc, not ``ru_maxrss``:
+the latter survives exec, so a child of a large parent would look large itself.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+BASE = "import numpy, scipy.sparse, scipy.optimize, sklearn.base"
+
+
+def run_task(task: str, *arguments: str) -> dict[str, Any]:
+    """Run a task in a new process and give what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.children", task, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parents[1],
+    )
+    if done.returncode:
+        raise RuntimeError(f"{task} failed:\n{done.stderr}")
+    return dict(json.loads(done.stdout))
+
+
+def peak_megabytes() -> float:
+    """The most memory this process has had in use (resident)."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        for line in status.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 1000 * 1.024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000 * 1.024
+
+
+def train_ours(path: str, template: str, pairs: str, max_iter: str) -> dict[str, Any]:
+    """From a column file to a trained model, with the default history."""
+    import crfield
+    from benchmarks.contestant import chain
+    from crfield.errors import ConvergenceWarning
+
+    warnings.simplefilter("ignore", ConvergenceWarning)
+    X, y = crfield.read_columns(path).split_column(-1)
+    text = crfield.read_template(template)
+    model = chain(text, feature_pairs=pairs, transition_pairs=pairs, max_iter=int(max_iter)).fit(X, y)
+    return {"objective": model.objective_, "steps": model.n_iter_, "weights": len(model.coef_)}
+
+
+def train_crfsuite(path: str, max_iterations: str) -> dict[str, Any]:
+    """The same by string features and python-crfsuite; the file is read with nothing of ours."""
+    import gzip
+
+    from pycrfsuite import Trainer
+
+    from benchmarks.corpora import chunk_features
+
+    data = Path(path).read_bytes()
+    text = (gzip.decompress(data) if path.endswith(".gz") else data).decode("utf-8")
+    blocks = [[line.split() for line in block.split("\n")] for block in text.strip().split("\n\n")]
+    trainer = Trainer(algorithm="lbfgs", verbose=False)
+    trainer.set_params({"c2": 1.0, "max_iterations": int(max_iterations)})
+    for block in blocks:
+        rows = [(word, tag) for word, tag, _ in block]
+        trainer.append([chunk_features(rows, t) for t in range(len(rows))], [label for _, _, label in block])
+    trainer.train("/dev/null")
+    return {}
+
+
+def imports(*statements: str) -> dict[str, Any]:
+    """CPU time of each import statement in turn, and which unwanted modules came along."""
+    spent = []
+    for statement in statements:
+        began = time.process_time()
+        exec(statement, {})
+        spent.append(time.process_time() - began)
+    unwanted = [name for name in ("typer", "rich", "matplotlib", "pandas") if name in sys.modules]
+    return {"seconds": spent, "unwanted": unwanted}
+
+
+TASKS = {"train_ours": train_ours, "train_crfsuite": train_crfsuite, "imports": imports}
+
+
+def main() -> None:
+    """Run the task named on the command line."""
+    result = TASKS[sys.argv[1]](*sys.argv[2:])
+    print(json.dumps({**result, "peak": peak_megabytes()}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,228 @@
+"""What the contestants work on: real text where there is some, made-up text elsewhere.
+
+``CRFIELD_DATA`` names a folder with CoNLL-2000 and the English Web Treebank; the figures that the project
+promises are for these. Without it the generator's ingredient phrases serve, so that the benchmark runs
+anywhere: ratios are then shown but not judged.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from pathlib import Path
+
+import crfield
+
+Rows = list[list[tuple[str, ...]]]
+Tags = list[list[str]]
+Strings = list[list[list[str]]]
+
+# CRF++'s example for chunking: words and parts of speech within two steps, and pairs of labels.
+WINDOWS = (
+    "-2,0 -1,0 0,0 1,0 2,0 -1,0/0,0 0,0/1,0 -2,1 -1,1 0,1 1,1 2,1 -2,1/-1,1 -1,1/0,1 0,1/1,1 1,1/2,1 "
+    "-2,1/-1,1/0,1 -1,1/0,1/1,1 0,1/1,1/2,1"
+)
+
+
+def template_of(windows: str) -> str:
+    r"""A template file's text from its windows.
+
+    >>> template_of("0,0 -1,0/0,0")
+    'U00:%x[0,0]\nU01:%x[-1,0]/%x[0,0]\nB\n'
+    """
+    lines = [
+        f"U{i:02d}:" + "/".join(f"%x[{place}]" for place in window.split("/"))
+        for i, window in enumerate(windows.split())
+    ]
+    return "\n".join([*lines, "B", ""])
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """Sequences of token rows, as Python lists, and a label for each token."""
+
+    rows: Rows
+    tags: Tags
+
+    def first(self, n: int) -> Labelled:
+        """The first n sequences."""
+        return Labelled(self.rows[:n], self.tags[:n])
+
+    @property
+    def n_tokens(self) -> int:
+        """N."""
+        return sum(map(len, self.rows))
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """Training and test data with the template that fits them."""
+
+    name: str
+    train: Labelled
+    test: Labelled
+    template: str
+    real: bool
+
+    def __str__(self) -> str:
+        return f"{self.name} ({len(self.train.rows):,} / {len(self.test.rows):,} sequences)"
+
+
+class Bench:
+    """One run of the benchmark: its options, its data (read when first asked for) and its scratch folder."""
+
+    def __init__(self, *, quick: bool = False) -> None:
+        self.quick = quick
+        data = os.environ.get("CRFIELD_DATA")
+        self.data = Path(data) if data else None
+        self._scratch = tempfile.TemporaryDirectory(prefix="crfield-bench-")
+        self.scratch = Path(self._scratch.name)
+
+    @cached_property
+    def chunks(self) -> Corpus:
+        """CoNLL-2000, or phrases in its place."""
+        if self.data is not None and (self.data / "conll2000").is_dir():
+            return conll2000(self.data)
+        return phrases(4_000 if self.quick else 20_000)
+
+    def judged(self, required: float) -> float | None:
+        """The bound on a figure, where the data are those that it is meant for."""
+        return required if self.chunks.real else None
+
+    def path(self, name: str) -> str:
+        """A file in the scratch folder."""
+        return str(self.scratch / name)
+
+    def close(self) -> None:
+        """Remove the scratch folder."""
+        self._scratch.cleanup()
+
+
+def conll2000(data: Path) -> Corpus:
+    """Chunking: word, part of speech, chunk tag (Tjong Kim Sang & Buchholz 2000)."""
+    parts = []
+    for part in ("train", "test"):
+        X, y = crfield.read_columns(data / "conll2000" / f"{part}.txt.gz").split_column(-1)
+        parts.append(Labelled(list(X), [tags.tolist() for tags in y]))
+    return Corpus("CoNLL-2000", parts[0], parts[1], template_of(WINDOWS), real=True)
+
+
+def phrases(n: int) -> Corpus:
+    """Ingredient phrases with the columns word and shape, a tenth of them for testing."""
+    made = crfield.make_phrases(n + n // 10)
+    rows = [[(row["word"], row["shape"] or "-") for row in crfield.phrase_features(tokens)] for tokens in made.tokens]
+    train, test = Labelled(rows[:n], made.labels[:n]), Labelled(rows[n:], made.labels[n:])
+    return Corpus("generated phrases", train, test, template_of(WINDOWS), real=False)
+
+
+# Forms only: the word and its neighbours, its endings and beginnings, whether it is written large or with digits.
+FORM_TEMPLATE = template_of("0,0 -1,0 1,0 -1,0/0,0 0,0/1,0 0,1 0,2 0,3 0,4 0,5 -1,2 1,2 -1,5/0,5")
+
+
+def treebank(data: Path, part: str = "train") -> Labelled:
+    """English Web Treebank: columns made from the form, labels UPOS + FEATS (Silveira et al. 2014)."""
+    rows: Rows = []
+    tags: Tags = []
+    with gzip.open(data / "ewt" / f"en_ewt-{part}.conllu.gz", "rt", encoding="utf-8") as stream:
+        for sentence in _sentences(stream):
+            rows.append([form_columns(fields[1]) for fields in sentence])
+            tags.append([f"{fields[3]}|{fields[5]}" for fields in sentence])
+    return Labelled(rows, tags)
+
+
+def _sentences(lines: Iterator[str]) -> Iterator[list[list[str]]]:
+    """The words of each sentence, without comments, ranges (1-2) and empty nodes (1.1)."""
+    for has_words, block in groupby(lines, key=lambda line: bool(line.strip())):
+        if has_words:
+            words = [line.rstrip("\n").split("\t") for line in block if not line.startswith("#")]
+            yield [fields for fields in words if fields[0].isdigit()]
+
+
+def form_columns(form: str) -> tuple[str, ...]:
+    """Lower case, last three, two and one letters, first three, shape.
+
+    >>> form_columns("Running")
+    ('running', 'ing', 'ng', 'g', 'run', 'Xx')
+    """
+    form = form.replace(" ", "_")
+    word = form.lower()
+    shape = re.sub(r"[a-z]+", "x", re.sub(r"[A-Z]+", "X", re.sub(r"\d+", "d", form)))
+    return (word, word[-3:], word[-2:], word[-1:], word[:3], shape if len(shape) < 6 else "long")
+
+
+def with_all_labels(data: Labelled, n: int) -> Labelled:
+    """The first n sequences, and for every label missing there the first sequence that has it."""
+    seen = {tag for tags in data.tags[:n] for tag in tags}
+    chosen = list(range(min(n, len(data.tags))))
+    for s in range(len(chosen), len(data.tags)):
+        if not seen.issuperset(data.tags[s]):
+            seen.update(data.tags[s])
+            chosen.append(s)
+    return Labelled([data.rows[s] for s in chosen], [data.tags[s] for s in chosen])
+
+
+def beyond(i: int, last: int) -> str:
+    """CRF++'s mark of a step before the first or behind the last.
+
+    >>> beyond(-2, 9), beyond(10, 9)
+    ('_B-2', '_B+1')
+    """
+    return f"_B{i}" if i < 0 else f"_B+{i - last}"
+
+
+def chunk_features(rows: Sequence[tuple[str, ...]], t: int) -> list[str]:
+    """The features of one token as strings, by hand, as users of python-crfsuite write them."""
+    last = len(rows) - 1
+    near = [rows[i] if 0 <= i <= last else (beyond(i, last),) * 2 for i in range(t - 2, t + 3)]
+    (a, p), (b, q), (c, r), (d, s), (e, u) = near
+    return [
+        f"U00:{a}",
+        f"U01:{b}",
+        f"U02:{c}",
+        f"U03:{d}",
+        f"U04:{e}",
+        f"U05:{b}/{c}",
+        f"U06:{c}/{d}",
+        f"U07:{p}",
+        f"U08:{q}",
+        f"U09:{r}",
+        f"U10:{s}",
+        f"U11:{u}",
+        f"U12:{p}/{q}",
+        f"U13:{q}/{r}",
+        f"U14:{r}/{s}",
+        f"U15:{s}/{u}",
+        f"U16:{p}/{q}/{r}",
+        f"U17:{q}/{r}/{s}",
+        f"U18:{r}/{s}/{u}",
+    ]
+
+
+def chunk_strings(sequences: Rows) -> Strings:
+    """`chunk_features` of every token: what the chunking template gives, spelt out."""
+    return [[chunk_features(rows, t) for t in range(len(rows))] for rows in sequences]
+
+
+_MACRO = re.compile(r"%x\[(-?\d+),(\d+)\]")
+
+
+def template_strings(template: str, sequences: Rows) -> Strings:
+    """Features by any template as strings, slowly: for rivals that read strings, outside the clock."""
+    patterns = [line for line in template.splitlines() if line.startswith("U")]
+    made = []
+    for rows in sequences:
+
+        def fill(macro: re.Match[str], t: int, rows: Sequence[tuple[str, ...]] = rows) -> str:
+            i, last = t + int(macro[1]), len(rows) - 1
+            return rows[i][int(macro[2])] if 0 <= i <= last else beyond(i, last)
+
+        made.append(
+            [[_MACRO.sub(lambda m, t=t: fill(m, t), line) for line in patterns] for t in range(len(rows))]  # type: ignore[misc]
+        )
+    return made

@@ -1,0 +1,91 @@
+"""One evaluation of the objective and its gradient against one whole iteration of CRFsuite.
+
+Each iteration of a python-crfsuite training run is followed by one evaluation of ours, so the two alternate.
+An iteration of CRFsuite with one line-search trial is one evaluation and its L-BFGS update; ours is the
+evaluation alone, as the issue of speed lies there (an update of ours is timed by `training`). Weights are half
+trained on both sides.
+"""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from benchmarks import crfsuite_rival
+from benchmarks.contestant import Ours
+from benchmarks.corpora import Bench, chunk_strings
+from benchmarks.table import Row, ratio, seconds
+from benchmarks.timing import Timing, interleaved, settled, wall
+
+REQUIRED, GOAL, THREADS_REQUIRED = 5.5, 8.0, 1.8
+
+
+def against_crfsuite(
+    bench: Bench, ours: Ours, strings: list, *, all_pairs: bool, iterations: int
+) -> tuple[Timing, Timing]:
+    """CPU time of our evaluations and of CRFsuite's iterations."""
+    weights, gradient = ours.half_trained(), np.empty(ours.n_weights)
+    mine = Timing()
+
+    def evaluate(_: object) -> None:
+        with mine.turn():
+            ours.problem.evaluate(weights, gradient)
+
+    with settled():
+        trained = crfsuite_rival.train(
+            strings,
+            bench.chunks.train.tags,
+            bench.path("evaluation.crfsuite"),
+            max_iterations=iterations,
+            all_pairs=all_pairs,
+            after=evaluate,
+        )
+    return mine, trained.single_trials()
+
+
+def two_threads(ours: Ours, turns: int) -> Row:
+    """Wall clock of one evaluation with two threads over one."""
+    weights, gradient = ours.half_trained(), np.empty(ours.n_weights)
+    kernel = ours.problem
+
+    def evaluate(n_jobs: int) -> None:
+        kernel.n_jobs = n_jobs
+        kernel.evaluate(weights, gradient)
+
+    one, two = interleaved(lambda: evaluate(1), lambda: evaluate(2), turns=turns, clock=wall)
+    kernel.n_jobs = 1
+    load = os.getloadavg()[0]
+    weather = f"{os.cpu_count()} processors, load {load:.1f}"
+    return Row(
+        "evaluation: two threads over one, wall clock",
+        one.best / two.best,
+        required=THREADS_REQUIRED,
+        ours=seconds(two.best),
+        rival=seconds(one.best),
+        note=f"rival: one thread of ours; medians {one.median / two.median:.2f}×; {weather}",
+        detail={"one": one.seconds, "two": two.seconds, "load_average": load},
+    )
+
+
+def run(bench: Bench) -> list[Row]:
+    """Observed pairs, two threads, all pairs."""
+    corpus = bench.chunks
+    strings = chunk_strings(corpus.train.rows)
+    ours = Ours.build(corpus.train, corpus.template)
+    mine, theirs = against_crfsuite(bench, ours, strings, all_pairs=False, iterations=8 if bench.quick else 25)
+    rows = [
+        ratio(
+            f"evaluation: {ours.n_weights:,} observed weights / CRFsuite iteration",
+            mine,
+            theirs,
+            required=bench.judged(REQUIRED),
+            goal=GOAL,
+        ),
+        two_threads(ours, turns=15 if bench.quick else 60),
+    ]
+    del ours
+    dense = Ours.build(corpus.train, corpus.template, pairs="all")
+    mine, theirs = against_crfsuite(bench, dense, strings, all_pairs=True, iterations=3 if bench.quick else 8)
+    rows.append(ratio(f"evaluation: all {dense.n_weights:,} weights / CRFsuite iteration", mine, theirs))
+    return rows
