@@ -1,0 +1,110 @@
+"""The command ``crfield``: its verbs, and what happens when one of them fails.
+
+    crfield train     learn a model from column files or CRFsuite files
+    crfield tag       label data with a model
+    crfield evaluate  score a model, or a file that was tagged already
+    crfield inspect   show what a model has learnt
+    crfield demo      all of it on generated data
+
+Exit codes: 0 when all went well; 1 when data, a template or a model cannot be used (``error: …`` on standard error,
+without a traceback); 2 when the command line is wrong; 130 after Ctrl-C; 141 when the reader of our output has
+gone (``| head``), as a signal would have ended other programs. ``CRFIELD_DEBUG=1`` lets the traceback through.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+import crfield
+from crfield.cli import demo, evaluate, inspect, tag, train
+from crfield.cli.messages import complain, note, plain_warnings
+from crfield.errors import CrfieldError
+
+FAILED, INTERRUPTED, PIPE_CLOSED = 1, 130, 141
+
+
+class Verbs(TyperGroup):
+    """The group of verbs; turns errors into a line and an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the verb."""
+        try:
+            with plain_warnings():
+                result = super().invoke(ctx)
+                sys.stdout.flush()
+                return result
+        except BrokenPipeError:
+            _drop_output()
+            raise typer.Exit(PIPE_CLOSED) from None
+        except KeyboardInterrupt:
+            note("interrupted")
+            raise typer.Exit(INTERRUPTED) from None
+        except (CrfieldError, OSError, MemoryError) as error:
+            if os.environ.get("CRFIELD_DEBUG", "0") not in ("", "0"):
+                raise
+            complain(_words(error))
+            raise typer.Exit(FAILED) from None
+
+
+def _words(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error) or type(error).__name__
+
+
+def _drop_output() -> None:
+    """Point standard output nowhere, so that Python's last flush does not complain about the closed pipe."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+
+
+app = typer.Typer(
+    cls=Verbs,
+    name="crfield",
+    help="Conditional random fields: train, tag, evaluate, inspect.",
+    epilog="Every verb has its own help: crfield train --help",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"crfield {crfield.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and end.")
+    ] = False,
+) -> None:
+    """Conditional random fields: train, tag, evaluate, inspect."""
+
+
+for verb in (train.train, tag.tag, evaluate.evaluate, inspect.inspect, demo.demo):
+    app.command()(verb)
+
+
+def main() -> None:
+    """Entry point of the script."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show a sign of a table gets its code instead of a crash.
+        with suppress(AttributeError, ValueError):
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    app(prog_name="crfield")
+
+
+if __name__ == "__main__":
+    main()

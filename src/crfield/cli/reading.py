@@ -1,0 +1,218 @@
+"""Labelled data from the files named on the command line.
+
+Two formats: columns (CoNLL, CRF++: a token a line) and CRFsuite's attributes. A template, or the model, says which;
+otherwise the first lines are looked at. Several files are read as one text with a blank line between, so that one
+check of the columns covers all of them, and errors still name the file and the line within it.
+
+The numbers of a template's columns are those of the file, wherever the label column stands; a template that reads
+the label column is refused.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+from crfield.data.attributes import AttributeSequences
+from crfield.data.conll import parse_columns
+from crfield.data.crfsuite_text import parse_crfsuite
+from crfield.data.tokens import TokenColumns
+from crfield.errors import FormatError, InputError, TemplateError
+from crfield.features.template import Template
+from crfield.storage.exchange import read_template
+from crfield.storage.files import name_of, read_bytes
+
+_LOOKED_AT = 1 << 16  # bytes from which the format is guessed
+_WINDOW = range(-2, 3)
+_MARK = b"\xef\xbb\xbf"
+
+
+class Format(StrEnum):
+    """What a data file holds."""
+
+    auto = "auto"
+    columns = "columns"
+    crfsuite = "crfsuite"
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """Sequences, their labels, and the weights that a CRFsuite file may give them."""
+
+    X: TokenColumns | AttributeSequences
+    y: list[np.ndarray]
+    weights: np.ndarray | None = None
+
+    @property
+    def n_steps(self) -> int:
+        """Steps of all sequences."""
+        return self.X.topology.n_nodes
+
+
+class Text:
+    """The text of one or more files, and the file and line that each of its lines comes from."""
+
+    def __init__(self, sources: Sequence[str]) -> None:
+        if list(sources).count("-") > 1:
+            raise InputError("standard input ('-') can be read only once.")
+        parts = [read_bytes(source) for source in sources]
+        parts[1:] = [part.removeprefix(_MARK) for part in parts[1:]]  # the parser drops that of the first
+        self.names = [name_of(source) for source in sources]
+        self.starts = [1]  # line of the joined text at which each file begins
+        for part in parts[:-1]:
+            self.starts.append(self.starts[-1] + part.count(b"\n") + 2)
+        self.data = b"\n\n".join(parts)
+
+    def place(self, line: int) -> tuple[str, int]:
+        """File and line of a line of the whole."""
+        at = bisect_right(self.starts, line) - 1
+        return self.names[at], line - self.starts[at] + 1
+
+    def first_line(self) -> tuple[str, int]:
+        """Where the first line that is not blank stands."""
+        blank = len(self.data) - len(self.data.lstrip(b" \t\r\n"))
+        return self.place(1 + self.data.count(b"\n", 0, blank))
+
+
+@contextmanager
+def placed(place: Callable[[int], tuple[str, int]]) -> Iterator[None]:
+    r"""Give the errors of a parsed text the file and line that ``place`` says.
+
+    >>> with placed(lambda line: ("dev.txt", line + 40)):
+    ...     parse_columns(b"He PRP\nruns\n")
+    Traceback (most recent call last):
+    crfield.errors.FormatError: dev.txt, line 42: expected 2 columns as in the lines before, got 1. ...
+    """
+    try:
+        yield
+    except FormatError as error:
+        if error.line is None:
+            raise
+        file, line = place(error.line)
+        raise FormatError(str(error).removeprefix(f"line {error.line}: "), file=file, line=line) from None
+
+
+def guess_format(data: bytes) -> Format:
+    r"""What a text seems to be, from its first lines.
+
+    CRFsuite's fields are separated by tabs, most of them hold ``=`` or ``:``, and their number changes from line
+    to line; a column file has as many in every line, or one slip.
+
+    >>> guess_format(b"He PRP B-NP\nruns VBZ B-VP\n"), guess_format(b"B-NP\tw=He\tpos=PRP\nB-VP\tw=runs\n")
+    (<Format.columns: 'columns'>, <Format.crfsuite: 'crfsuite'>)
+    """
+    head = data[:_LOOKED_AT]
+    lines = (head if len(data) <= _LOOKED_AT else head[: head.rfind(b"\n") + 1]).splitlines()
+    if any(line.startswith(b"@weight:") for line in lines):
+        return Format.crfsuite
+    rows = [line.split(b"\t") for line in lines if b"\t" in line]
+    if not rows:
+        return Format.columns
+    fields = [field for row in rows for field in row[1:]]
+    valued = sum(b"=" in field or b":" in field for field in fields)
+    ragged = len({len(row) for row in rows}) > 2
+    return Format.crfsuite if ragged or 2 * valued > len(fields) else Format.columns
+
+
+def load_template(path: str) -> Template:
+    """The template of a file; errors begin with its name."""
+    try:
+        return Template(read_template(path))
+    except TemplateError as error:
+        raise TemplateError(f"{name_of(path)}: {error}") from None
+
+
+def template_of(model: Any) -> Template:
+    """The template of a model of token columns; one from a file has it as text."""
+    return model.template if isinstance(model.template, Template) else Template(model.template)
+
+
+def default_template(columns: Sequence[int]) -> Template:
+    """All the columns in a window of two steps either way, and transitions.
+
+    >>> print(default_template([1]).text)
+    U1[-2]:%x[-2,1]
+    U1[-1]:%x[-1,1]
+    U1[0]:%x[0,1]
+    U1[1]:%x[1,1]
+    U1[2]:%x[2,1]
+    B
+    """
+    lines = [f"U{col}[{row}]:%x[{row},{col}]" for col in columns for row in _WINDOW]
+    return Template("\n".join([*lines, "B"]))
+
+
+def read_tokens(text: Text, *, label_column: int) -> tuple[TokenColumns, int]:
+    """The tokens of a column text, labels included, and the number of the column that holds these."""
+    with placed(text.place):
+        tokens = parse_columns(text.data)
+    _refuse_empty(len(tokens), text)
+    width = tokens.width
+    if not -width <= label_column < width:
+        file, line = text.first_line()
+        raise FormatError(
+            f"--label-column {label_column} was asked of lines with {width} columns (0 … {width - 1}, or −1 for "
+            "the last).",
+            file=file,
+            line=line,
+        )
+    return tokens, label_column % width
+
+
+def check_template(template: Template, tokens: TokenColumns, label: int | None, place: tuple[str, int]) -> None:
+    """An error unless the tokens have every column that the template reads, and none of them is the label's."""
+    file, line = place
+    where = f"{file}, line {line}"
+    try:
+        template.check_width(tokens.width)
+    except TemplateError as error:
+        raise TemplateError(f"{where}: {error}") from None
+    if label in template.columns:
+        raise TemplateError(
+            f"{where}: the template reads column {label}, which holds the labels (the lines have {tokens.width} "
+            "columns). Does the file lack its labels? Otherwise change the template, or name another column with "
+            "--label-column."
+        )
+
+
+def read_columns_with(template: Template, text: Text, *, label_column: int) -> Examples:
+    """Labelled tokens that the template can be applied to."""
+    tokens, label = read_tokens(text, label_column=label_column)
+    check_template(template, tokens, label, text.first_line())
+    return Examples(tokens, tokens.column(label))
+
+
+def read_attributes(text: Text) -> Examples:
+    """Labelled sequences of a CRFsuite text."""
+    with placed(text.place):
+        X, y, weights = parse_crfsuite(text.data)
+    _refuse_empty(len(X), text)
+    return Examples(X, y, None if (weights == 1.0).all() else weights)
+
+
+def format_for(model: Any, asked: Format) -> Format:
+    """The format that a model reads; an error if another one was asked for."""
+    reads = Format.crfsuite if model.template is None else Format.columns
+    if asked not in (Format.auto, reads):
+        kinds = {Format.columns: "token columns by a template", Format.crfsuite: "named features, without a template"}
+        raise InputError(f"the model was trained on {kinds[reads]}, so --format {asked} cannot be used with it.")
+    return reads
+
+
+def read_for(model: Any, sources: Sequence[str], *, asked: Format, label_column: int) -> Examples:
+    """Labelled data for a trained model."""
+    text = Text(sources)
+    if format_for(model, asked) is Format.crfsuite:
+        return read_attributes(text)
+    return read_columns_with(template_of(model), text, label_column=label_column)
+
+
+def _refuse_empty(count: int, text: Text) -> None:
+    if not count:
+        raise InputError(f"{', '.join(text.names)}: expected labelled sequences, found nothing but blank lines.")

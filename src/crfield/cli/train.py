@@ -1,0 +1,264 @@
+"""``crfield train``: labelled files in, a model file out.
+
+Column files go through a CRF++ template; CRFsuite's files bring their features along. Ctrl-C ends training, not the
+command: the weights so far are saved, and the exit code says that it was cut short.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+import crfield
+from crfield.cli import reading
+from crfield.cli.facts import model_facts, model_lines
+from crfield.cli.messages import emit, listing, note, on_terminal
+from crfield.cli.reading import Examples, Format, Text
+from crfield.cli.scores import Judgement, Scheme, judge
+from crfield.errors import InputError
+from crfield.features.template import Template
+from crfield.optimize.history import INTERRUPTED
+from crfield.training.likelihood import SOLVERS
+
+_DATA, _MODEL, _SEARCH, _OUTPUT = "Data", "Model", "Training", "Output"
+
+
+class FeaturePairs(StrEnum):
+    """Which (feature, label) pairs have a weight."""
+
+    observed = "observed"
+    all = "all"
+
+
+class TransitionPairs(StrEnum):
+    """Which pairs of neighbouring labels have a weight."""
+
+    observed = "observed"
+    all = "all"
+    none = "none"
+
+
+class Decode(StrEnum):
+    """What the model answers."""
+
+    viterbi = "viterbi"
+    marginal = "marginal"
+
+
+def _known_solver(name: str) -> str:
+    if name not in SOLVERS:
+        raise typer.BadParameter(f"expected one of {', '.join(SOLVERS)}, got {name!r}.")
+    return name
+
+
+def train(
+    data: Annotated[
+        list[str], typer.Argument(metavar="DATA", help="Labelled files, plain or gzip; - for standard input.")
+    ],
+    *,
+    model: Annotated[
+        str, typer.Option("--model", "-m", metavar="FILE", help="The model file to write.", rich_help_panel=_DATA)
+    ],
+    template: Annotated[
+        str | None,
+        typer.Option(
+            "--template",
+            "-t",
+            metavar="FILE",
+            help="CRF++ template for column files. Without one every column is read two steps either way.",
+            rich_help_panel=_DATA,
+        ),
+    ] = None,
+    format: Annotated[
+        Format,
+        typer.Option(
+            help=f"What the files hold: {', '.join(Format)} (looks at the first lines).",
+            metavar="FORMAT",
+            rich_help_panel=_DATA,
+        ),
+    ] = Format.auto,
+    label_column: Annotated[
+        int, typer.Option(metavar="N", help="Column of the labels, from 0; -1 is the last.", rich_help_panel=_DATA)
+    ] = -1,
+    dev: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Labelled file to score the model on.", rich_help_panel=_DATA)
+    ] = None,
+    scheme: Annotated[
+        Scheme,
+        typer.Option(
+            help=f"Tag scheme of the spans in the scores: {', '.join(Scheme)}.",
+            metavar="SCHEME",
+            rich_help_panel=_DATA,
+        ),
+    ] = Scheme.auto,
+    l1: Annotated[
+        float, typer.Option(min=0, metavar="X", help="Strength of the l1 penalty.", rich_help_panel=_MODEL)
+    ] = 0.0,
+    l2: Annotated[
+        float,
+        typer.Option(
+            min=0, metavar="X", help="Strength of the l2 penalty (twice CRFsuite's c2).", rich_help_panel=_MODEL
+        ),
+    ] = 1.0,
+    min_count: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Features seen less often are dropped.", rich_help_panel=_MODEL)
+    ] = 1,
+    feature_pairs: Annotated[
+        FeaturePairs,
+        typer.Option(
+            help="Which (feature, label) pairs have a weight: observed or all.",
+            metavar="PAIRS",
+            rich_help_panel=_MODEL,
+        ),
+    ] = FeaturePairs.observed,
+    transition_pairs: Annotated[
+        TransitionPairs,
+        typer.Option(
+            help="Which label pairs have a weight: observed, all or none.",
+            metavar="PAIRS",
+            rich_help_panel=_MODEL,
+        ),
+    ] = TransitionPairs.observed,
+    intercept: Annotated[bool, typer.Option(help="A score for each label.", rich_help_panel=_MODEL)] = True,
+    boundaries: Annotated[
+        bool, typer.Option(help="Scores for the first and the last label.", rich_help_panel=_MODEL)
+    ] = True,
+    decode: Annotated[
+        Decode,
+        typer.Option(
+            help="Best labelling as a whole (viterbi), or best label of each step (marginal).",
+            metavar="HOW",
+            rich_help_panel=_MODEL,
+        ),
+    ] = Decode.viterbi,
+    solver: Annotated[
+        str,
+        typer.Option(
+            help=f"Optimiser: {', '.join(SOLVERS)}.", callback=_known_solver, metavar="NAME", rich_help_panel=_SEARCH
+        ),
+    ] = "auto",
+    tol: Annotated[
+        float,
+        typer.Option(min=0, metavar="X", help="Stop this near the optimum (relative).", rich_help_panel=_SEARCH),
+    ] = 1e-4,
+    max_iter: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Most steps of the optimiser.", rich_help_panel=_SEARCH)
+    ] = 500,
+    threads: Annotated[
+        int | None,
+        typer.Option(min=1, help="Threads.", show_default="all processors", metavar="N", rich_help_panel=_SEARCH),
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Seed of the stochastic steps.", rich_help_panel=_SEARCH)
+    ] = 0,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Only warnings and errors.", rich_help_panel=_OUTPUT)
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Report as one JSON object.", rich_help_panel=_OUTPUT)
+    ] = False,
+) -> None:
+    """Train a model on labelled sequences and write it to a file."""
+    if template is not None and format is Format.crfsuite:
+        raise typer.BadParameter("a template is for column files: leave out --template or --format crfsuite.")
+    if dev == "-" and "-" in data:
+        raise typer.BadParameter("standard input ('-') can be read only once.")
+    began = time.perf_counter()
+    examples, used = _read(data, template, format, label_column, quiet=quiet)
+    read = time.perf_counter()
+    crf = crfield.ChainCRF(
+        l1=l1,
+        l2=l2,
+        template=used,
+        min_count=min_count,
+        feature_pairs=str(feature_pairs),
+        transition_pairs=str(transition_pairs),
+        intercept=intercept,
+        boundaries=boundaries,
+        solver=solver,
+        tol=tol,
+        max_iter=max_iter,
+        decode=str(decode),
+        n_jobs=-1 if threads is None else threads,
+        random_state=seed,
+        verbose=int(on_terminal() and not quiet),
+    )
+    # Read before the long part: a mistake in it should not wait until the end.
+    check = None if dev is None else reading.read_for(crf, [dev], asked=Format.auto, label_column=label_column)
+    crf.fit(examples.X, examples.y, sample_weight=examples.weights)
+    trained = time.perf_counter()
+    scores = None if check is None else judge(check.y, crf.predict(check.X), scheme=scheme)
+    # Threads and progress belong to this run, not to the model.
+    crf.set_params(n_jobs=None, verbose=0).save(model)
+    report = _Report(model, examples, crf, scores, read - began, trained - read)
+    if as_json:
+        emit(report.to_dict())
+    elif not quiet:
+        print(report.text())
+    if crf.stop_reason_ == INTERRUPTED:
+        note(f"interrupted: the model so far was saved to {model}")
+        raise typer.Exit(130)
+
+
+def _read(
+    data: list[str], template: str | None, format: Format, label_column: int, *, quiet: bool
+) -> tuple[Examples, Template | None]:
+    """The examples, and the template for them if they are columns."""
+    used = None if template is None else reading.load_template(template)
+    text = Text(data)
+    if format is Format.auto:
+        format = Format.columns if used is not None else reading.guess_format(text.data)
+        kind = "columns" if format is Format.columns else "CRFsuite attributes"
+        note(f"reading {', '.join(text.names)} as {kind}", quiet=quiet or used is not None)
+    if format is Format.crfsuite:
+        return reading.read_attributes(text), None
+    if used is not None:
+        return reading.read_columns_with(used, text, label_column=label_column), used
+    tokens, label = reading.read_tokens(text, label_column=label_column)
+    columns = [col for col in range(tokens.width) if col != label]
+    if not columns:
+        raise InputError(f"{text.names[0]} has one column only, the labels; there is nothing to learn them from.")
+    used = reading.default_template(columns)
+    shown = "column" if len(columns) == 1 else "columns"
+    note(
+        f"no template: using {shown} {', '.join(map(str, columns))} two steps either way, and transitions",
+        quiet=quiet,
+    )
+    return Examples(tokens, tokens.column(label)), used
+
+
+@dataclass(frozen=True, eq=False)
+class _Report:
+    """What came of a training."""
+
+    path: str
+    examples: Examples
+    model: Any
+    scores: Judgement | None
+    reading: float  # seconds
+    training: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "model": self.path,
+            "sequences": len(self.examples.y),
+            "steps": self.examples.n_steps,
+            **model_facts(self.model),
+            "seconds": {"reading": round(self.reading, 3), "training": round(self.training, 3)},
+            "dev": None if self.scores is None else self.scores.to_dict(),
+        }
+
+    def text(self) -> str:
+        """For people."""
+        lines = {"data": f"{len(self.examples.y):,} sequences, {self.examples.n_steps:,} steps"}
+        lines |= model_lines(self.model)
+        lines["time"] = f"{self.reading:.1f} s reading, {self.training:.1f} s training"
+        if self.scores is not None:
+            lines["dev"] = self.scores.summary()
+        lines["model"] = self.path
+        return listing(lines)
