@@ -1,0 +1,179 @@
+"""The estimators that keep the fit contract, with a small labelled world in every form of input they read.
+
+The world has three labels. Its words tell them well, its numbers less well, and the label before matters; so a
+model learns something from each part and still leaves room for doubt.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from crfield import ChainCRF, TokenColumns, read_crfsuite
+from crfield.core.topology import Chains
+from crfield.data.attributes import AttributeSequences
+
+ESTIMATORS: list[type[Any]] = [ChainCRF]
+LABELS = ["A", "B", "C"]
+TEMPLATE = "# words around\nU00:%x[0,0]\nU01:%x[-1,0]/%x[0,1]\nB\nB01:%x[0,1]\n"
+
+Step = tuple[str, str, np.ndarray]
+Sequence = list[Step]
+
+
+def exact(**options: Any) -> ChainCRF:
+    """A ChainCRF that goes all the way to its optimum, as comparisons need it."""
+    return ChainCRF(**{"tol": 1e-10, "max_iter": 3000, **options})
+
+
+def world(n: int = 14, *, seed: int = 0, empty: bool = False) -> tuple[list[Sequence], list[list[str]]]:
+    """n sequences of (word, shape, two numbers) and their labels."""
+    rng = np.random.default_rng(seed)
+    X, y = [], []
+    for _ in range(n):
+        code, sequence, labels = int(rng.integers(3)), [], []
+        for _ in range(int(rng.integers(1, 7))):
+            code = code if rng.random() < 0.5 else int(rng.integers(3))
+            word = f"w{code}{rng.integers(3)}" if rng.random() < 0.7 else f"z{rng.integers(3)}"
+            numbers = rng.normal([code - 1.0, -1.0 - code], 1.0)
+            sequence.append((word, word[0], numbers))
+            labels.append(LABELS[code])
+        X.append(sequence)
+        y.append(labels)
+    if empty:
+        X.insert(n // 2, [])
+        y.insert(n // 2, [])
+    return X, y
+
+
+def as_dicts(X: list[Sequence]) -> Any:
+    return [
+        [{"word": w, "speed": float(v[0]), "known": s == "w", "vector": v.copy(), "mass": int(v[1])} for w, s, v in x]
+        for x in X
+    ]
+
+
+def as_strings(X: list[Sequence]) -> Any:
+    return [[[f"word={w}", f"shape={s}"] for w, s, _ in x] for x in X]
+
+
+def as_arrays(X: list[Sequence]) -> Any:
+    return [np.array([v for _, _, v in x]).reshape(-1, 2) for x in X]
+
+
+VOCABULARY = sorted({f"w{c}{k}" for c in range(3) for k in range(3)} | {f"z{k}" for k in range(3)})
+
+
+def as_csr(X: list[Sequence]) -> Any:
+    rows = []
+    for x in X:
+        table = np.zeros((len(x), len(VOCABULARY) + 2))
+        for t, (word, _, v) in enumerate(x):
+            if word in VOCABULARY:
+                table[t, VOCABULARY.index(word)] = 1.0
+            table[t, -2:] = v
+        rows.append(sp.csr_array(table))
+    return rows
+
+
+def as_rows(X: list[Sequence]) -> Any:
+    return [[(w, s) for w, s, _ in x] for x in X]
+
+
+def as_columns(X: list[Sequence]) -> Any:
+    return TokenColumns.from_sequences(as_rows(X))
+
+
+def as_attributes(X: list[Sequence]) -> Any:
+    lines = []
+    for x in X:
+        lines += [f"A\tword={w}\tspeed:{v[0]!r}\tmass:{v[1]!r}" for w, _, v in ((w, s, v.tolist()) for w, s, v in x)]
+        lines.append("")
+    read = read_crfsuite(io.StringIO("\n".join(lines) + "\n"))[0]
+    # A file cannot hold an empty sequence, but what is read of it may be cut so that one is there.
+    lengths = Chains.from_lengths([len(x) for x in X])
+    return AttributeSequences(lengths, read.indptr, read.indices, read.values, read.alphabet)
+
+
+def as_raw(X: list[Sequence]) -> Any:
+    return X
+
+
+def word(x: Sequence, t: int) -> str:
+    return x[t][0]
+
+
+def speed(x: Sequence, t: int) -> float:
+    return float(x[t][2][0])
+
+
+def near(x: Sequence, t: int) -> list[str]:
+    return [x[k][1] for k in range(max(0, t - 1), min(len(x), t + 2))]
+
+
+def same_word(x: Sequence, t: int) -> bool:
+    return x[t][0] == x[t - 1][0]
+
+
+def stays(before: str | None, label: str, x: Sequence, t: int) -> bool:
+    return before == label
+
+
+def fits(before: str | None, label: str, x: Sequence, t: int) -> float:
+    return float(x[t][0][1] == str(LABELS.index(label)))
+
+
+def moves_up(before: str | None, label: str, x: Sequence, t: int) -> float:
+    return float(x[t][2][0]) * (before is not None and label > before)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One form of input: how to write the world in it, and the parameters that read it."""
+
+    name: str
+    write: Callable[[list[Sequence]], Any]
+    options: tuple[tuple[str, Any], ...] = ()
+    saved: bool = True
+
+    def model(self, **options: Any) -> ChainCRF:
+        return exact(**{**dict(self.options), **options})
+
+    def data(self, n: int = 14, *, seed: int = 0) -> tuple[Any, list[list[str]]]:
+        X, y = world(n, seed=seed)
+        return self.write(X), y
+
+    def load_options(self) -> dict[str, Any]:
+        return {k: v for k, v in self.options if k in ("functions", "transition_functions")}
+
+
+KINDS = [
+    Kind("dicts", as_dicts),
+    Kind("dicts_scaled", as_dicts, (("standardize", True), ("transition_features", ("speed", "vector")))),
+    Kind("strings", as_strings, (("transition_features", "all"),)),
+    Kind("arrays", as_arrays),
+    Kind("arrays_edges", as_arrays, (("transition_features", (1,)), ("standardize", True))),
+    Kind("csr", as_csr),
+    Kind("rows", as_rows, (("template", TEMPLATE),)),
+    Kind("columns", as_columns, (("template", TEMPLATE), ("feature_pairs", "all"))),
+    Kind("attributes", as_attributes, (("transition_pairs", "all"),)),
+    Kind("functions", as_raw, (("functions", (word, speed, near)), ("transition_functions", (same_word,)))),
+    Kind("label_functions", as_raw, (("label_functions", (stays, fits, moves_up)),), saved=False),
+]
+
+
+def kinds(*, saved: bool = False) -> Iterator[Kind]:
+    """All forms, or those whose models can be saved."""
+    return (kind for kind in KINDS if kind.saved or not saved)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two predictions (arrays of label arrays) are equal in values and types."""
+    return len(one) == len(other) and all(
+        a.dtype == b.dtype and a.tolist() == b.tolist() for a, b in zip(one, other, strict=True)
+    )
