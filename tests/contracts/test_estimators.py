@@ -23,8 +23,17 @@ from tests.contracts.estimator_cases import ESTIMATORS, KINDS, Kind, as_strings,
 each_estimator = pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: e.__name__)
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.name)
 
-METHODS_OF_X = ("predict", "predict_proba", "predict_marginals")
-METHODS_OF_X_AND_Y = ("log_prob", "score")
+METHODS = (
+    "predict",
+    "predict_proba",
+    "predict_marginals",
+    "log_prob",
+    "score",
+    "save",
+    "top_features",
+    "transitions_",
+    "coef_",
+)
 
 
 def strings(n: int = 14, *, seed: int = 0) -> tuple[Any, list[list[str]]]:
@@ -159,14 +168,11 @@ def test_a_fit_that_fails_leaves_the_old_model(estimator: type[Any]) -> None:
 
 
 @each_estimator
-@pytest.mark.parametrize(
-    "method", [*METHODS_OF_X, *METHODS_OF_X_AND_Y, "save", "top_features", "transitions_", "coef_"]
-)
+@pytest.mark.parametrize("method", METHODS)
 def test_nothing_is_answered_before_fit(estimator: type[Any], method: str) -> None:
     X, y = strings()
-    arguments = {"save": ("model.crfield",), "top_features": (), "log_prob": (X, y), "score": (X, y)}.get(
-        method, (X,)
-    )
+    other_arguments: dict[str, Any] = {"save": ("model.crfield",), "log_prob": (X, y), "score": (X, y)}
+    arguments = other_arguments.get(method, (X,))
     model = estimator()
     with pytest.raises(NotFittedError, match=rf"{estimator.__name__} is not fitted yet. Call fit\(X, y\) first"):
         getattr(model, method)(*arguments)

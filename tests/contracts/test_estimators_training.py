@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import warnings
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -250,8 +251,8 @@ def test_the_callback_sees_every_step() -> None:
     assert steps == model.history_
     assert sizes == {model.coef_.shape}
     values = [step.value for step in steps]
-    assert all(after <= before * (1 + 1e-12) for before, after in zip(values, values[1:], strict=False))
-    assert all(a.seconds <= b.seconds for a, b in zip(steps, steps[1:], strict=False))
+    assert all(after <= before * (1 + 1e-12) for before, after in pairwise(values))
+    assert all(a.seconds <= b.seconds for a, b in pairwise(steps))
 
 
 def test_the_callback_may_end_training() -> None:
@@ -318,7 +319,7 @@ def test_an_interruption_leaves_the_best_weights_so_far(kind: Kind) -> None:
 
 
 LONG_FIT = """
-import sys, warnings
+import signal, warnings
 from crfield import ChainCRF
 from tests.contracts.estimator_cases import as_strings, world
 
@@ -328,6 +329,7 @@ def ready(step, weights):
     if step.n_iter == 1:
         print("ready", flush=True)
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have told us to ignore it
 warnings.simplefilter("always")
 with warnings.catch_warnings(record=True) as caught:
     model = ChainCRF(solver="lbfgs", l2=1e-9, tol=1e-300, max_iter=10**9, callback=ready).fit(X, y)
