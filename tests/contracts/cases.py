@@ -106,12 +106,11 @@ def steep_potentials(draw: st.DrawFn) -> Potentials:
     lengths, labels, shared = draw(shapes(4))
     chains = Chains.from_lengths(lengths)
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    forbidden = draw(st.sampled_from([0.0, 0.3, 0.6]))
 
     def ladder(shape: tuple[int, ...]) -> np.ndarray:
-        foot = draw(st.sampled_from([0, 300, 599, 706, 742, 1000]))
-        scores = (foot + rng.integers(0, 5, shape)).astype(float) * (rng.random(shape) < 0.8)
-        scores[rng.random(shape) < forbidden] = INF
+        feet = draw(st.lists(st.sampled_from([0, 300, 350, 594, 706, 742, 1000]), min_size=1, max_size=3))
+        scores = (rng.choice(feet, shape) + rng.integers(0, 5, shape)).astype(float) * (rng.random(shape) < 0.8)
+        scores[rng.random(shape) < draw(st.sampled_from([0.0, 0.3, 0.6]))] = INF
         return scores
 
     node = -ladder((chains.n_nodes, labels))

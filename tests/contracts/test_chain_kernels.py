@@ -103,7 +103,7 @@ def test_large_scores_equal_enumeration(body: str, potentials: Potentials) -> No
     assert_consistent(potentials, answer)
 
 
-@examples(150)
+@examples(250)
 @given(steep_potentials())
 def test_steep_scores_equal_enumeration(body: str, potentials: Potentials) -> None:
     oracle = BruteEngine().infer(potentials, Semiring.LOG)
@@ -219,6 +219,19 @@ def test_steps_that_use_only_the_lowest_edges(body: str, each: bool) -> None:
     total, marginals, _ = chain.sum_product(np.array([0, 2]), node, edge, each=each)
     np.testing.assert_allclose(total, [-707 + np.log1p(np.exp(-2.0))], rtol=1e-14)
     np.testing.assert_allclose(marginals[0], [1 / (1 + np.exp(-2.0)), 0, 1 / (1 + np.exp(2.0))], atol=1e-12)
+
+
+@pytest.mark.parametrize("each", [False, True])
+@pytest.mark.parametrize("steps", [(-340, -400), (-340, -500), (-100, -200, -300, -250, -590)], ids=str)
+def test_steps_that_all_use_low_edges(body: str, steps: tuple[int, ...], each: bool) -> None:
+    """Each step weighs little in probabilities, their product leaves the double numbers, its logarithm does not."""
+    labels = len(steps) + 1
+    edge = np.zeros((1, labels, labels))
+    edge[0, np.arange(labels - 1), np.arange(1, labels)] = steps
+    node = np.where(np.eye(labels) > 0, 0.0, -INF)
+    total, marginals, _ = chain.sum_product(np.array([0, labels]), node, edge, each=each)
+    np.testing.assert_allclose(total, [sum(steps)], rtol=1e-14)
+    np.testing.assert_allclose(marginals, np.eye(labels), rtol=0, atol=1e-14)
 
 
 @pytest.mark.parametrize("where", ["node", "edge", "ways"])

@@ -12,6 +12,12 @@ import numpy as np
 from crfield.kernels import choice
 
 
+def _arrays(offsets: np.ndarray, node: np.ndarray, edge: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The arguments as the kernels read them; outputs are then made in the same order of memory."""
+    offsets = np.ascontiguousarray(offsets, np.int64)
+    return offsets, np.ascontiguousarray(node, np.float64), np.ascontiguousarray(edge, np.float64)
+
+
 def sum_product(
     offsets: np.ndarray, node: np.ndarray, edge: np.ndarray, *, each: bool = False, n_jobs: int = 1
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -28,6 +34,7 @@ def sum_product(
     >>> float(np.exp(total[0]).round(12)), p.round(12).tolist()
     (8.0, [[0.25, 0.75], [0.5, 0.5]])
     """
+    offsets, node, edge = _arrays(offsets, node, edge)
     labels = node.shape[1]
     lengths = np.diff(offsets)
     edges = int(np.maximum(lengths - 1, 0).sum())
@@ -50,6 +57,7 @@ def max_product(
     >>> max_product(np.array([0, 2]), np.array([[0.0, 1.0], [0.0, 0.0]]), np.array([[[2.0, 0.0], [0.0, 0.0]]]))
     (array([2.]), array([0, 0], dtype=int32))
     """
+    offsets, node, edge = _arrays(offsets, node, edge)
     total = np.empty(len(offsets) - 1)
     path = np.zeros(len(node), dtype=np.int32)
     choice.body("chain").max_product(offsets, node, edge, total, path, max(1, n_jobs))

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from crfield.errors import ShapeError
 from crfield.kernels import choice
 
 
@@ -57,6 +58,15 @@ def _arrays(batch: Any) -> Any:
         None if edge is None else edge.values,
         None if edge is None else edge.dense,
     )
+
+
+def _check_output(name: str, x: np.ndarray, size: int) -> None:
+    """Results written to a converted copy would be lost without a word."""
+    if not isinstance(x, np.ndarray) or x.shape != (size,) or x.dtype != np.float64 or not x.flags.carray:
+        raise ShapeError(
+            f"{name} must be a writable, contiguous float64 array of shape ({size},) because results are written "
+            f"to it, got {getattr(x, 'dtype', type(x).__name__)} of shape {np.shape(x)}."
+        )
 
 
 class Tagger:
@@ -121,6 +131,7 @@ class Problem:
 
     def evaluate(self, weights: np.ndarray, gradient: np.ndarray, *, n_jobs: int = 1) -> float:
         """The value; the gradient (W,) is overwritten."""
+        _check_output("gradient", gradient, self.n_weights)
         return float(self._problem.evaluate(weights, gradient, max(1, n_jobs)))
 
     def curvature(self, weights: np.ndarray, *, n_jobs: int = 1) -> np.ndarray:
@@ -144,5 +155,6 @@ class Problem:
         Step number n (counted from ``done``) has the size step / (1 + n / horizon) and works on the loss of one
         group plus its share l2 / n_groups of the ridge.
         """
+        _check_output("weights", weights, self.n_weights)
         order = np.ascontiguousarray(order, dtype=np.int64)
         return float(self._problem.descend(weights, order, step, done, horizon, l2))

@@ -10,6 +10,8 @@ import numpy as np
 
 from crfield.kernels import chain_numpy
 
+Part = tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None]  # indptr, indices, values of sparse rows
+
 
 class Model:
     """Where the weights of each part lie, and how flat weights become tables."""
@@ -29,6 +31,11 @@ class Model:
         edge_pair: np.ndarray | None,
         n_edge_dense: int,
     ) -> None:
+        if labels < 1:
+            raise ValueError("the number of labels must be at least one")
+        _check_lists("feature labels", feature_ptr, feature_label, columns, labels)
+        _check_lists("edge feature pairs", edge_ptr, edge_pair, edge_columns, labels * labels)
+        _check_lists("transition pairs", np.array([0, len(pairs)]), pairs, 1, labels * labels)
         self.labels, self.columns, self.n_dense = labels, columns, n_dense
         self.edge_columns, self.n_edge_dense = edge_columns, n_edge_dense
         self.bias, self.boundaries, self.pairs = bias, boundaries, np.asarray(pairs)
@@ -73,6 +80,21 @@ class Model:
         return table.reshape(self.edge_columns, square)
 
 
+def _check_lists(what: str, ptr: np.ndarray | None, item: np.ndarray | None, columns: int, limit: int) -> None:
+    """Refuse lists that are not rising numbers below the limit, one list for each column."""
+    if (ptr is None) != (item is None):
+        raise ValueError(f"{what} come with their offsets")
+    if ptr is None or item is None:
+        return
+    good = len(ptr) == columns + 1 and ptr[0] == 0 and ptr[-1] == len(item) and bool((np.diff(ptr) >= 0).all())
+    if good and len(item):
+        first = np.zeros(len(item) + 1, dtype=bool)
+        first[ptr] = True
+        good = bool(item.min() >= 0 and item.max() < limit and (first[1:-1] | (np.diff(item) > 0)).all())
+    if not good:
+        raise ValueError(f"{what} must be sorted lists inside their range, one per column")
+
+
 def _flat_places(ptr: np.ndarray | None, item: np.ndarray | None, columns: int, width: int) -> np.ndarray:
     """Place of every listed (column, item) in the full table of columns × width."""
     if ptr is None or item is None:
@@ -95,27 +117,40 @@ class BatchArrays:
         edge_values: np.ndarray | None,
         edge_dense: np.ndarray | None,
     ) -> None:
+        chain_numpy.check_offsets(offsets)
         self.offsets = offsets
-        self.node = (indptr, indices, values)
-        self.edge = (edge_indptr, edge_indices, edge_values)
+        self.node: Part = (indptr, indices, values)
+        self.edge: Part = (edge_indptr, edge_indices, edge_values)
         self.dense, self.edge_dense = dense, edge_dense
         lengths = np.diff(offsets)
         self.firsts = offsets[:-1][lengths > 0]
         self.lasts = offsets[1:][lengths > 0] - 1
         self.heads = np.setdiff1d(np.arange(offsets[-1]), self.firsts)
 
+    def check(self, model: Model) -> None:
+        """Refuse a batch that does not fit the model; SciPy would read past the end of some of them."""
+        nodes, edges = int(self.offsets[-1]), len(self.heads)
+        parts: list[tuple[Part, int, int]] = [(self.node, nodes, model.columns)]
+        if model.edge_columns:
+            parts.append((self.edge, edges, model.edge_columns))
+        for (indptr, indices, values), rows, columns in parts:
+            if indptr is None or indices is None:
+                raise ValueError("the model has edge columns, the batch has none")
+            chain_numpy.check_rows(indptr, indices, rows, columns)
+            if values is not None and values.shape != indices.shape:
+                raise ValueError("values do not fit the indices")
+        for dense, rows, width in ((self.dense, nodes, model.n_dense), (self.edge_dense, edges, model.n_edge_dense)):
+            if width and (dense is None or dense.shape != (rows, width)):
+                raise ValueError("a dense block does not fit")
+
     @staticmethod
-    def matrix(part: tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None], columns: int):  # type: ignore[no-untyped-def]
+    def matrix(part: Part, columns: int):  # type: ignore[no-untyped-def]
         """SciPy CSR matrix of one part."""
         from scipy.sparse import csr_matrix
 
         indptr, indices, values = part
-        if indptr is None or indices is None:
-            raise ValueError("the model has edge columns, the batch has none")
-        if len(indices) and (indices.min() < 0 or indices.max() >= columns):
-            raise ValueError("a column index is out of range")
-        data = np.ones(len(indices)) if values is None else values
-        return csr_matrix((data, indices, indptr), shape=(len(indptr) - 1, columns))
+        data = np.ones(len(indices)) if values is None else values  # type: ignore[arg-type]
+        return csr_matrix((data, indices, indptr), shape=(len(indptr) - 1, columns))  # type: ignore[arg-type]
 
 
 def scores_of(model: Model, batch: BatchArrays, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -142,6 +177,14 @@ def scores_of(model: Model, batch: BatchArrays, w: np.ndarray) -> tuple[np.ndarr
 
 def pull(model: Model, batch: BatchArrays, node: np.ndarray, edge: np.ndarray, out: np.ndarray) -> None:
     """Gradient of the scores (same shapes) back to the weights, into ``out``."""
+    batch.check(model)
+    edges = len(batch.heads) if model.edge_features else 1
+    if node.shape != (batch.offsets[-1], model.labels) or edge.shape != (edges, model.labels, model.labels):
+        raise ValueError("the gradient does not fit the scores")
+    _pull(model, batch, node, edge, out)
+
+
+def _pull(model: Model, batch: BatchArrays, node: np.ndarray, edge: np.ndarray, out: np.ndarray) -> None:
     part = model.part
     out[part["node"]] = (batch.matrix(batch.node, model.columns).T @ node).reshape(-1)[model.node_at]
     if model.n_dense:
@@ -168,10 +211,12 @@ class Tagger:
         self.model, self.w = model, w.copy()
 
     def decode(self, batch: BatchArrays, path: np.ndarray, total: np.ndarray, n_jobs: int) -> None:
+        batch.check(self.model)
         node, edge = scores_of(self.model, batch, self.w)
         chain_numpy.max_product(batch.offsets, node, edge, total, path, n_jobs)
 
     def scores(self, batch: BatchArrays, node: np.ndarray, edge: np.ndarray, n_jobs: int) -> None:
+        batch.check(self.model)
         node[:], edge[:] = scores_of(self.model, batch, self.w)
 
 
@@ -187,8 +232,19 @@ class Problem:
         weight: np.ndarray | None,
         group_width: int,
     ) -> None:
+        batch.check(model)
         self.model, self.batch = model, batch
         sequences = len(batch.offsets) - 1
+        if labels.shape != (batch.offsets[-1],):
+            raise ValueError("labels do not fit the nodes")
+        if len(labels) and (labels.min() < -1 or labels.max() >= model.labels):
+            raise ValueError("label code out of range")
+        if allowed is None and (labels < 0).any():
+            raise ValueError("an unknown label needs the table of allowed labels")
+        if allowed is not None and allowed.shape != (len(labels), model.labels):
+            raise ValueError("allowed does not fit the nodes")
+        if weight is not None and weight.shape != (sequences,):
+            raise ValueError("weight does not fit the sequences")
         self.weight = np.ones(sequences) if weight is None else weight
         mask = np.zeros((len(labels), model.labels), dtype=bool)
         known = labels >= 0
@@ -219,15 +275,21 @@ class Problem:
         chain_numpy.sum_product(self.batch.offsets, node, edge, total, node_out, edge_out, True, 1)
         return total, node_out, edge_out
 
+    def _check_sizes(self, *vectors: np.ndarray) -> None:
+        if any(x.shape != (self.model.n_weights,) for x in vectors):
+            raise ValueError("weights or gradient do not fit the model")
+
     def evaluate(self, w: np.ndarray, gradient: np.ndarray, n_jobs: int) -> float:
+        self._check_sizes(w, gradient)
         node, edge = scores_of(self.model, self.batch, w)
         total, p, pairs = self._infer(node, edge)
         clamped, q, gold = self._infer(np.where(self.mask, node, -np.inf), edge)
         gradient[:] = 0.0
-        pull(self.model, self.batch, self.node_weight * (p - q), self.edge_weight * (pairs - gold), gradient)
+        _pull(self.model, self.batch, self.node_weight * (p - q), self.edge_weight * (pairs - gold), gradient)
         return float(self.weight @ (total - clamped))
 
     def curvature(self, w: np.ndarray, out: np.ndarray, n_jobs: int) -> None:
+        self._check_sizes(w, out)
         node, edge = scores_of(self.model, self.batch, w)
         _, p, pairs = self._infer(node, edge)
         spread = self.node_weight * (p - p * p)
@@ -238,7 +300,7 @@ class Problem:
             *(_squared(self.batch.edge)),
             None if self.batch.edge_dense is None else self.batch.edge_dense**2,
         )
-        pull(self.model, squares, spread, np.zeros_like(pairs), out)
+        _pull(self.model, squares, spread, np.zeros_like(pairs), out)
         # expected transitions into a label share the label's variance in proportion
         counts = (self.edge_weight * pairs).sum(axis=0).reshape(-1)[self.model.pairs]
         variance, later = spread.sum(axis=0), self.model.pairs % self.model.labels
@@ -251,6 +313,9 @@ class Problem:
     def descend(self, w: np.ndarray, order: np.ndarray, step: float, done: float, horizon: float, l2: float) -> float:
         if self.model.edge_features:
             raise ValueError("stochastic steps do not know edge features")
+        self._check_sizes(w)
+        if len(order) and (order.min() < 0 or order.max() >= self.n_groups):
+            raise ValueError("group out of range")
         loss, gradient = 0.0, np.empty_like(w)
         for k, group in enumerate(order):
             eta = step / (1 + (done + k) / horizon)
@@ -282,7 +347,7 @@ class Problem:
 
 
 def _squared(
-    part: tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None],
-) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None]:
+    part: Part,
+) -> Part:
     indptr, indices, values = part
     return indptr, indices, None if values is None else values**2
