@@ -68,9 +68,11 @@ def train_crfsuite(path: str, max_iterations: str) -> dict[str, Any]:
     blocks = [[line.split() for line in block.split("\n")] for block in text.strip().split("\n\n")]
     trainer = Trainer(algorithm="lbfgs", verbose=False)
     trainer.set_params({"c2": 1.0, "max_iterations": int(max_iterations)})
-    for block in blocks:
-        rows = [(word, tag) for word, tag, _ in block]
-        trainer.append([chunk_features(rows, t) for t in range(len(rows))], [label for _, _, label in block])
+    sequences = [[(word, tag) for word, tag, _ in block] for block in blocks]
+    X = [[chunk_features(rows, t) for t in range(len(rows))] for rows in sequences]
+    y = [[label for _, _, label in block] for block in blocks]
+    for features, labels in zip(X, y):
+        trainer.append(features, labels)
     trainer.train("/dev/null")
     return {}
 

@@ -121,8 +121,9 @@ def phrases(n: int) -> Corpus:
     return Corpus("generated phrases", train, test, template_of(WINDOWS), real=False)
 
 
-# Forms only: the word and its neighbours, its endings and beginnings, whether it is written large or with digits.
-FORM_TEMPLATE = template_of("0,0 -1,0 1,0 -1,0/0,0 0,0/1,0 0,1 0,2 0,3 0,4 0,5 -1,2 1,2 -1,5/0,5")
+# Forms only: the word and its neighbours, endings and beginning, and how it is written. No pairs: a form may hold
+# the slash that would separate them, and two columns of ours would have one name at the rival's.
+FORM_TEMPLATE = template_of("0,0 -2,0 -1,0 1,0 2,0 0,1 0,2 0,3 0,4 0,5 -1,1 1,1 -1,5 1,5")
 
 
 def treebank(data: Path, part: str = "train") -> Labelled:
@@ -209,20 +210,24 @@ def chunk_strings(sequences: Rows) -> Strings:
     return [[chunk_features(rows, t) for t in range(len(rows))] for rows in sequences]
 
 
-_MACRO = re.compile(r"%x\[(-?\d+),(\d+)\]")
-
-
 def template_strings(template: str, sequences: Rows) -> Strings:
-    """Features by any template as strings, slowly: for rivals that read strings, outside the clock."""
-    patterns = [line for line in template.splitlines() if line.startswith("U")]
+    """Features of any template as strings: the lines are read once, then filled token by token."""
+    patterns = []
+    for line in template.splitlines():
+        if line.startswith("U"):
+            name, _, macros = line.partition(":")
+            places = [tuple(map(int, place)) for place in re.findall(r"%x\[(-?\d+),(\d+)\]", macros)]
+            patterns.append((f"{name}:", places))
     made = []
     for rows in sequences:
-
-        def fill(macro: re.Match[str], t: int, rows: Sequence[tuple[str, ...]] = rows) -> str:
-            i, last = t + int(macro[1]), len(rows) - 1
-            return rows[i][int(macro[2])] if 0 <= i <= last else beyond(i, last)
-
-        made.append(
-            [[_MACRO.sub(lambda m, t=t: fill(m, t), line) for line in patterns] for t in range(len(rows))]  # type: ignore[misc]
-        )
+        last, sequence = len(rows) - 1, []
+        for t in range(len(rows)):
+            features = []
+            for name, places in patterns:
+                parts = [
+                    rows[t + row][column] if 0 <= t + row <= last else beyond(t + row, last) for row, column in places
+                ]
+                features.append(name + "/".join(parts))
+            sequence.append(features)
+        made.append(sequence)
     return made
