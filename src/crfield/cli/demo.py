@@ -161,10 +161,11 @@ class _Stage:
 
     def labelled(self, tokens: Sequence[str], labels: Sequence[str]) -> None:
         """The phrase, and below each part of it what it is."""
+        room = max(self.console.width, 40) - 4
         upper, lower = Text("  "), Text("  ")
-        for part, kind in _parts(tokens, labels):
+        for part, kind in _parts(tokens, labels, room):
             wide = max(width(part), width(kind))
-            if upper.cell_len > 2 and upper.cell_len + wide > max(self.console.width, 40):
+            if upper.cell_len > 2 and upper.cell_len + wide > room + 4:
                 self._pair(upper, lower)
                 upper, lower = Text("    "), Text("    ")
             upper.append(pad(part, wide), style=COLOURS.get(kind, ""))
@@ -187,11 +188,22 @@ class _Stage:
         self.say(steps.text(ascii_only=plain))
 
 
-def _parts(tokens: Sequence[str], labels: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The spans of a phrase as text and kind, and each step outside any with an empty kind."""
+def _parts(tokens: Sequence[str], labels: Sequence[str], room: int) -> Iterator[tuple[str, str]]:
+    """The spans of a phrase as text and kind, and each step outside any with an empty kind.
+
+    A span that is wider than ``room`` comes in pieces.
+    """
     begins = {start: (stop, kind) for start, stop, kind in spans(labels)}
     at = 0
     while at < len(tokens):
         stop, kind = begins.get(at, (at + 1, ""))
-        yield " ".join(printable(token) for token in tokens[at:stop]), kind
+        words = [printable(token) for token in tokens[at:stop]]
+        piece = words[0]
+        for word in words[1:]:
+            if width(piece) + 1 + width(word) > room:
+                yield piece, kind
+                piece = word
+            else:
+                piece += f" {word}"
+        yield piece, kind
         at = stop
