@@ -67,6 +67,7 @@ class _Run:
         self,
         objective: Penalised,
         start: np.ndarray,
+        *,
         history: vectors.History,
         stopping: Stopping,
         first_step: float | None,
@@ -121,7 +122,7 @@ class _Run:
         )
         if len(self.history):
             return slope, 1.0
-        return slope, self.first_step or 1.0 / math.sqrt(self.here.squared_norm)
+        return slope, self.first_step or min(1.0, 1.0 / math.sqrt(self.here.squared_norm))
 
     def go(self, max_iter: int) -> str:
         """Run to the end and say why it is the end."""
@@ -145,9 +146,9 @@ class _Run:
         self.gap = stopping.update(self.here.value, self.here.squared_norm, slope)
         while len(self.steps) < max_iter:
             if self.sparse:
-                taken = orthant_search(objective, self.here, self.there, self.direction, size)
+                taken = orthant_search(objective, self.here, self.there, self.direction, size=size)
             else:
-                taken = wolfe_search(objective, self.here, self.there, self.direction, slope, size)
+                taken = wolfe_search(objective, self.here, self.there, self.direction, slope=slope, size=size)
             if taken is None:
                 if not len(history):
                     return NO_IMPROVEMENT
@@ -224,7 +225,7 @@ def minimize(
     ``diagonal`` (W,), positive, approximates the inverse of the diagonal of the Hessian and becomes H₀ up to a
     factor; with a good one, far fewer steps are needed. ``memory`` and ``single`` are the pairs of the history and
     their precision (`history_size` decides when None). ``first_step`` is the multiple of −diagonal · gradient tried
-    first: 1 by default, or 1 / |gradient| without a diagonal.
+    first: 1 by default, or at most 1 / |gradient| without a diagonal.
 
     >>> class Valley:
     ...     n_weights = 2
@@ -260,10 +261,10 @@ def minimize(
     run = _Run(
         Penalised(problem, penalty, n_jobs=n_jobs),
         weights,
-        vectors.History(n, memory, single=single, diagonal=diagonal, n_jobs=n_jobs),
-        Stopping(tol, convexity=penalty.l2 if penalty.penalised is None else 0.0),
-        first_step,
-        callback,
+        history=vectors.History(n, memory, single=single, diagonal=diagonal, n_jobs=n_jobs),
+        stopping=Stopping(tol, convexity=penalty.l2 if penalty.penalised is None else 0.0),
+        first_step=first_step,
+        callback=callback,
     )
     try:
         reason = run.go(max_iter)

@@ -38,7 +38,7 @@ def _lowest(a: tuple[float, float, float], b: tuple[float, float, float]) -> flo
 
 
 def wolfe_search(
-    objective: Penalised, here: Point, there: Point, direction: np.ndarray, slope: float, size: float
+    objective: Penalised, here: Point, there: Point, direction: np.ndarray, *, slope: float, size: float
 ) -> float | None:
     """Find t with F(w + t d) low and flat enough, from the first guess ``size``; None if there is none.
 
@@ -77,7 +77,7 @@ def wolfe_search(
 
 
 def orthant_search(
-    objective: Penalised, here: Point, there: Point, direction: np.ndarray, size: float
+    objective: Penalised, here: Point, there: Point, direction: np.ndarray, *, size: float
 ) -> float | None:
     """Find t with F(π(w + t d)) ≤ F(w) + 1e-4 (pseudo-gradient)ᵀ(π(w + t d) − w); None if there is none.
 
