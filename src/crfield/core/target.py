@@ -60,7 +60,8 @@ class Target:
             weight = np.ascontiguousarray(self.weight, dtype=np.float64)
             if weight.shape != (self.topology.n_sequences,):
                 raise ShapeError(
-                    f"weight must have one entry for each of {self.topology.n_sequences} sequences, got {weight.shape}."
+                    f"weight must have one entry for each of {self.topology.n_sequences} sequences, "
+                    f"got {weight.shape}."
                 )
             object.__setattr__(self, "weight", weight)
 
@@ -73,8 +74,11 @@ class Target:
     @cached_property
     def mask(self) -> np.ndarray:
         """(N, L) bool, the allowed labels of every node."""
-        if self.allowed is not None:
-            return self.allowed
-        mask = np.zeros((len(self.labels), self.n_labels), dtype=bool)
-        mask[np.arange(len(self.labels)), self.labels] = True
+        known = np.flatnonzero(self.labels != UNKNOWN)
+        if self.allowed is None:
+            mask = np.zeros((len(self.labels), self.n_labels), dtype=bool)
+        else:
+            mask = self.allowed.copy()
+            mask[known] = False
+        mask[known, self.labels[known]] = True
         return mask

@@ -40,7 +40,7 @@ class ChainEngine:
             )
             return Beliefs(total, node, edge)
         total, path = self.best_path(potentials)
-        return Beliefs(total, *one_hot(potentials, path))
+        return Beliefs(total, *one_hot(potentials, path, possible=~np.isneginf(total)))
 
     def best_path(self, potentials: Potentials) -> tuple[np.ndarray, np.ndarray]:
         """Score (B,) and labels (N,) of the best path of each sequence."""
@@ -94,16 +94,21 @@ def segment_sums(x: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     return out
 
 
-def one_hot(potentials: Potentials, path: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A path as zeros and ones in the shape of the scores."""
+def one_hot(
+    potentials: Potentials, path: np.ndarray, *, possible: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """A path as zeros and ones in the shape of the scores; all zeros for sequences that are not ``possible`` (B,)."""
     chains, labels = potentials.topology, potentials.n_labels
+    nodes, heads, numbers = np.arange(chains.n_nodes), chains.heads, np.arange(chains.n_edges)
+    if possible is not None and not possible.all():
+        kept = possible[chains.sequence_of_node]
+        nodes, heads, numbers = nodes[kept], heads[kept[heads]], numbers[kept[heads]]
     node = np.zeros_like(potentials.node)
-    node[np.arange(chains.n_nodes), path] = 1.0
-    heads = chains.heads
+    node[nodes, path[nodes]] = 1.0
     edge = np.zeros_like(potentials.edge)
     if potentials.shared:
         counts = np.bincount(path[heads - 1].astype(np.int64) * labels + path[heads], minlength=labels * labels)
         edge[0] = counts.reshape(labels, labels)
     else:
-        edge[np.arange(len(heads)), path[heads - 1], path[heads]] = 1.0
+        edge[numbers, path[heads - 1], path[heads]] = 1.0
     return node, edge

@@ -68,4 +68,8 @@ class Contrast:
         edge = free.edge - clamped_edge
         if len(edge) == chains.n_edges:
             edge = edge * np.repeat(weight, np.maximum(chains.lengths - 1, 0))[:, None, None]
-        return Evaluation(float(weight @ (free.total - clamped_total)), node, edge)
+        gap = free.total - clamped_total
+        if free.exact:
+            # Two large numbers that may round past each other; no part weighs more than the whole.
+            gap = np.maximum(gap, 0.0)
+        return Evaluation(float(weight @ gap), node, edge)
