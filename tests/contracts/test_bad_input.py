@@ -171,7 +171,7 @@ def speed(x: Any, t: int) -> float:
 
 
 def speed_of(before: Any, label: Any, x: Any, t: int) -> float:
-    return float(x[t]) * (label == "B")
+    return float(x[t]) if label == "B" else 0.0
 
 
 OPTIONS = {"functions": {"functions": [speed]}, "label_functions": {"label_functions": [speed_of]}}
@@ -220,7 +220,7 @@ def test_numbers_too_large_to_train_on_are_refused() -> None:
             ["sequence 0, step 0", "'v'", "width 2", "got width 3"],
         ),
         ([[{"w": "a"}, {"w": "b"}]], [np.eye(2)], FeatureError, ["sequence 0, step 0"]),
-        ([[{"w": "a"}, {"w": "b"}]], [{"w": "a"}], FeatureError, ["sequence 0", "Write [X]", "[X]"]),
+        ([[{"w": "a"}, {"w": "b"}]], [{"w": "a"}], FeatureError, ["sequence 0", "[X]"]),
         ([np.eye(2)], [[{"w": "a"}]], ShapeError, ["sequence 0", "numbers"]),
         ([np.eye(2)], np.eye(2), ShapeError, ["a single matrix", "[X]"]),
         ([[["a"], ["b"]]], [["a"]], FeatureError, ["sequence 0, step 0", "'a'"]),
@@ -232,8 +232,6 @@ def test_numbers_too_large_to_train_on_are_refused() -> None:
 )
 def test_data_at_predict_unlike_those_of_fit(train: Any, new: Any, kind: type[Exception], words: list[str]) -> None:
     model = exact().fit(train, [["A", "B"]])
-    if words[0] == "sequence 0" and "Write [X]" in words:
-        words = ["sequence 0", "[X]"]
     says(lambda: model.predict(new), kind, *words)
     says(lambda: model.predict_proba(new), kind, *words)
 
@@ -251,7 +249,7 @@ def test_templates_and_columns_that_do_not_fit() -> None:
     says(lambda: model.predict(narrow), TemplateError, *words, "label column")
     says(lambda: model.predict([["He", "runs"]]), FeatureError, "row of columns", "'He'", "sequence 0, step 0")
     says(lambda: model.predict([[("He", "PRP"), ("runs",)]]), InputError, "2", "1", "sequence 0, step 1")
-    says(lambda: model.predict([[("He", 3)]]), InputError, "sequence 0, step 0", "3")
+    says(lambda: model.predict([[("He", 3)]]), InputError, "sequence 0, step 0", "got int in column 1")
     says(lambda: ChainCRF(template="U00:%x[0]").fit(rows, [["A", "B"]]), TemplateError, "line 1", "%x[-1,0]", "^")
     says(lambda: ChainCRF(template="").fit(rows, [["A", "B"]]), TemplateError, "no U or B line")
     says(lambda: ChainCRF(template=5).fit(rows, [["A", "B"]]), InputError, "template must be", "5")
