@@ -121,6 +121,10 @@ def build_columns(
     if layout.n_labels != n_labels:
         raise ModelFileError(f"the model file has {n_labels} labels but a layout for {layout.n_labels}.")
     model = ColumnModel(encoder, layout, weights)
+    try:
+        model.tagger  # noqa: B018  (what the kernels would refuse is refused here)
+    except (ValueError, IndexError, OverflowError, MemoryError) as error:
+        raise ModelFileError(f"the model file's layout of the weights is damaged: {error}.") from None
     if encoder.kind != "functions" or functions is not None:  # without its functions an encoder cannot encode
         model.encode([])
     return model
