@@ -26,8 +26,9 @@ FEW, MORE = 2, 5
 
 def wapiti(template: str, data: str, model: str, iterations: int) -> list[str]:
     """Wapiti's command line (Lavergne, Cappé & Yvon 2010)."""
-    options = ["-a", "l-bfgs", "-p", template, "-1", "0", "-2", "2", "-t", "1", "-i", str(iterations)]
-    return ["wapiti", "train", *options, data, model]
+    options = {"algo": "l-bfgs", "pattern": template, "rho1": "0", "rho2": "2", "nthread": "1", "maxiter": iterations}
+    spelt = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    return ["wapiti", "train", *spelt, data, model]
 
 
 def crf_plus_plus(template: str, data: str, model: str, iterations: int) -> list[str]:
