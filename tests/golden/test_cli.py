@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -254,6 +255,16 @@ def test_a_reader_that_leaves_is_no_error(files: Files, tmp_path: Path) -> None:
         errors = process.stderr.read()
         process.wait(timeout=60)
     assert (process.returncode, errors) == (141, b"")
+
+
+def test_a_reader_that_never_came_is_no_error(files: Files) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "crfield.cli.main", "inspect", str(files / "columns.crfield")]
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, env=buffered, check=False, timeout=60)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
 
 
 def test_the_library_does_not_load_the_command_line() -> None:
