@@ -9,7 +9,7 @@ namespace crfield {
 namespace CRFIELD_LEVEL_NAME {
 namespace {
 
-constexpr int AHEAD_ROWS = 20, AHEAD_PAIRS = 16;
+constexpr int AHEAD_ROWS = 48, AHEAD_PAIRS = 32;
 
 inline void prefetch_row(const double* p, int doubles, bool write) {
   const char* q = (const char*)p;
@@ -53,9 +53,8 @@ void gather_rows(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n
       }
     }
     for (int64_t q = x.pair_ptr[row + r]; q < x.pair_ptr[row + r + 1]; q++) {
-      if (q + AHEAD_PAIRS < pair_end) __builtin_prefetch(w.single + (x.pair_item[q + AHEAD_PAIRS] >> 16));
-      const int64_t item = x.pair_item[q];
-      s[item & 0xFFFF] += (VALUES ? x.pair_value[q] : 1.0) * w.single[item >> 16];
+      if (q + AHEAD_PAIRS < pair_end) __builtin_prefetch(w.single + x.pair_item[q + AHEAD_PAIRS]);
+      s[x.pair_label[q]] += (VALUES ? x.pair_value[q] : 1.0) * w.single[x.pair_item[q]];
     }
     for (int64_t q = x.list_ptr[row + r]; q < x.list_ptr[row + r + 1]; q++) {
       const double by = VALUES ? x.list_value[q] : 1.0;
@@ -90,9 +89,8 @@ void scatter_rows(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t 
       }
     }
     for (int64_t q = x.pair_ptr[row + r]; q < x.pair_ptr[row + r + 1]; q++) {
-      if (q + AHEAD_PAIRS < pair_end) __builtin_prefetch(g.single + (x.pair_item[q + AHEAD_PAIRS] >> 16), 1);
-      const int64_t item = x.pair_item[q];
-      g.single[item >> 16] += (VALUES ? x.pair_value[q] : 1.0) * m[item & 0xFFFF];
+      if (q + AHEAD_PAIRS < pair_end) __builtin_prefetch(g.single + x.pair_item[q + AHEAD_PAIRS], 1);
+      g.single[x.pair_item[q]] += (VALUES ? x.pair_value[q] : 1.0) * m[x.pair_label[q]];
     }
     for (int64_t q = x.list_ptr[row + r]; q < x.list_ptr[row + r + 1]; q++) {
       const double by = VALUES ? x.list_value[q] : 1.0;

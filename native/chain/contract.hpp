@@ -87,7 +87,8 @@ struct NodeWeights {
 struct NodeRows {
   const int64_t *row_ptr = nullptr, *pair_ptr = nullptr, *list_ptr = nullptr;
   const int32_t* row_item = nullptr;
-  const int64_t* pair_item = nullptr;  // feature << 16 | label
+  const int32_t* pair_item = nullptr;     // feature
+  const uint16_t* pair_label = nullptr;
   const int32_t* list_item = nullptr;
   bool values = false;                 // numeric features; otherwise every value is one
   const double *row_value = nullptr, *pair_value = nullptr, *list_value = nullptr;

@@ -61,6 +61,7 @@ Model::Model(int labels_, int64_t columns_, std::vector<int64_t> feature_ptr_, s
 
   // Reading a whole vector past the last row must stay inside the flat weights.
   direct = all_pairs && n_weights - at_dense >= 8;
+  if (!all_pairs && at_dense > 2147483647) throw std::invalid_argument("more than 2^31 node features");
   if (direct) return;
   const int threshold = std::max(2, (labels + 5) / 6);
   row_of_column.assign(columns, -1);

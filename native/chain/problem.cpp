@@ -137,6 +137,7 @@ void Problem::pack_rows(const BatchView& x, const std::vector<int64_t>& node_of_
   }
   row_item_.resize(n_row);
   pair_item_.resize(n_pair);
+  pair_label_.resize(n_pair);
   list_item_.resize(n_list);
   row_value_.resize(values_ ? n_row : 0);
   pair_value_.resize(values_ ? n_pair : 0);
@@ -152,7 +153,8 @@ void Problem::pack_rows(const BatchView& x, const std::vector<int64_t>& node_of_
       } else if (m.feature_ptr[c + 1] - m.feature_ptr[c] <= 3) {
         for (int64_t f = m.feature_ptr[c]; f < m.feature_ptr[c + 1]; f++) {
           if (values_) pair_value_[n_pair] = value;
-          pair_item_[n_pair++] = f << 16 | m.feature_label[f];
+          pair_label_[n_pair] = (uint16_t)m.feature_label[f];
+          pair_item_[n_pair++] = (int32_t)f;
         }
       } else {
         if (values_) list_value_[n_list] = value;
@@ -171,6 +173,7 @@ NodeRows Problem::rows() const {
   x.list_ptr = list_ptr_.data();
   x.row_item = row_item_.data();
   x.pair_item = pair_item_.data();
+  x.pair_label = pair_label_.data();
   x.list_item = list_item_.data();
   x.values = values_;
   if (values_) {
@@ -522,6 +525,7 @@ double Problem::descend(double* w, const int64_t* order, int64_t n_order, const 
   for (int64_t d = 0; d < m.n_dense; d++)
     for (int j = 0; j < m.labels; j++) w[m.at_dense + d * m.labels + j] = loaded.dense()[d * m.stride + j];
   std::copy(pairs.begin(), pairs.end(), w + m.at_pairs);
+  call->mask = Buffer<double>();
   give_back(std::move(call));
   return loss;
 }

@@ -49,8 +49,9 @@ class Problem {
 
   std::shared_ptr<const Model> model_;
   std::vector<Group> groups_;
-  Buffer<int64_t> row_ptr_, pair_ptr_, list_ptr_, pair_item_;
-  Buffer<int32_t> row_item_, list_item_, gold_;
+  Buffer<int64_t> row_ptr_, pair_ptr_, list_ptr_;
+  Buffer<int32_t> row_item_, pair_item_, list_item_, gold_;
+  Buffer<uint16_t> pair_label_;
   Buffer<double> row_value_, pair_value_, list_value_, dense_;
   bool values_ = false;
   std::vector<uint8_t> allowed_;   // (rows of partial groups, L) in packed order, from first_partial_row_

@@ -108,7 +108,8 @@ def test_free_weights_are_not_penalised(body: str, l1: float) -> None:
 def test_single_precision_history_has_the_same_optimum(body: str, l1: float) -> None:
     problem = text(seed=5)
     penalty = Penalty(l1, 0.1)
-    runs = [minimize(problem, np.zeros(problem.n_weights), penalty, single=s, tol=1e-8) for s in (False, True)]
+    start = np.zeros(problem.n_weights)
+    runs = [minimize(problem, start, penalty, memory=10, single=s, tol=1e-8) for s in (False, True)]
     assert all(run.converged for run in runs)
     assert runs[0].value == pytest.approx(runs[1].value, rel=1e-7)
     assert abs(runs[0].n_evaluations - runs[1].n_evaluations) < 0.2 * runs[0].n_evaluations

@@ -26,7 +26,7 @@ from crfield.training.fused import FusedChain
 
 SOLVERS = ("auto", "lbfgs", "warm")
 ENOUGH_GROUPS = 40
-EPOCHS = 8
+EPOCHS = 12
 
 Callback = Callable[[Step, np.ndarray], bool | None]
 
