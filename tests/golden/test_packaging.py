@@ -1,0 +1,192 @@
+"""What users install: the source archive, the wheel without compiled code, and the wheel with it.
+
+Wheels are built from this checkout without isolation or network, unpacked beside each other, and used by an
+interpreter that sees only them and the libraries they need (``-S``: no editable install). The compiled wheel is
+built without optimisation, which takes a third of the time and compiles the same sources.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("scikit_build_core", reason="the build tools are in the extra 'dev'")
+pytest.importorskip("build", reason="the build tools are in the extra 'dev'")
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.skipif(not (ROOT / "pyproject.toml").exists(), reason="needs the sources of the project")
+CAN_COMPILE = shutil.which("cmake") and (shutil.which("c++") or shutil.which("g++") or shutil.which("clang++"))
+
+USE = """
+import io, json
+import numpy as np
+import crfield
+from crfield.kernels import choice
+
+X = [[{"word": w, "length": float(len(w)), "vector": np.array([len(w), -1.0])} for w in line.split()]
+     for line in ("the dog barks", "a cat", "dogs bark", "the old cat sleeps")]
+y = [["D", "N", "V"], ["D", "N"], ["N", "V"], ["D", "J", "N", "V"]]
+rows = [[(step["word"], step["word"][-1]) for step in x] for x in X]
+answers = {"body": choice.chosen(), "file": crfield.__file__, "version": crfield.__version__}
+for name, data, options in (
+    ("dicts", X, {"transition_features": ["length"]}),
+    ("template", rows, {"template": "U00:%x[0,0]\\nU01:%x[-1,1]\\nB", "l1": 0.05}),
+):
+    model = crfield.ChainCRF(tol=1e-12, max_iter=2000, **options).fit(data, y)
+    stream = io.BytesIO()
+    model.save(stream)
+    stream.seek(0)
+    again = crfield.load(stream)
+    assert [a.tolist() for a in again.predict(data)] == [a.tolist() for a in model.predict(data)]
+    answers[name] = {
+        "objective": model.objective_,
+        "labels": [a.tolist() for a in again.predict(data)],
+        "probabilities": [a.tolist() for a in again.predict_proba(data)],
+    }
+print(json.dumps(answers))
+"""
+
+
+def run(*command: str, env: dict[str, str] | None = None, cwd: Path = ROOT) -> str:
+    done = subprocess.run(
+        command, cwd=cwd, env={**os.environ, **(env or {})}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    return done.stdout
+
+
+def wheel(source: Path, folder: Path, *options: str, env: dict[str, str] | None = None) -> Path:
+    """Build a wheel of the source into the folder; nothing is written beside the sources."""
+    settings = [f"--config-settings={option}" for option in (f"build-dir={folder / 'build'}", *options)]
+    pip = (sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--no-index", "--no-cache-dir")
+    run(*pip, "--wheel-dir", str(folder), *settings, str(source), env=env)
+    (made,) = folder.glob("*.whl")
+    return made
+
+
+def used(made: Path, folder: Path) -> Any:
+    """What a clean interpreter answers that finds crfield only in this wheel."""
+    pip = (sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "--no-compile")
+    run(*pip, "--target", str(folder / "installed"), str(made))
+    libraries = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+    env = {"PYTHONPATH": os.pathsep.join([str(folder / "installed"), *sorted(libraries)]), "CRFIELD_KERNELS": ""}
+    answers = json.loads(run(sys.executable, "-S", "-W", "error", "-c", USE, env=env, cwd=folder))
+    assert Path(answers["file"]).is_relative_to(folder)
+    return answers
+
+
+def agree(one: Any, other: Any) -> None:
+    for name in ("dicts", "template"):
+        assert one[name]["objective"] == pytest.approx(other[name]["objective"], rel=1e-6)
+        assert one[name]["labels"] == other[name]["labels"]
+        for a, b in zip(one[name]["probabilities"], other[name]["probabilities"], strict=True):
+            assert [p for row in a for p in row] == pytest.approx([p for row in b for p in row], abs=1e-5)
+
+
+@pytest.fixture(scope="module")
+def here() -> Any:
+    """The answers of the crfield that runs these tests."""
+    return json.loads(run(sys.executable, "-c", USE))
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sdist")
+    run(sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", str(folder), str(ROOT))
+    (made,) = folder.glob("*.tar.gz")
+    return made
+
+
+@pytest.fixture(scope="module")
+def pure(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return wheel(ROOT, tmp_path_factory.mktemp("pure"), env={"CRFIELD_PURE": "1"})
+
+
+def test_the_source_archive_holds_the_sources_and_nothing_else(sdist: Path) -> None:
+    with tarfile.open(sdist) as archive:
+        names = {member.name.split("/", 1)[1] for member in archive.getmembers() if "/" in member.name}
+    for needed in ("LICENSE", "CMakeLists.txt", "pyproject.toml", "README.md", "PKG-INFO", "src/crfield/py.typed"):
+        assert needed in names
+    for folder, patterns in (("native", ("*.cpp", "*.hpp", "*.cmake")), ("src/crfield", ("*.py",))):
+        found = {str(path.relative_to(ROOT)) for pattern in patterns for path in (ROOT / folder).rglob(pattern)}
+        assert found
+        assert found <= names, sorted(found - names)
+    unwanted = [
+        name
+        for name in names
+        if name.endswith((".so", ".pyc", ".o", ".whl", ".crfield"))
+        or name.split("/")[0] in (".venv", "build", "dist", ".git", ".ci", "benchmarks")
+        or "__pycache__" in name
+    ]
+    assert not unwanted
+    assert sdist.stat().st_size < 2_000_000
+
+
+def test_the_pure_wheel_is_complete_and_says_so(pure: Path) -> None:
+    assert pure.name.endswith("-py3-none-any.whl")
+    with zipfile.ZipFile(pure) as archive:
+        names = archive.namelist()
+        (metadata,) = (name for name in names if name.endswith("METADATA"))
+        text = archive.read(metadata).decode()
+        entries = archive.read(metadata.replace("METADATA", "entry_points.txt")).decode()
+    assert not [name for name in names if name.endswith((".so", ".pyd", ".cpp", ".hpp"))]
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+    assert "crfield/py.typed" in names
+    assert "License-Expression: BSD-3-Clause" in text
+    assert "Requires-Python: >=3.11" in text
+    required = [line for line in text.splitlines() if line.startswith("Requires-Dist:") and "extra" not in line]
+    names_of = {line.split()[1].split(">")[0] for line in required}
+    assert names_of == {"numpy", "scipy", "scikit-learn", "typer", "rich"}
+    assert "crfield = crfield.cli.main:main" in entries
+
+
+def test_the_pure_wheel_works_in_a_clean_interpreter(pure: Path, here: Any, tmp_path: Path) -> None:
+    answers = used(pure, tmp_path)
+    assert answers["body"] == "numpy"
+    assert answers["version"] == here["version"]
+    agree(answers, here)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a broken compiler is a shell script here")
+@pytest.mark.parametrize("broken", ["none at all", "not for our sources"])
+def test_without_a_working_compiler_the_wheel_is_pure(broken: str, tmp_path: Path) -> None:
+    """Whether CMake finds no compiler or the compiler gives up on a file."""
+    compiler = tmp_path / "c++"
+    real = shutil.which("c++") or shutil.which("g++") or "/bin/false"
+    refusal = '*native/*) echo "internal compiler error" >&2; exit 1;;'
+    compiler.write_text(
+        "#!/bin/sh\nexit 1\n"
+        if broken == "none at all"
+        else f'#!/bin/sh\ncase "$*" in {refusal} esac\nexec {real} "$@"\n'
+    )
+    compiler.chmod(compiler.stat().st_mode | stat.S_IXUSR)
+    made = wheel(ROOT, tmp_path / "made", env={"CXX": str(compiler)})
+    assert made.name.endswith("-py3-none-any.whl")
+    with zipfile.ZipFile(made) as archive:
+        assert not [name for name in archive.namelist() if name.endswith(".so")]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(not CAN_COMPILE, reason="no compiler or no CMake here")
+def test_a_native_wheel_is_built_from_the_source_archive(sdist: Path, here: Any, tmp_path: Path) -> None:
+    quick = ("cmake.build-type=Debug", "cmake.define.CMAKE_CXX_FLAGS_DEBUG=-O0")
+    made = wheel(sdist, tmp_path / "made", *quick, env={"CMAKE_BUILD_PARALLEL_LEVEL": str(os.cpu_count() or 1)})
+    assert "-none-any" not in made.name
+    with zipfile.ZipFile(made) as archive:
+        compiled = {Path(name).name.split(".")[0] for name in archive.namelist() if name.endswith((".so", ".pyd"))}
+    assert compiled == {"_chain", "_columns", "_records", "_vectors"}
+    answers = used(made, tmp_path)
+    assert answers["body"] == "native"
+    agree(answers, here)
