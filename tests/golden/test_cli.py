@@ -267,12 +267,6 @@ def test_a_reader_that_never_came_is_no_error(files: Files) -> None:
     assert (done.returncode, done.stderr) == (141, b"")
 
 
-def test_the_library_does_not_load_the_command_line() -> None:
-    code = "import sys, crfield; crfield.ChainCRF; print({'typer', 'rich', 'crfield.cli'} & {*sys.modules})"
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    assert shown.stdout == "set()\n"
-
-
 def test_help_names_every_verb_and_option() -> None:
     text = works("train", "--help").stdout
     for option in ("--template", "--label-column", "--dev", "--l1", "--tol", "--threads", "--json", "--quiet"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import crfield
@@ -116,6 +117,13 @@ def test_a_model_of_the_other_format(files: Files) -> None:
     assert "--format columns cannot be used" in fails(
         "evaluate", "-m", files / "attributes.crfield", "--format", "columns", files / "test.txt"
     )
+
+
+def test_a_model_that_no_text_file_fits(files: Files, tmp_path: Path) -> None:
+    path = tmp_path / "sensor.crfield"
+    crfield.ChainCRF().fit([np.eye(3)], [["a", "b", "a"]]).save(path)
+    for command in (("tag", "-m", path, files / "test.txt"), ("evaluate", "-m", path, files / "test.txt")):
+        assert fails(*command).startswith(f"error: {path} was trained in Python on data of kind 'matrix'")
 
 
 def test_an_unknown_label(files: Files) -> None:

@@ -10,7 +10,6 @@ from typing import Annotated
 
 import typer
 
-import crfield
 from crfield.cli import reading
 from crfield.cli.messages import emit
 from crfield.cli.reading import Format, Text
@@ -63,8 +62,7 @@ def evaluate(
     elif model is None or not data:
         raise typer.BadParameter("give --model and labelled data, or --predicted and a tagged file.")
     else:
-        crf = crfield.load(model)
-        crf.set_params(n_jobs=-1 if threads is None else threads)
+        crf = reading.load_tagger(model, threads=threads)
         examples = reading.read_for(crf, data, asked=format, label_column=label_column)
         judgement = judge(examples.y, crf.predict(examples.X), scheme=scheme)
     if as_json:

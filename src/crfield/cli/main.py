@@ -22,8 +22,12 @@ import typer
 from typer.core import TyperGroup
 
 import crfield
-from crfield.cli import demo, evaluate, inspect, tag, train
+from crfield.cli.demo import demo
+from crfield.cli.evaluate import evaluate
+from crfield.cli.inspect import inspect
 from crfield.cli.messages import complain, note, plain_warnings
+from crfield.cli.tag import tag
+from crfield.cli.train import train
 from crfield.errors import CrfieldError
 
 FAILED, INTERRUPTED, PIPE_CLOSED = 1, 130, 141
@@ -93,7 +97,7 @@ def _options(
     """Conditional random fields: train, tag, evaluate, inspect."""
 
 
-for verb in (train.train, tag.tag, evaluate.evaluate, inspect.inspect, demo.demo):
+for verb in (train, tag, evaluate, inspect, demo):
     app.command()(verb)
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+import crfield
 from crfield.data.attributes import AttributeSequences
 from crfield.data.conll import parse_columns
 from crfield.data.crfsuite_text import parse_crfsuite
@@ -194,6 +195,18 @@ def read_attributes(text: Text) -> Examples:
         X, y, weights = parse_crfsuite(text.data)
     _refuse_empty(len(X), text)
     return Examples(X, y, None if (weights == 1.0).all() else weights)
+
+
+def load_tagger(path: str, *, threads: int | None) -> Any:
+    """The model of a file, if it is one for text files, to run on so many threads (None: all processors)."""
+    model = crfield.load(path)
+    kind = model._fitted.encoder.kind
+    if kind not in ("template", "records"):
+        raise InputError(
+            f"{path} was trained in Python on data of kind {kind!r}, which no text file holds. Use it from Python: "
+            "crfield.load(path).predict(X)."
+        )
+    return model.set_params(n_jobs=-1 if threads is None else threads)
 
 
 def format_for(model: Any, asked: Format) -> Format:

@@ -17,8 +17,7 @@ from typing import IO, Annotated, Any
 import numpy as np
 import typer
 
-import crfield
-from crfield.cli.reading import Format, check_template, format_for, placed, template_of
+from crfield.cli.reading import Format, check_template, format_for, load_tagger, placed, template_of
 from crfield.data.conll import parse_columns
 from crfield.data.crfsuite_text import parse_crfsuite
 from crfield.errors import FormatError
@@ -52,8 +51,7 @@ def tag(
 
     Each line of a column file is written with the predicted label behind its last column; a gold label stays.
     """
-    crf = crfield.load(model)
-    crf.set_params(n_jobs=-1 if threads is None else threads)
+    crf = load_tagger(model, threads=threads)
     kind = format_for(crf, format)
     with writing(output) as stream:
         for number, source in enumerate(data or ["-"]):
