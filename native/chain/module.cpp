@@ -423,6 +423,7 @@ std::vector<T> to_vector(const Array1<const T>& a) {
 }  // namespace crfield
 
 NB_MODULE(_chain, module) {
+  nanobind::set_leak_warnings(false);  // a model still alive when Python ends is no fault
   using namespace crfield;
   module.def("level", [] { return best_kernels()->level; });
   module.def("sum_product", &sum_product);

@@ -11,7 +11,8 @@
 // R nats, β_t(j) / β_t(k) <= e^R for any two labels, so what is lost weighs at most L e^(R - 708) of the whole:
 // with R <= 600 nothing, however far the node scores spread. Such a table is `safe`. Otherwise (forbidden pairs,
 // or a wider spread) a lost label may be the only one that can go on. Then every label that can be reached at
-// all must keep α above 1e-200, which is checked step by step, and a sequence that fails is done again in logs.
+// all must keep α above 1e-200 before it is scaled, which is checked step by step (what a product lost to the
+// smallest numbers is then no part of it), and a sequence that fails is done again in logs.
 #include "chain/sweep.hpp"
 
 #include <cmath>
@@ -25,7 +26,7 @@ constexpr double TINY = 1e-200;
 
 // Which labels can be reached at this row, and whether all of them kept their weight.
 bool keep_alive(const EdgeTable& t, bool first, const uint64_t* before, const double* psi_log, const double* alpha,
-                uint64_t* now) {
+                double inverse, uint64_t* now) {
   for (int w = 0; w < t.words; w++) now[w] = 0;
   bool kept = true;
   for (int j = 0; j < t.labels; j++) {
@@ -34,15 +35,22 @@ bool keep_alive(const EdgeTable& t, bool first, const uint64_t* before, const do
     for (int w = 0; w < t.words && !reached; w++) reached = (before[w] & t.into[(int64_t)j * t.words + w]) != 0;
     if (!reached) continue;
     now[j >> 6] |= uint64_t(1) << (j & 63);
-    kept &= alpha[j] > TINY;
+    kept &= alpha[j] > TINY * inverse;
   }
   return kept;
 }
 
-// Totals are products of z kept in range: mantissa in `product`, the rest in `log_part`.
+// log Z is the logarithm of a product, taken now and then: often enough that the product never leaves the range in
+// which doubles have all their digits.
+inline bool ordinary(double x) { return x > 1e-100 && x < 1e100; }
+
 inline void multiply(double z, double& product, double& log_part) {
+  if (!ordinary(z)) {
+    log_part += std::log(z);
+    return;
+  }
   product *= z;
-  if (product > 1e150 || product < 1e-150) {
+  if (!ordinary(product)) {
     log_part += std::log(product);
     product = 1;
   }
@@ -91,7 +99,8 @@ void mark_lost(const EdgeTable& t, Sweep& s) {
     uint64_t *before = s.alive, *now = s.alive + t.words;
     for (int step = 0; step < s.steps && s.active[step] > b && !s.lost[b]; step++) {
       const int64_t row = s.start[step] + b;
-      if (!keep_alive(t, step == 0, before, s.backup + row * s.stride, s.alpha + row * s.stride, now)) s.lost[b] = 1;
+      if (!keep_alive(t, step == 0, before, s.backup + row * s.stride, s.alpha + row * s.stride, s.inverse[row], now))
+        s.lost[b] = 1;
       uint64_t* other = before;
       before = now;
       now = other;

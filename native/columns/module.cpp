@@ -101,6 +101,7 @@ void extend(Templates& self, Array1<const int32_t> skeleton, Array1<const int32_
 }  // namespace
 
 NB_MODULE(_columns, m) {
+  nanobind::set_leak_warnings(false);  // a model still alive when Python ends is no fault
   nb::class_<Interner>(m, "Interner")
       .def(nb::init<>())
       .def("__len__", &Interner::size)

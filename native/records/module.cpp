@@ -109,6 +109,7 @@ nb::bytes key(const RecordTable& table, int64_t column) {
 }  // namespace crfield
 
 NB_MODULE(_records, m) {
+  nanobind::set_leak_warnings(false);  // a model still alive when Python ends is no fault
   using namespace crfield::records;
   namespace nb = nanobind;
   m.attr("Refused") = nb::steal(PyErr_NewException("crfield.kernels._records.Refused", PyExc_ValueError, nullptr));

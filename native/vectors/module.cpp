@@ -158,6 +158,7 @@ class BoundHistory {
 }  // namespace crfield
 
 NB_MODULE(_vectors, m) {
+  nanobind::set_leak_warnings(false);  // a model still alive when Python ends is no fault
   namespace nb = nanobind;
   using namespace nb::literals;
   namespace v = crfield::vectors;

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from crfield import load
-from crfield.errors import InputError, ModelFileError
+from crfield.errors import InputError, ModelFileError, ShapeError
 from crfield.storage.archive import read_archive, write_archive
 from tests.contracts.estimator_cases import Kind, kinds
 
 VALUES: list[Any] = [
-    None, True, False, -1, 0, 1, 2, 3, 7, 2**31 - 1, 2**31, 2**40, 2**63, 10**30, 1.5, 1e300, "", "x", "A", "all",
+    None, True, False, -1, 0, 1, 2, 3, 7, 2**31, 2**40, 2**63, 10**30, 1.5, 1e300, "", "x", "A", "all",
     "records", "matrix", "template", "functions", [], [0], [-1], ["A"], ["A", "A"], ["A", "B", "C", "D"], [None],
     [[]], {}, {"kind": "records"}, {"float": "0x1p+3"}, "U00:%x[0,0]", "U00:%x[0,5]\nB",
 ]  # fmt: skip
@@ -130,7 +130,10 @@ def fuzz_kind(kind: Kind, seed: int, turns: int) -> tuple[int, int]:
             if "trained with" not in str(error):  # whose functions are right is not for us to say
                 raise
             continue
-        use(model, X)
+        try:
+            use(model, X)
+        except ShapeError:  # a model for matrices of another width
+            continue
         used += 1
     return refused, used
 

@@ -104,7 +104,7 @@ def inverse_curvature(pairs: list[tuple[np.ndarray, np.ndarray]], diagonal: np.n
     st.sampled_from(["native", "numpy"]),
     st.integers(0, 10**6),
 )
-def test_direction_is_the_bfgs_matrix(  # noqa: PLR0917
+def test_direction_is_the_bfgs_matrix(
     n: int, memory: int, pushes: int, single: bool, scaled: bool, name: str, seed: int
 ) -> None:
     if name == "native":

@@ -1,6 +1,7 @@
 """Where each weight lives in the flat vector that optimisers see.
 
-    [ node features | dense (D, L) | bias (L) | start (L) | end (L) | transitions | edge features | edge dense (DE, L, L) ]
+    [ node features | dense (D, L) | bias (L) | start (L) | end (L) | transitions | edge features |
+      edge dense (DE, L, L) ]
 
 A node feature is a pair (column, label). With ``pairs="observed"`` only pairs that occur in the training data have
 a weight (on text a tenth of all pairs, and with less to fit, often better); with ``"all"`` every pair has one. The

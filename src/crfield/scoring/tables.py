@@ -46,8 +46,8 @@ def tabulate(
     size, count = len(labels), len(functions)
     if count * chains.n_nodes * size * size > 2e8:
         raise InputError(
-            f"{count} functions of two labels over {chains.n_nodes} steps and {size} labels need more than 2e8 numbers. "
-            "Use feature functions f(x, t) instead, which are kept as columns."
+            f"{count} functions of two labels over {chains.n_nodes} steps and {size} labels need more than 2e8 "
+            "numbers. Use feature functions f(x, t) instead, which are kept as columns."
         )
     first = np.zeros((count, int((chains.lengths > 0).sum()), size))
     pair = np.zeros((count, chains.n_edges, size, size))
