@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,11 @@ def imports(*statements: str) -> dict[str, Any]:
     return {"seconds": spent, "unwanted": unwanted}
 
 
-TASKS = {"train_ours": train_ours, "train_crfsuite": train_crfsuite, "imports": imports}
+TASKS: dict[str, Callable[..., dict[str, Any]]] = {
+    "train_ours": train_ours,
+    "train_crfsuite": train_crfsuite,
+    "imports": imports,
+}
 
 
 def main() -> None:

@@ -116,7 +116,9 @@ def conll2000(data: Path) -> Corpus:
 def phrases(n: int) -> Corpus:
     """Ingredient phrases with the columns word and shape, a tenth of them for testing."""
     made = crfield.make_phrases(n + n // 10)
-    rows = [[(row["word"], row["shape"] or "-") for row in crfield.phrase_features(tokens)] for tokens in made.tokens]
+    rows: Rows = [
+        [(row["word"], row["shape"] or "-") for row in crfield.phrase_features(tokens)] for tokens in made.tokens
+    ]
     train, test = Labelled(rows[:n], made.labels[:n]), Labelled(rows[n:], made.labels[n:])
     return Corpus("generated phrases", train, test, template_of(WINDOWS), real=False)
 

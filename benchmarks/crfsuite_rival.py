@@ -32,7 +32,7 @@ class Iteration:
     seconds: float
 
 
-class _Watched(pycrfsuite.Trainer):  # type: ignore[misc]
+class _Watched(pycrfsuite.Trainer):
     iterations: list[Iteration]
     after: Callable[[Iteration], Any] | None
     began: float
