@@ -1,4 +1,4 @@
-"""What the pages say is true: their Python runs, their links and paths lead somewhere, their table is the one enforced."""
+"""What the pages say is true: their Python runs, their links and paths lead somewhere, their table is enforced."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def anchors(page: Path) -> set[str]:
 
 
 def split_numbers(text: str) -> tuple[list[str], list[float]]:
-    """The words of a text with the decimal numbers taken out, and those; a tolerance of training moves the last digits."""
+    """Words without the decimal numbers, and those: the end of training moves their last digits."""
     number = re.compile(r"[+-]?\d+\.\d*")
     return number.sub("#", text).split(), [float(value) for value in number.findall(text)]
 
