@@ -63,7 +63,9 @@ class Ours:
     def half_trained(self, epochs: int = 2) -> np.ndarray:
         """Weights as they are during training: after a few stochastic epochs."""
         rng = np.random.default_rng(0)
-        return warm_start.descend(self.problem, np.zeros(self.n_weights), l2=2.0, epochs=epochs, rng=rng)
+        weights = np.zeros(self.n_weights)
+        warm_start.descend(self.problem, weights, l2=2.0, epochs=epochs, rng=rng)
+        return weights
 
     def minimise(self, *, l1: float = 0.0, l2: float = 2.0, tol: float, max_iter: int = 3000) -> Result:
         """Train to a tolerance."""

@@ -6,14 +6,11 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
-#include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <limits>
-#include <optional>
-#include <stdexcept>
 
 #include "arrays.hpp"
+#include "chain/checks.hpp"
+#include "chain/inference.hpp"
 #include "chain/model.hpp"
 #include "chain/pack.hpp"
 #include "chain/problem.hpp"
@@ -22,43 +19,6 @@
 
 namespace crfield {
 namespace {
-
-template <class T>
-using Maybe1 = std::optional<Array1<const T>>;
-template <class T>
-using Maybe2 = std::optional<Array2<const T>>;
-
-void require(bool good, const char* message) {
-  if (!good) throw std::invalid_argument(message);
-}
-
-int64_t check_offsets(const Array1<const int64_t>& offsets) {
-  require(offsets.shape(0) >= 1 && offsets(0) == 0, "offsets must start at 0");
-  for (size_t s = 1; s < offsets.shape(0); s++) require(offsets(s) >= offsets(s - 1), "offsets must not fall");
-  return offsets(offsets.shape(0) - 1);
-}
-
-std::vector<int64_t> edge_offsets_of(const int64_t* offsets, int64_t sequences) {
-  std::vector<int64_t> out(sequences + 1, 0);
-  for (int64_t s = 0; s < sequences; s++) out[s + 1] = out[s] + std::max<int64_t>(0, offsets[s + 1] - offsets[s] - 1);
-  return out;
-}
-
-void check_csr(const Array1<const int64_t>& indptr, const Array1<const int32_t>& indices, const Maybe1<double>& values,
-               int64_t rows, int64_t columns) {
-  const int64_t nnz = (int64_t)indices.shape(0);
-  require((int64_t)indptr.shape(0) == rows + 1 && indptr(0) == 0 && indptr(rows) == nnz, "indptr does not fit the rows");
-  const int64_t* p = indptr.data();
-  for (int64_t r = 0; r < rows; r++) require(p[r] <= p[r + 1], "indptr must not fall");
-  const int32_t* i = indices.data();
-  int32_t low = 0, high = -1;
-  for (int64_t k = 0; k < nnz; k++) {
-    low = std::min(low, i[k]);
-    high = std::max(high, i[k]);
-  }
-  require(low >= 0 && high < columns, "a column index is out of range");
-  require(!values || (int64_t)values->shape(0) == nnz, "values do not fit the indices");
-}
 
 // The arrays of a batch, kept alive while views on them are used.
 struct BatchArrays {
@@ -99,179 +59,6 @@ struct BatchArrays {
     return x;
   }
 };
-
-// Sequences [first, last) of each part, about the same number of nodes each.
-std::vector<int64_t> split_sequences(const int64_t* offsets, int64_t sequences, int parts) {
-  std::vector<int64_t> cut(parts + 1, sequences);
-  cut[0] = 0;
-  for (int p = 1; p < parts; p++)
-    cut[p] = std::lower_bound(offsets, offsets + sequences, offsets[sequences] * p / parts) - offsets;
-  return cut;
-}
-
-// Edge tables handed in as an array, one for every position or one for all.
-class ArrayEdges : public EdgeSource {
- public:
-  ArrayEdges(int labels, int stride, const double* edge, bool shared, double* out)
-      : labels_(labels), stride_(stride), edge_(edge), shared_(shared), out_(out) {}
-  void fill(int64_t e, double* table) const override {
-    const double* from = edge_ + (shared_ ? 0 : e) * labels_ * labels_;
-    for (int64_t i = 0; i < labels_; i++) {
-      std::memcpy(table + i * stride_, from + i * labels_, sizeof(double) * labels_);
-      for (int64_t j = labels_; j < stride_; j++) table[i * stride_ + j] = -INFINITY;
-    }
-  }
-  void take(int64_t e, const double* expected, double) const override {
-    if (!out_) return;
-    double* to = out_ + e * labels_ * labels_;
-    for (int64_t i = 0; i < labels_; i++) std::memcpy(to + i * labels_, expected + i * stride_, sizeof(double) * labels_);
-  }
-
- private:
-  int64_t labels_, stride_;
-  const double* edge_;
-  bool shared_;
-  double* out_;
-};
-
-void sum_product(Array1<const int64_t> offsets, Array2<const double> node, Array3<const double> edge,
-                 Array1<double> total, Array2<double> node_out, Array3<double> edge_out, bool each, int n_jobs) {
-  const int64_t nodes = check_offsets(offsets), B = (int64_t)offsets.shape(0) - 1;
-  const int64_t L = (int64_t)node.shape(1);
-  require(L >= 1 && L <= 65535 && (int64_t)node.shape(0) == nodes, "node scores do not fit");
-  require((int64_t)edge.shape(1) == L && (int64_t)edge.shape(2) == L, "edge scores do not fit the labels");
-  const std::vector<int64_t> edge_offsets = edge_offsets_of(offsets.data(), B);
-  const bool shared = edge.shape(0) == 1;
-  require(shared || (int64_t)edge.shape(0) == edge_offsets.back(), "edge scores do not fit the edges");
-  require((int64_t)total.shape(0) == B && (int64_t)node_out.shape(0) == nodes && (int64_t)node_out.shape(1) == L,
-          "outputs do not fit");
-  require((int64_t)edge_out.shape(0) == (each ? edge_offsets.back() : 1) && (int64_t)edge_out.shape(1) == L &&
-              (int64_t)edge_out.shape(2) == L,
-          "edge output does not fit");
-  require(each || shared, "expectations of unshared edges must be asked for one by one");
-  nb::gil_scoped_release unlocked;
-  const Kernels* k = best_kernels();
-  const int stride = padded((int)L, k);
-  std::vector<int64_t> node_of_row;
-  const std::vector<Group> groups = make_groups(offsets.data(), B, each ? 1 : 8, nullptr, node_of_row);
-  OwnedTable owned;
-  if (!each) owned.set(k, (int)L, edge.data(), nullptr, 0);
-  const EdgeTable& table = owned.table();
-  const int parts = std::max(1, std::min<int>(n_jobs, (int)groups.size()));
-  const std::vector<int64_t> cut = split_groups(groups, parts);
-  std::fill(total.data(), total.data() + B, 0.0);
-  std::vector<Buffer<double>> counts(parts), direct(parts);
-  const ArrayEdges source((int)L, stride, edge.data(), shared, each ? edge_out.data() : nullptr);
-  run_parts(parts, [&](int p) {
-    Scratch scratch;
-    for (auto* b : {&counts[p], &direct[p]}) {
-      b->resize(L * stride);
-      b->zero();
-    }
-    for (int64_t q = cut[p]; q < cut[p + 1]; q++) {
-      const Group& g = groups[q];
-      Sweep s = scratch.prepare(g, (int)L, stride, (int)(L + 63) / 64, each || !table.safe);
-      for (int64_t r = 0; r < g.rows; r++) {
-        std::memcpy(s.score + r * stride, node.data() + node_of_row[g.row + r] * L, sizeof(double) * L);
-        for (int64_t j = L; j < stride; j++) s.score[r * stride + j] = -INFINITY;
-      }
-      for (int b = 0; b < g.width; b++) scratch.factor[b] = 1;
-      s.counts = counts[p].data();
-      s.direct = direct[p].data();
-      if (each) {
-        const int64_t first = edge_offsets[g.sequence[0]];
-        k->sweep_each(source, &first, s);
-      } else {
-        k->sweep(table, s);
-      }
-      for (int b = 0; b < g.width; b++) total(g.sequence[b]) = s.total[b];
-      for (int64_t r = 0; r < g.rows; r++)
-        std::memcpy(node_out.data() + node_of_row[g.row + r] * L, s.belief + r * stride, sizeof(double) * L);
-    }
-  });
-  if (each) return;
-  for (int64_t i = 0; i < L; i++)
-    for (int64_t j = 0; j < L; j++) {
-      double sum = 0;
-      for (int p = 0; p < parts; p++) sum += counts[p][i * stride + j] * table.prob[i * stride + j] + direct[p][i * stride + j];
-      edge_out(0, i, j) = sum;
-    }
-}
-
-void max_product(Array1<const int64_t> offsets, Array2<const double> node, Array3<const double> edge,
-                 Array1<double> total, Array1<int32_t> path, int n_jobs) {
-  const int64_t nodes = check_offsets(offsets), B = (int64_t)offsets.shape(0) - 1, L = (int64_t)node.shape(1);
-  require(L >= 1 && L <= 65535 && (int64_t)node.shape(0) == nodes, "node scores do not fit");
-  require((int64_t)edge.shape(1) == L && (int64_t)edge.shape(2) == L, "edge scores do not fit the labels");
-  const std::vector<int64_t> edge_offsets = edge_offsets_of(offsets.data(), B);
-  const bool shared = edge.shape(0) == 1;
-  require(shared || (int64_t)edge.shape(0) == edge_offsets.back(), "edge scores do not fit the edges");
-  require((int64_t)total.shape(0) == B && (int64_t)path.shape(0) == nodes, "outputs do not fit");
-  nb::gil_scoped_release unlocked;
-  const Kernels* k = best_kernels();
-  const int stride = padded((int)L, k);
-  OwnedTable owned;
-  if (shared) owned.set(k, (int)L, edge.data(), nullptr, 0);
-  const ArrayEdges source((int)L, stride, edge.data(), false, nullptr);
-  const int parts = std::max(1, std::min<int>(n_jobs, (int)std::max<int64_t>(1, B)));
-  const std::vector<int64_t> cut = split_sequences(offsets.data(), B, parts);
-  run_parts(parts, [&](int p) {
-    Buffer<double> score, spare;
-    spare.resize(L * stride);
-    for (int64_t s = cut[p]; s < cut[p + 1]; s++) {
-      const int64_t first = offsets(s), T = offsets(s + 1) - first;
-      total(s) = 0;
-      if (!T) continue;
-      score.resize(T * stride);
-      for (int64_t t = 0; t < T; t++) {
-        std::memcpy(score.data() + t * stride, node.data() + (first + t) * L, sizeof(double) * L);
-        for (int64_t j = L; j < stride; j++) score[t * stride + j] = -INFINITY;
-      }
-      total(s) = shared ? k->best_path((int)L, stride, T, score.data(), owned.table().log, owned.log_t(), path.data() + first)
-                        : k->best_path_each(source, edge_offsets[s], (int)L, stride, T, score.data(), spare.data(),
-                                            path.data() + first);
-    }
-  });
-}
-
-// For each column the sorted different items it is met with: (ptr, items).
-nb::tuple observed(Array1<const int64_t> indptr, Array1<const int32_t> indices, Array1<const int64_t> rows,
-                   Array1<const int32_t> items, int64_t columns, int64_t n_items) {
-  require(indptr.shape(0) >= 1, "indptr must have an entry");
-  const int64_t n_rows = (int64_t)indptr.shape(0) - 1, met = (int64_t)rows.shape(0);
-  check_csr(indptr, indices, std::nullopt, n_rows, columns);
-  require((int64_t)items.shape(0) == met, "rows and items must have one length");
-  for (int64_t k = 0; k < met; k++)
-    require(rows(k) >= 0 && rows(k) < n_rows && items(k) >= 0 && items(k) < n_items, "a row or an item is out of range");
-  std::vector<int64_t> ptr(columns + 1, 0);
-  std::vector<int32_t> out;
-  {
-    nb::gil_scoped_release unlocked;
-    std::vector<int64_t> at(columns + 1, 0);
-    for (int64_t k = 0; k < met; k++)
-      for (int64_t p = indptr(rows(k)); p < indptr(rows(k) + 1); p++) at[indices(p) + 1]++;
-    for (int64_t c = 0; c < columns; c++) at[c + 1] += at[c];
-    std::vector<int32_t> bucket(at[columns]);
-    std::vector<int64_t> next(at.begin(), at.end() - 1);
-    for (int64_t k = 0; k < met; k++)
-      for (int64_t p = indptr(rows(k)); p < indptr(rows(k) + 1); p++) bucket[next[indices(p)]++] = items(k);
-    std::vector<uint8_t> seen(n_items, 0);
-    for (int64_t c = 0; c < columns; c++) {
-      int32_t *from = bucket.data() + at[c], *to = bucket.data() + at[c + 1];
-      if (to - from > 32) {
-        int32_t* keep = from;
-        for (int32_t* q = from; q < to; q++)
-          if (!seen[*q]) seen[*q] = 1, *keep++ = *q;
-        to = keep;
-        for (int32_t* q = from; q < to; q++) seen[*q] = 0;
-      }
-      std::sort(from, to);
-      out.insert(out.end(), from, std::unique(from, to));
-      ptr[c + 1] = (int64_t)out.size();
-    }
-  }
-  return nb::make_tuple(to_numpy(std::move(ptr)), to_numpy(std::move(out)));
-}
 
 // Weights ready for prediction; immutable, so any number of threads may use one.
 class Tagger {

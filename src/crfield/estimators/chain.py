@@ -37,7 +37,7 @@ from crfield.features.template import Template
 from crfield.inference.chain import ChainEngine, path_scores
 from crfield.inference.decode import best_marginals, check_decoder
 from crfield.objectives.contrast import Contrast
-from crfield.optimize.history import Result, Step
+from crfield.optimize.history import INTERRUPTED, Result, Step
 from crfield.optimize.penalty import Penalty
 from crfield.report.weights import FeatureList, TransitionTable
 from crfield.scoring.layout import Layout
@@ -182,10 +182,14 @@ class ChainCRF(BaseEstimator):
         self.converged_ = result.converged
         self.stop_reason_ = result.reason
         if not result.converged and result.reason != "callback":
+            advice = (
+                "The best weights so far are kept"
+                if result.reason == INTERRUPTED
+                else "Raise max_iter or tol, or scale numeric features (standardize=True)"
+            )
             warnings.warn(
                 f"training stopped before the tolerance {self.tol:g} was met ({result.reason}, {result.n_iter} "
-                f"steps, objective {result.value:.6g}). Raise max_iter or tol, or scale numeric features "
-                "(standardize=True).",
+                f"steps, objective {result.value:.6g}). {advice}.",
                 ConvergenceWarning,
                 stacklevel=2,
             )

@@ -271,4 +271,6 @@ def minimize(
         reason = run.go(max_iter)
     except KeyboardInterrupt:
         reason = INTERRUPTED
+        if math.isnan(run.here.value):
+            run.objective.evaluate(run.here)
     return run.result(reason)

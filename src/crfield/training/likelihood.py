@@ -19,7 +19,7 @@ import numpy as np
 from crfield.errors import InputError
 from crfield.optimize.history import INTERRUPTED, Result, Step
 from crfield.optimize.lbfgs import minimize
-from crfield.optimize.penalty import Penalty
+from crfield.optimize.penalty import Penalised, Penalty, Point
 from crfield.training import warm_start
 from crfield.training.full_batch import FullBatch
 from crfield.training.fused import FusedChain
@@ -65,11 +65,12 @@ def fit_likelihood(
     diagonal = None
     if kind == "warm" and isinstance(problem, FusedChain) and problem.n_groups:
         try:
-            weights = warm_start.descend(problem, weights, l2=penalty.l2 + penalty.l1, epochs=EPOCHS, rng=rng)
+            warm_start.descend(problem, weights, l2=penalty.l2 + penalty.l1, epochs=EPOCHS, rng=rng)
             diagonal = warm_start.preconditioner(problem, weights, l2=penalty.l2)
         except KeyboardInterrupt:
-            gradient = np.empty(problem.n_weights)
-            return Result(weights, problem.evaluate(weights, gradient), 0, 1, False, INTERRUPTED, [])
+            here = Point(weights, np.empty_like(weights))
+            Penalised(problem, penalty, n_jobs=n_jobs).evaluate(here)
+            return Result(weights, here.value, 0, 1, False, INTERRUPTED, [])
     return minimize(
         problem,
         weights,

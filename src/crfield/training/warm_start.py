@@ -58,30 +58,22 @@ def find_step(problem: Stochastic, start: np.ndarray, sample: np.ndarray, *, l2:
     return best_step
 
 
-def descend(
-    problem: Stochastic, start: np.ndarray, *, l2: float, epochs: int, rng: np.random.Generator
-) -> np.ndarray:
-    """Weights after some epochs of stochastic gradient from ``start``.
+def descend(problem: Stochastic, weights: np.ndarray, *, l2: float, epochs: int, rng: np.random.Generator) -> None:
+    """Some epochs of stochastic gradient, changing ``weights`` in place: after Ctrl-C they are still of use.
 
     Steps fall as step / (1 + n / (3 · groups)): slow enough to go on learning, fast enough to settle.
     """
     groups = problem.n_groups
     sample = rng.permutation(groups)[: max(min(groups, 8), groups // 10)]
-    step = find_step(problem, start, sample, l2=l2)
-    weights = start.copy()
+    step = find_step(problem, weights, sample, l2=l2)
     for epoch in range(epochs):
         before = weights.copy()
         loss = problem.descend(
-            weights,
-            rng.permutation(groups),
-            step=step,
-            done=float(epoch * groups),
-            horizon=3.0 * groups,
-            l2=l2,
+            weights, rng.permutation(groups), step=step, done=float(epoch * groups), horizon=3.0 * groups, l2=l2
         )
         if not (np.isfinite(loss) and np.isfinite(weights).all()):
-            weights, step = before, step / 4
-    return weights
+            weights[:] = before
+            step /= 4
 
 
 def preconditioner(problem: Stochastic, weights: np.ndarray, *, l2: float) -> np.ndarray:

@@ -1,0 +1,25 @@
+// What a call of the fused objective works in: one Part a thread, one Call for all of them.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "chain/problem.hpp"
+
+namespace crfield {
+
+struct Problem::Part {
+  Scratch scratch;
+  Buffer<double> rows, single, dense, bias, start, end, counts, pair_counts, direct, tail, third;
+  NodeGradient out;
+  NodeRows scatter_rows;
+  const NodeRows* gather_rows = nullptr;
+  double value = 0;
+};
+
+struct Problem::Call {
+  Loaded loaded;
+  std::vector<std::unique_ptr<Part>> parts;
+  Buffer<double> mask, row_square, pair_square, list_square, dense_square;
+};
+
+}  // namespace crfield
