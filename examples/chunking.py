@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from crfield.metrics import span_f1, token_accuracy
 
 WORDS = ("-2", "-1", "0", "1", "2", "-1 0", "0 1")
 TAGS = ("-2", "-1", "0", "1", "2", "-2 -1", "-1 0", "0 1", "1 2", "-2 -1 0", "-1 0 1", "0 1 2")
-MODELS = (
+MODELS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("as CRFsuite", {"l2": 2.0, "intercept": False, "boundaries": False}, "viterbi"),
     ("as CRFsuite", {"l2": 2.0, "intercept": False, "boundaries": False}, "marginal"),
     ("default", {}, "viterbi"),

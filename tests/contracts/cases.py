@@ -81,10 +81,10 @@ def longest(labels: int, most: int = MOST_PATHS) -> int:
 
 
 @st.composite
-def shapes(draw: st.DrawFn, most_labels: int = 5) -> tuple[list[int], int, bool]:
+def shapes(draw: st.DrawFn, most_labels: int = 5, most_paths: int = MOST_PATHS) -> tuple[list[int], int, bool]:
     """Lengths (some zero), number of labels, shared edges or not."""
     labels = draw(st.integers(1, most_labels))
-    lengths = draw(st.lists(st.integers(0, longest(labels)), min_size=0, max_size=4))
+    lengths = draw(st.lists(st.integers(0, longest(labels, most_paths)), min_size=0, max_size=4))
     return lengths, labels, draw(st.booleans())
 
 
@@ -98,17 +98,17 @@ def small_potentials(draw: st.DrawFn, scales: tuple[float, ...] = (1.0, 30.0)) -
 
 
 @st.composite
-def steep_potentials(draw: st.DrawFn) -> Potentials:
+def steep_potentials(draw: st.DrawFn, most_labels: int = 4, most_paths: int = MOST_PATHS) -> Potentials:
     """Scores on ladders around the places where exp leaves the double numbers, many of them forbidden.
 
     Whole numbers, so that sums are exact; rungs one nat apart, so that what is lost would be seen.
     """
-    lengths, labels, shared = draw(shapes(4))
+    lengths, labels, shared = draw(shapes(most_labels, most_paths))
     chains = Chains.from_lengths(lengths)
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
 
     def ladder(shape: tuple[int, ...]) -> np.ndarray:
-        feet = draw(st.lists(st.sampled_from([0, 300, 350, 594, 706, 742, 1000]), min_size=1, max_size=3))
+        feet = draw(st.lists(st.sampled_from([0, 296, 350, 460, 594, 706, 742, 1000]), min_size=1, max_size=3))
         scores = (rng.choice(feet, shape) + rng.integers(0, 5, shape)).astype(float) * (rng.random(shape) < 0.8)
         scores[rng.random(shape) < draw(st.sampled_from([0.0, 0.3, 0.6]))] = INF
         return scores

@@ -234,6 +234,26 @@ def test_steps_that_all_use_low_edges(body: str, steps: tuple[int, ...], each: b
     np.testing.assert_allclose(marginals, np.eye(labels), rtol=0, atol=1e-14)
 
 
+@pytest.mark.parametrize("each", [False, True])
+@pytest.mark.parametrize("depth", [100, 250, 299, 301, 330, 350, 353, 360, 464, 599, 601])
+def test_a_low_label_between_high_edges(body: str, depth: int, each: bool) -> None:
+    """Two labels between start and end: one of score 0 behind two edges of −depth, one far lower behind free ones.
+
+    Forwards the first is worth exp(−depth), the second is lost beside it if exp(node) underflows; only on the
+    way back it turns out that the second is worth as much.
+    """
+    for below in (2 * depth - 3, 2 * depth, 2 * depth + 3, 2 * depth + 40):
+        edge = np.zeros((1, 4, 4))
+        edge[0, 0, 1] = edge[0, 1, 3] = -depth
+        node = np.full((3, 4), -INF)
+        node[0, 0] = node[1, 1] = node[2, 3] = 0.0
+        node[1, 2] = -below
+        total, marginals, _ = chain.sum_product(np.array([0, 3]), node, edge, each=each)
+        np.testing.assert_allclose(total, [np.logaddexp(-2 * depth, -below)], rtol=1e-14)
+        odds = 1 / (1 + np.exp(float(2 * depth - below)))
+        np.testing.assert_allclose(marginals[1], [0, odds, 1 - odds, 0], rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("where", ["node", "edge", "ways"])
 @pytest.mark.parametrize("shared", [True, False])
 def test_impossible_sequences(body: str, where: str, shared: bool) -> None:
@@ -386,6 +406,17 @@ def test_native_equals_numpy_on_large_scores(labels: int, shared: bool, scale: f
         native = sums(potentials)
     with choice.use("numpy"):
         assert_same(native, sums(potentials), potentials)
+
+
+@needs_native
+@examples(120)
+@given(steep_potentials(most_labels=9, most_paths=10**9))
+def test_native_equals_numpy_on_steep_scores(potentials: Potentials) -> None:
+    for each in (False, True):
+        with choice.use("native"):
+            native = sums(potentials, each=each)
+        with choice.use("numpy"):
+            assert_same(native, sums(potentials, each=each), potentials)
 
 
 @needs_native

@@ -155,6 +155,24 @@ def test_no_log_probability_above_zero(scale: float) -> None:
         )
 
 
+@pytest.mark.parametrize("scale", [1.0, 2_000.0, 1e5])
+def test_the_best_labelling_is_not_more_than_certain(scale: float) -> None:
+    """Far from the training data the best path has all the weight, and its score and log Z are sums of large numbers."""
+    rng = np.random.default_rng(5)
+    X = [rng.standard_normal((length, 4)) for length in (5, 4, 6, 3)]
+    y = [[("a", "b", "c")[int(np.argmax(row[:3]))] for row in x] for x in X]
+    model = ChainCRF(l2=0.1).fit(X, y)
+    far = [scale * rng.standard_normal((int(length), 4)) for length in rng.integers(1, 30, 300)]
+    best = model.predict(far)
+    log_p = model.log_prob(far, best)
+    assert (log_p <= 0).all()
+    if scale > 1e4:
+        np.testing.assert_allclose(log_p, 0, atol=1e-2)
+    # one known step and the rest open: a part of the whole
+    some = [[labels[0]] + [None] * (len(labels) - 1) for labels in best]
+    assert (model.log_prob(far, some) <= 0).all()
+
+
 # ------------------------------------------------------------------------------------------------ errors
 
 

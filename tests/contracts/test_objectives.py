@@ -26,7 +26,7 @@ from tests.contracts.cases import (
 )
 
 pytestmark = pytest.mark.usefixtures("body")
-LENGTHS = ([3, 0, 2, 1], [2], [2, 1], [1, 1], [0, 4])  # the second and third have exactly one edge
+LENGTHS = ([3, 0, 2, 1], [2], [2, 1], [1, 1], [2, 2], [0, 4])  # the second and third have exactly one edge
 
 
 def value_by_enumeration(potentials: Potentials, target: Target, semiring: Semiring) -> float:

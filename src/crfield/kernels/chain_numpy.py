@@ -102,7 +102,6 @@ def sum_product(
     last = first + np.diff(offsets)[order] - 1
     ends = log_sum(alpha[last], axis=1) if len(last) else np.zeros(0)
     total[order] = _exact_sums(parts, len(order)) + ends
-    possible = ~np.isneginf(total)
 
     beta = np.zeros_like(node)
     edge_out[:] = 0.0
@@ -115,13 +114,11 @@ def sum_product(
         top = np.max(b, axis=1, keepdims=True)
         beta[rows - 1] = b - np.where(np.isneginf(top), 0.0, top)
         pairs = _normalised(alpha[rows - 1][:, :, None] + later, axes=(1, 2))
-        pairs[~possible[order[:count]]] = 0.0
         if each:
             edge_out[first_edge[:count] + t - 1] = pairs
         else:
             edge_out[0] += pairs.sum(axis=0)
     node_out[:] = _normalised(alpha + beta, axes=(1,))
-    node_out[~np.repeat(possible, np.diff(offsets))] = 0.0
 
 
 def _exact_sums(parts: list[np.ndarray], width: int) -> np.ndarray:
