@@ -157,7 +157,7 @@ def test_no_log_probability_above_zero(scale: float) -> None:
 
 @pytest.mark.parametrize("scale", [1.0, 2_000.0, 1e5])
 def test_the_best_labelling_is_not_more_than_certain(scale: float) -> None:
-    """Far from the training data the best path has all the weight, and its score and log Z are sums of large numbers."""
+    """Far from the data the best path has all the weight; its score and log Z are sums of the same large numbers."""
     rng = np.random.default_rng(5)
     X = [rng.standard_normal((length, 4)) for length in (5, 4, 6, 3)]
     y = [[("a", "b", "c")[int(np.argmax(row[:3]))] for row in x] for x in X]
