@@ -299,7 +299,7 @@ def swap(name: str, edit: Callable[[np.ndarray], np.ndarray]) -> Callable[[dict[
         (swap("layout/pairs", lambda x: x + 9), "out of order or out of range"),
         (swap("layout/pairs", lambda x: x[::-1].copy()), "out of order or out of range"),
         (swap("layout/pairs", lambda x: x[:, None]), "out of order or out of range"),
-        (swap("layout/pairs", lambda x: np.where(np.arange(len(x)) == 3, -(2**31), x).astype(np.int32)), "layout"),
+        (swap("layout/pairs", lambda x: np.append(x[:-1], np.int32(-(2**31)))), "layout of the weights"),
         (lambda header, arrays: arrays.pop("layout/feature_ptr"), "out of order or out of range"),
         (put("layout", "n_labels", value=2**30), "layout"),
         (put("layout", "n_labels", value=0), "layout"),
