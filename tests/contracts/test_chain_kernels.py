@@ -254,6 +254,31 @@ def test_a_low_label_between_high_edges(body: str, depth: int, each: bool) -> No
         np.testing.assert_allclose(marginals[1], [0, odds, 1 - odds, 0], rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("depth", [60, 800, 10_000])
+@pytest.mark.parametrize("spread", [0.0, 250.0, 650.0, INF])
+@pytest.mark.parametrize("backwards", [False, True])
+def test_the_better_path_survives_a_decoy(body: str, backwards: bool, spread: float, depth: int) -> None:
+    """Two labels without a way between them; the one far ahead all along loses everything at the last step.
+
+    What underflows beside it is then the whole answer, although some path is always left to go on with. ``spread``
+    separates the labels by less and more than the recursion in probabilities bears.
+    """
+    steps, labels = 9, 2
+    edge = np.where(np.eye(labels) > 0, 0.0, -spread)[None]
+    node = np.zeros((steps, labels))
+    node[:-1, 1] = depth
+    node[-1, 1] = -depth * (steps - 1) - 3.0
+    if backwards:
+        node = node[::-1].copy()
+    potentials = Potentials(node, edge, Chains.from_lengths([steps]))
+    oracle = BruteEngine().infer(potentials, Semiring.LOG)
+    for each in (False, True):
+        total, marginals, pairs = sums(potentials, each=each)
+        assert_totals(total, oracle.total, potentials)
+        np.testing.assert_allclose(marginals, oracle.node, rtol=0, atol=1e-10)
+        np.testing.assert_allclose(pairs.sum(axis=0), oracle.edge[0], rtol=0, atol=1e-10)
+
+
 @pytest.mark.parametrize("where", ["node", "edge", "ways"])
 @pytest.mark.parametrize("shared", [True, False])
 def test_impossible_sequences(body: str, where: str, shared: bool) -> None:
