@@ -70,7 +70,7 @@ double Problem::descend(double* w, const int64_t* order, int64_t n_order, const 
     scale = next;
     const EdgeTable& table = loaded.edges().table();
     for (size_t p = 0; p < m.pairs.size(); p++) {
-      const int64_t at = m.pairs[p] / m.labels * (int64_t)m.stride + m.pairs[p] % m.labels;
+      const int64_t at = m.pair_place[p];
       const double met = table.sparse ? part.pair_counts[p] : part.counts[at];
       pairs[p] = pairs[p] * keep - eta * (met * table.prob[at] + part.direct[at]);
     }

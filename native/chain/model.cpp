@@ -50,6 +50,13 @@ Model::Model(int labels_, int64_t columns_, std::vector<int64_t> feature_ptr_, s
   for (size_t p = 0; p < pairs.size(); p++)
     if (pairs[p] < 0 || pairs[p] >= square || (p && pairs[p - 1] >= pairs[p]))
       throw std::invalid_argument("transition pairs must be sorted and inside their range");
+  auto places = [&](const std::vector<int32_t>& from) {
+    std::vector<int32_t> out;
+    for (int32_t pair : from) out.push_back(pair / labels * stride + pair % labels);
+    return out;
+  };
+  edge_place = places(edge_pair);
+  pair_place = places(pairs);
   at_dense = all_pairs ? columns * labels : (int64_t)feature_label.size();
   at_bias = at_dense + n_dense * labels;
   at_start = at_bias + (bias ? labels : 0);
@@ -121,54 +128,55 @@ NodeWeights Loaded::node(const Model& m) const {
   return n;
 }
 
-// visit(weight number, pair, value) for every weight that takes part in the table of this edge
+// visit(weight number, place in the padded table, value) for every weight that takes part in the table of this edge
 template <class Visit>
 void FeatureEdges::each_weight(int64_t edge, Visit visit) const {
-  const int64_t square = (int64_t)m_.labels * m_.labels;
+  const int64_t L = m_.labels, square = L * L;
+  auto whole_table = [&](int64_t first, double value) {
+    for (int64_t i = 0; i < L; i++)
+      for (int64_t j = 0; j < L; j++) visit(first + i * L + j, i * m_.stride + j, value);
+  };
   if (m_.edge_columns)
     for (int64_t p = x_.edge_indptr[edge]; p < x_.edge_indptr[edge + 1]; p++) {
       const int64_t c = x_.edge_indices[p];
       const double value = x_.edge_values ? x_.edge_values[p] : 1.0;
       if (m_.all_edge_pairs)
-        for (int64_t q = 0; q < square; q++) visit(m_.at_edge + c * square + q, q, value);
+        whole_table(m_.at_edge + c * square, value);
       else
-        for (int64_t f = m_.edge_ptr[c]; f < m_.edge_ptr[c + 1]; f++) visit(m_.at_edge + f, m_.edge_pair[f], value);
+        for (int64_t f = m_.edge_ptr[c]; f < m_.edge_ptr[c + 1]; f++) visit(m_.at_edge + f, m_.edge_place[f], value);
     }
-  for (int64_t d = 0; d < m_.n_edge_dense; d++) {
-    const double value = x_.edge_dense[edge * m_.n_edge_dense + d];
-    for (int64_t q = 0; q < square; q++) visit(m_.at_edge_dense + d * square + q, q, value);
-  }
+  for (int64_t d = 0; d < m_.n_edge_dense; d++)
+    whole_table(m_.at_edge_dense + d * square, x_.edge_dense[edge * m_.n_edge_dense + d]);
 }
 
 void FeatureEdges::fill(int64_t edge, double* table) const {
   std::memcpy(table, log_, sizeof(double) * m_.labels * m_.stride);
-  each_weight(edge, [&](int64_t f, int64_t q, double value) {
-    table[q / m_.labels * m_.stride + q % m_.labels] += value * w_[f];
-  });
+  each_weight(edge, [&](int64_t f, int64_t place, double value) { table[place] += value * w_[f]; });
 }
 
 void FeatureEdges::take(int64_t edge, const double* expected, double factor) const {
   if (!gradient_) return;
-  auto at = [&](int64_t q) { return expected[q / m_.labels * m_.stride + q % m_.labels]; };
-  for (size_t p = 0; p < m_.pairs.size(); p++) gradient_[p] += factor * at(m_.pairs[p]);
-  each_weight(edge, [&](int64_t f, int64_t q, double value) { gradient_[f - m_.at_pairs] += factor * value * at(q); });
+  for (size_t p = 0; p < m_.pairs.size(); p++) gradient_[p] += factor * expected[m_.pair_place[p]];
+  each_weight(edge, [&](int64_t f, int64_t place, double value) {
+    gradient_[f - m_.at_pairs] += factor * value * expected[place];
+  });
 }
 
 double FeatureEdges::score(int64_t edge, int i, int j) const {
-  double sum = log_[(int64_t)i * m_.stride + j];
-  const int64_t pair = (int64_t)i * m_.labels + j;
-  each_weight(edge, [&](int64_t f, int64_t q, double value) {
-    if (q == pair) sum += value * w_[f];
+  const int64_t wanted = (int64_t)i * m_.stride + j;
+  double sum = log_[wanted];
+  each_weight(edge, [&](int64_t f, int64_t place, double value) {
+    if (place == wanted) sum += value * w_[f];
   });
   return sum;
 }
 
 void FeatureEdges::count(int64_t edge, int i, int j, double amount) const {
-  const int32_t pair = (int32_t)((int64_t)i * m_.labels + j);
-  auto found = std::lower_bound(m_.pairs.begin(), m_.pairs.end(), pair);
-  if (found != m_.pairs.end() && *found == pair) gradient_[found - m_.pairs.begin()] += amount;
-  each_weight(edge, [&](int64_t f, int64_t q, double value) {
-    if (q == pair) gradient_[f - m_.at_pairs] += amount * value;
+  const int64_t wanted = (int64_t)i * m_.stride + j;
+  auto found = std::lower_bound(m_.pair_place.begin(), m_.pair_place.end(), wanted);
+  if (found != m_.pair_place.end() && *found == wanted) gradient_[found - m_.pair_place.begin()] += amount;
+  each_weight(edge, [&](int64_t f, int64_t place, double value) {
+    if (place == wanted) gradient_[f - m_.at_pairs] += amount * value;
   });
 }
 

@@ -25,6 +25,8 @@ struct Model {
   std::vector<int32_t> pairs;          // (P) sorted
   std::vector<int64_t> edge_ptr;       // (AE + 1), empty when all_edge_pairs
   std::vector<int32_t> edge_pair;      // (FE)
+  std::vector<int32_t> edge_place;     // (FE) the same pairs as places in a padded table, i * stride + j
+  std::vector<int32_t> pair_place;     // (P) and the transitions
   int64_t at_dense = 0, at_bias = 0, at_start = 0, at_end = 0, at_pairs = 0, at_edge = 0, at_edge_dense = 0;
   int64_t n_weights = 0;
 

@@ -1,7 +1,5 @@
 // Score, infer and pull back, fused per group of sequences so that nothing leaves the cache in between.
 //
-// Each thread owns a share of the groups and a gradient of its own; the shares depend only on the number of
-// threads and are added in order, so the same number of threads gives the same bits.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -108,132 +106,151 @@ double Problem::one_group(const Group& g, const Loaded& loaded, const double* ba
   return value;
 }
 
+// One share of the groups, from zeroed sums.
+void Problem::one_share(int64_t first, int64_t last, const Call& call, const Shared& shared, Part& part) const {
+  const Model& m = *model_;
+  auto clear = [](Buffer<double>& b, int64_t n) {
+    b.resize(n);
+    b.zero();
+  };
+  const int64_t table_size = (int64_t)m.labels * m.stride;
+  clear(part.rows, m.rows() * m.row_stride() + 8);
+  if (!m.direct) clear(part.single, m.at_dense);
+  clear(part.dense, m.n_dense * m.stride);
+  for (Buffer<double>* b : {&part.bias, &part.start, &part.end}) clear(*b, m.stride);
+  clear(part.counts, table_size);
+  clear(part.direct, table_size);
+  clear(part.pair_counts, (int64_t)m.pairs.size());
+  if (m.edge_features()) clear(part.tail, m.n_weights - m.at_pairs);
+  NodeGradient out;
+  out.rows = part.rows.data();
+  out.single = part.single.data();
+  out.dense = part.dense.data();
+  part.gather_rows = &shared.plain;
+  part.value = 0;
+  const NodeWeights weights = call.loaded.node(m);
+  for (int64_t k = first; k < last; k++) {
+    const Group& g = groups_[k];
+    part.value += one_group(g, call.loaded, call.loaded.base(), 1.0, shared.boundary, part, shared.mode);
+    m.k->scatter(weights, shared.scattered, g.row, g.rows, part.scratch.belief.data(), nullptr, out);
+  }
+}
+
+// A share's sums of the node features of some columns, added to the gradient.
+void Problem::fold_columns(const Part& part, int64_t from, int64_t to, double* out) const {
+  const Model& m = *model_;
+  if (m.direct) {
+    for (int64_t f = from * m.labels; f < to * m.labels; f++) out[f] += part.rows[f];
+    return;
+  }
+  for (int64_t c = from; c < to; c++) {
+    const int64_t row = m.row_of_column[c], first = m.first_feature(c), stop = m.first_feature(c + 1);
+    if (row < 0) {
+      for (int64_t f = first; f < stop; f++) out[f] += part.single[f];
+    } else {
+      const double* sums = part.rows.data() + row * m.stride;
+      for (int64_t f = first; f < stop; f++) out[f] += sums[m.all_pairs ? f - first : m.feature_label[f]];
+    }
+  }
+}
+
+// Everything else of a share: dense block, intercepts, transitions, edge features.
+void Problem::fold_rest(const Part& part, const EdgeTable& table, double* variance, double* out) const {
+  const Model& m = *model_;
+  for (int64_t d = 0; d < m.n_dense; d++)
+    for (int j = 0; j < m.labels; j++) out[m.at_dense + d * m.labels + j] += part.dense[d * m.stride + j];
+  for (int j = 0; j < m.labels; j++) {
+    variance[j] += part.bias[j];
+    if (m.bias) out[m.at_bias + j] += part.bias[j];
+    if (m.boundaries) {
+      out[m.at_start + j] += part.start[j];
+      out[m.at_end + j] += part.end[j];
+    }
+  }
+  for (size_t p = 0; p < m.pairs.size(); p++) {
+    const int64_t at = m.pair_place[p];
+    const double met = table.sparse ? part.pair_counts[p] : part.counts[at];
+    out[m.at_pairs + p] += met * table.prob[at] + part.direct[at];
+  }
+  for (int64_t f = m.at_pairs; m.edge_features() && f < m.n_weights; f++) out[f] += part.tail[f - m.at_pairs];
+}
+
+// Sums are made in shares of the groups and the shares added in order. There are at least SHARES of them however few
+// the threads, so one, two and four threads give the same bits; a single thread needs memory for one share only.
 void Problem::run(const double* w, double* out, int n_jobs, Mode mode, double& value) const {
   const Model& m = *model_;
-  const int parts = std::max(1, std::min<int>(n_jobs, (int)std::max<size_t>(1, groups_.size())));
-  std::unique_ptr<Call> call = borrow(parts);
-  call->loaded.set(m, w, parts);
-  const Loaded& loaded = call->loaded;
-  const NodeRows plain = rows();
-  NodeRows squared = plain;
-  if (mode == Mode::CURVATURE) {
-    auto square = [](Buffer<double>& to, const Buffer<double>& from) {
-      to.resize(from.size());
-      for (int64_t k = 0; k < from.size(); k++) to[k] = from[k] * from[k];
-      return to.data();
-    };
-    if (values_) {
-      squared.row_value = square(call->row_square, row_value_);
-      squared.pair_value = square(call->pair_square, pair_value_);
-      squared.list_value = square(call->list_square, list_value_);
-    }
-    squared.dense = square(call->dense_square, dense_);
-  }
-  const int64_t table_size = (int64_t)m.labels * m.stride, n_features = m.at_dense;
-  const std::vector<int64_t> cut = split_groups(groups_, parts);
-  const double* boundary = m.boundaries ? w + m.at_start : nullptr;
-  run_parts(parts, [&](int p) {
-    Part& part = *call->parts[p];
-    auto clear = [](Buffer<double>& b, int64_t n) {
-      b.resize(n);
-      b.zero();
-    };
-    part.out = NodeGradient{};
-    if (p == 0) {
-      std::memset(out, 0, sizeof(double) * m.n_weights);
-      part.out.single = out;
-    } else if (!m.direct) {
-      clear(part.single, n_features);
-      part.out.single = part.single.data();
-    }
-    if (m.direct && p == 0) {
-      part.out.rows = out;
-    } else {
-      clear(part.rows, m.rows() * m.row_stride() + 8);
-      part.out.rows = part.rows.data();
-    }
-    clear(part.dense, m.n_dense * m.stride);
-    part.out.dense = part.dense.data();
-    for (Buffer<double>* b : {&part.bias, &part.start, &part.end}) clear(*b, m.stride);
-    clear(part.counts, table_size);
-    clear(part.direct, table_size);
-    clear(part.pair_counts, (int64_t)m.pairs.size());
-    if (m.edge_features()) clear(part.tail, m.n_weights - m.at_pairs);
-    part.gather_rows = &plain;
-    part.value = 0;
-    const NodeWeights weights = loaded.node(m);
-    for (int64_t k = cut[p]; k < cut[p + 1]; k++) {
-      const Group& g = groups_[k];
-      part.value += one_group(g, loaded, loaded.base(), 1.0, boundary, part, mode);
-      m.k->scatter(weights, squared, g.row, g.rows, part.scratch.belief.data(), nullptr, part.out);
-    }
-  });
+  const int most = (int)std::max<size_t>(1, groups_.size());
+  const int shares = std::min(std::max(m.direct ? SHARES_DIRECT : SHARES, n_jobs), most);
+  const int threads = std::min(n_jobs, shares);
+  std::unique_ptr<Call> call = borrow(threads == 1 ? 1 : shares);
+  call->loaded.set(m, w, threads);
+  const EdgeTable& table = call->loaded.edges().table();
+  Shared shared{rows(), rows(), m.boundaries ? w + m.at_start : nullptr, mode};
+  if (mode == Mode::CURVATURE) square_values(*call, shared.scattered);
+  const std::vector<int64_t> cut = split_groups(groups_, shares);
+  std::memset(out, 0, sizeof(double) * m.n_weights);
+  std::vector<double> variance(m.labels, 0.0);
   value = 0;
-  for (int p = 0; p < parts; p++) value += call->parts[p]->value;
-
-  run_parts(parts, [&](int p) {
-    if (m.direct) {
-      const int64_t from = n_features * p / parts, to = n_features * (p + 1) / parts;
-      for (int q = 1; q < parts; q++) {
-        const double* add = call->parts[q]->rows.data();
-        for (int64_t f = from; f < to; f++) out[f] += add[f];
-      }
-      return;
+  if (threads == 1) {
+    Part& part = *call->parts[0];
+    for (int q = 0; q < shares; q++) {
+      one_share(cut[q], cut[q + 1], *call, shared, part);
+      fold_columns(part, 0, m.columns, out);
+      fold_rest(part, table, variance.data(), out);
+      value += part.value;
     }
-    const int64_t from = m.columns * p / parts, to = m.columns * (p + 1) / parts;
-    for (int64_t c = from; c < to; c++) {
-      const int64_t row = m.row_of_column[c], first = m.first_feature(c), stop = m.first_feature(c + 1);
-      for (int64_t f = first; f < stop; f++) {
-        double sum = 0;
-        if (row >= 0) {
-          const int j = m.all_pairs ? (int)(f - first) : m.feature_label[f];
-          for (int q = 0; q < parts; q++) sum += call->parts[q]->rows[row * m.stride + j];
-        } else {
-          sum = out[f];
-          for (int q = 1; q < parts; q++) sum += call->parts[q]->single[f];
-        }
-        out[f] = sum;
-      }
+  } else {
+    run_parts(threads, [&](int t) {
+      for (int q = shares * t / threads; q < shares * (t + 1) / threads; q++)
+        one_share(cut[q], cut[q + 1], *call, shared, *call->parts[q]);
+    });
+    run_parts(threads, [&](int t) {
+      for (int q = 0; q < shares; q++)
+        fold_columns(*call->parts[q], m.columns * t / threads, m.columns * (t + 1) / threads, out);
+    });
+    for (int q = 0; q < shares; q++) {
+      fold_rest(*call->parts[q], table, variance.data(), out);
+      value += call->parts[q]->value;
     }
-  });
-  const EdgeTable& table = loaded.edges().table();
-  std::vector<double> variance(m.labels, 0.0), into(m.labels, 0.0);
-  for (int q = 0; q < parts; q++) {
-    const Part& part = *call->parts[q];
-    for (int64_t d = 0; d < m.n_dense; d++)
-      for (int j = 0; j < m.labels; j++) out[m.at_dense + d * m.labels + j] += part.dense[d * m.stride + j];
-    for (int j = 0; j < m.labels; j++) {
-      variance[j] += part.bias[j];
-      if (m.bias) out[m.at_bias + j] += part.bias[j];
-      if (m.boundaries) {
-        out[m.at_start + j] += part.start[j];
-        out[m.at_end + j] += part.end[j];
-      }
-    }
-    for (size_t p = 0; p < m.pairs.size(); p++) {
-      const int64_t at = m.pairs[p] / m.labels * (int64_t)m.stride + m.pairs[p] % m.labels;
-      const double met = table.sparse ? part.pair_counts[p] : part.counts[at];
-      out[m.at_pairs + p] += met * table.prob[at] + part.direct[at];
-    }
-    for (int64_t f = m.at_pairs; m.edge_features() && f < m.n_weights; f++) out[f] += part.tail[f - m.at_pairs];
   }
-  if (mode == Mode::CURVATURE) {
-    // expected transitions into a label share the label's variance in proportion
-    for (size_t p = 0; p < m.pairs.size(); p++) into[m.pairs[p] % m.labels] += out[m.at_pairs + p];
-    for (size_t p = 0; p < m.pairs.size(); p++) {
-      const int j = m.pairs[p] % m.labels;
-      out[m.at_pairs + p] = into[j] > 0 ? out[m.at_pairs + p] / into[j] * variance[j] : variance[j] / m.labels;
-    }
-    double mean = 0;
-    for (int j = 0; j < m.labels; j++) mean += variance[j] / m.labels;
-    for (int64_t f = m.at_edge; f < m.n_weights; f++) out[f] = mean;
-  } else if (!m.edge_features()) {
+  if (mode == Mode::CURVATURE)
+    share_variance(variance, out);
+  else if (!m.edge_features())
     for (size_t p = 0; p < m.pairs.size(); p++) {
       out[m.at_pairs + p] -= gold_pairs_[p];
       value -= gold_pairs_[p] * w[m.at_pairs + p];
     }
-  }
   give_back(std::move(call));
+}
+
+// The curvature of a weight takes the squares of its values.
+void Problem::square_values(Call& call, NodeRows& x) const {
+  auto square = [](Buffer<double>& to, const Buffer<double>& from) {
+    to.resize(from.size());
+    for (int64_t k = 0; k < from.size(); k++) to[k] = from[k] * from[k];
+    return to.data();
+  };
+  if (values_) {
+    x.row_value = square(call.row_square, row_value_);
+    x.pair_value = square(call.pair_square, pair_value_);
+    x.list_value = square(call.list_square, list_value_);
+  }
+  x.dense = square(call.dense_square, dense_);
+}
+
+// Transitions into a label share the label's variance in proportion to how often they are expected; edge features
+// get the mean.
+void Problem::share_variance(const std::vector<double>& variance, double* out) const {
+  const Model& m = *model_;
+  std::vector<double> into(m.labels, 0.0);
+  double mean = 0;
+  for (int j = 0; j < m.labels; j++) mean += variance[j] / m.labels;
+  for (size_t p = 0; p < m.pairs.size(); p++) into[m.pairs[p] % m.labels] += out[m.at_pairs + p];
+  for (size_t p = 0; p < m.pairs.size(); p++) {
+    const int j = m.pairs[p] % m.labels;
+    out[m.at_pairs + p] = into[j] > 0 ? out[m.at_pairs + p] / into[j] * variance[j] : variance[j] / m.labels;
+  }
+  for (int64_t f = m.at_edge; f < m.n_weights; f++) out[f] = mean;
 }
 
 double Problem::evaluate(const double* w, double* gradient, int n_jobs) const {

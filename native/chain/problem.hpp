@@ -43,6 +43,17 @@ class Problem {
   void pack_rows(const BatchView& batch, const std::vector<int64_t>& node_of_row);
   double one_group(const Group& g, const Loaded& loaded, const double* base, double scale, const double* boundary,
                    Part& part, Mode mode) const;
+  struct Shared {  // what all threads of a call read
+    NodeRows plain, scattered;
+    const double* boundary;
+    Mode mode;
+  };
+  static constexpr int SHARES = 4, SHARES_DIRECT = 2;
+  void one_share(int64_t first, int64_t last, const Call& call, const Shared& shared, Part& part) const;
+  void fold_columns(const Part& part, int64_t from, int64_t to, double* out) const;
+  void fold_rest(const Part& part, const EdgeTable& table, double* variance, double* out) const;
+  void square_values(Call& call, NodeRows& x) const;
+  void share_variance(const std::vector<double>& variance, double* out) const;
   void run(const double* w, double* out, int n_jobs, Mode mode, double& value) const;
   std::unique_ptr<Call> borrow(int parts) const;
   void give_back(std::unique_ptr<Call> call) const;

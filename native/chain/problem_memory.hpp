@@ -10,8 +10,6 @@ namespace crfield {
 struct Problem::Part {
   Scratch scratch;
   Buffer<double> rows, single, dense, bias, start, end, counts, pair_counts, direct, tail, third;
-  NodeGradient out;
-  NodeRows scatter_rows;
   const NodeRows* gather_rows = nullptr;
   double value = 0;
 };

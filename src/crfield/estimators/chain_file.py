@@ -45,7 +45,7 @@ def save_chain(model: ChainCRF, path: Any) -> None:
         "kind": KIND,
         "parameters": {k: _plain(k, v) for k, v in model.get_params(deep=False).items() if k not in _CODE},
         "labels": model._coder.to_json(),
-        "encoder": {"kind": inner.encoder.kind, **encoder_header},
+        "encoder": encoder_header,
         "layout": layout_header,
         "report": {name: _plain(name, getattr(model, name)) for name in _REPORT},
     }

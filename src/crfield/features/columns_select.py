@@ -17,7 +17,7 @@ import numpy as np
 from crfield.data.batch import Columns
 from crfield.errors import InputError
 
-__all__ = ["check_min_count", "drop_rare", "renumber", "row_counts", "take_rows", "unless_ones"]
+__all__ = ["check_min_count", "drop_rare", "keep_columns", "renumber", "row_counts", "take_rows", "unless_ones"]
 
 
 def check_min_count(min_count: int) -> int:
@@ -87,9 +87,26 @@ def renumber(columns: Columns, remap: np.ndarray, width: int | None = None) -> C
     >>> columns.indptr.tolist(), columns.indices.tolist(), columns.width
     ([0, 1, 2], [0, 1], 2)
     """
-    indices = remap[columns.indices]
+    return _renamed(columns, remap[columns.indices], int((remap >= 0).sum()) if width is None else width)
+
+
+def keep_columns(columns: Columns, kept: np.ndarray) -> Columns:
+    """The given columns only, in the given rising order; memory goes with what is there, not with the width.
+
+    >>> import numpy as np
+    >>> columns = keep_columns(Columns.from_rows([[0, 1], [1, 2]], width=2**31 - 1), np.array([0, 2]))
+    >>> columns.indptr.tolist(), columns.indices.tolist(), columns.width
+    ([0, 1, 2], [0, 1], 2)
+    """
+    place = np.searchsorted(kept, columns.indices).astype(np.int32)
+    found = place < len(kept)
+    found[found] = np.asarray(kept)[place[found]] == columns.indices[found]
+    return _renamed(columns, np.where(found, place, np.int32(-1)), len(kept))
+
+
+def _renamed(columns: Columns, indices: np.ndarray, width: int) -> Columns:
+    """The same rows with new column numbers, without those where that is −1."""
     keep = indices >= 0
-    width = int((remap >= 0).sum()) if width is None else width
     if keep.all():
         return Columns(columns.indptr, indices, width, unless_ones(columns.values), columns.dense)
     kept = np.concatenate([np.zeros(1, np.int64), np.cumsum(keep)])

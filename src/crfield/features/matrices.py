@@ -17,7 +17,7 @@ import numpy as np
 from crfield.core.topology import Chains
 from crfield.data.batch import Batch, Columns
 from crfield.errors import FeatureError, InputError, ModelFileError, NotFittedError, ShapeError
-from crfield.features.columns_select import check_min_count, drop_rare, renumber, unless_ones
+from crfield.features.columns_select import check_min_count, drop_rare, keep_columns, unless_ones
 from crfield.features.records import check_transition_features, read_options
 from crfield.features.standardise import Scale
 from crfield.features.transitions import EdgeChoice, rising
@@ -101,9 +101,7 @@ class MatrixEncoder:
         self._check_fitted()
         topology, node = self._stack(matrices_of(X), self._kept is not None, self._width, fitted=True)
         if self._kept is not None and len(self._kept) < self._width:
-            remap = np.full(self._width, -1, np.int32)
-            remap[self._kept] = np.arange(len(self._kept), dtype=np.int32)
-            node = renumber(node, remap)
+            node = keep_columns(node, self._kept)
         if self._scale is not None:
             node = self._scale.apply(node)
         return Batch(topology, node, None if self._edges is None else self._edges.take(topology, node))

@@ -149,7 +149,7 @@ class TemplateEncoder:
         """The template's text, and the arrays of alphabet and columns."""
         alphabet, node, edge = self._fitted()
         pool, offsets = alphabet.to_arrays()
-        return {"template": self.template.text}, {
+        return {"kind": self.kind, "template": self.template.text}, {
             "alphabet_pool": pool,
             "alphabet_offsets": offsets,
             "node_skeleton": node.skeleton,

@@ -189,12 +189,12 @@ class Layout:
             ok &= ptr.dtype == np.int64 and item.dtype == np.int32 and ptr.shape == (columns + 1,) and item.ndim == 1
             if not ok:
                 break
-            ok &= bool(ptr[0] == 0 and ptr[-1] == len(item) and (np.diff(ptr) >= 0).all())
+            ok &= bool(ptr[0] == 0 and ptr[-1] == len(item) and (ptr[1:] >= ptr[:-1]).all())
             ok &= len(item) == 0 or bool(item.min() >= 0 and item.max() < limit)
             if ok and len(item) > 1:
                 starts = np.zeros(len(item), dtype=bool)
                 starts[ptr[:-1][ptr[:-1] < len(item)]] = True
-                ok &= bool(((np.diff(item) > 0) | starts[1:]).all())
+                ok &= bool(((item[1:] > item[:-1]) | starts[1:]).all())
         if not ok:
             raise ModelFileError("the layout of the weights is damaged: lists out of order or out of range.")
 
@@ -203,7 +203,7 @@ _ARRAYS = ("pairs", "feature_ptr", "feature_label", "edge_ptr", "edge_pair")
 
 
 def _rising(x: np.ndarray, limit: int) -> bool:
-    return len(x) == 0 or bool(x[0] >= 0 and x[-1] < limit and (np.diff(x) > 0).all())
+    return len(x) == 0 or bool(x[0] >= 0 and x[-1] < limit and (x[1:] > x[:-1]).all())
 
 
 def _met_labels(target: Target) -> tuple[np.ndarray, np.ndarray]:

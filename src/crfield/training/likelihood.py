@@ -71,9 +71,12 @@ def fit_likelihood(
             here = Point(weights, np.empty_like(weights))
             Penalised(problem, penalty, n_jobs=n_jobs).evaluate(here)
             return Result(weights, here.value, 0, 1, False, INTERRUPTED, [])
+    # Handed over, not shared: the optimiser copies its start, and one vector of many weights less is worth having.
+    handed = [weights]
+    del weights
     return minimize(
         problem,
-        weights,
+        handed.pop(),
         penalty,
         diagonal=diagonal,
         tol=tol,
