@@ -9,13 +9,13 @@ import numpy as np
 from crfield.data.labels import LabelCoder
 from crfield.errors import InputError, LabelError
 from crfield.estimators.chain_models import ColumnModel
-from crfield.report.weights import FeatureList, FeatureWeight
+from crfield.report.weights import FeatureList, FeatureWeight, LabelPair
 
 
 def strongest_features(model: ColumnModel, coder: LabelCoder, n: int, label: Hashable | None) -> FeatureList:
     """The n features of largest absolute weight, strongest first.
 
-    Features of a pair of labels carry the pair as their label. Transitions without features are left out: they
+    Features of a pair of labels carry a `LabelPair` as their label. Transitions without features are left out: they
     have a table of their own.
     """
     if n < 0:
@@ -43,7 +43,7 @@ def strongest_features(model: ColumnModel, coder: LabelCoder, n: int, label: Has
     items = []
     for k in chosen[weights[chosen] != 0.0].tolist():
         name, where = _name(model, k, column, edge_column, pair)
-        shown = labels[code_of[k]] if where is None else (labels[where // size], labels[where % size])
+        shown = labels[code_of[k]] if where is None else LabelPair(labels[where // size], labels[where % size])
         items.append(FeatureWeight(name, shown, float(weights[k])))
     return FeatureList(items)
 

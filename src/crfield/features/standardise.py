@@ -3,13 +3,11 @@
 A penalty treats all weights alike, so columns should have comparable sizes; and L-BFGS walks faster when they
 have. Three kinds of columns are treated apart:
 
-- dense columns, and sparse columns that are present on every row: (x − mean) / deviation. A row that lacks
-such
-  a sparse column later counts as the mean, since nothing is added for it;
-- sparse numeric columns that some rows lack: x / √(mean of x² over the rows that have it). Not centred, so
-that
-  absence keeps meaning zero and the data stay sparse; the size is measured about zero because that of two
-  nearly equal values about their mean would blow them up;
+- dense columns, and sparse columns that are present on every row: (x − mean) / deviation. A row that lacks such a
+  sparse column later counts as the mean, since nothing is added for it;
+- sparse numeric columns that some rows lack: x / √(mean of x² over the rows that have it). Not centred, so that
+  absence keeps meaning zero and the data stay sparse; the size is measured about zero because that of two nearly
+  equal values about their mean would blow them up;
 - columns whose value is always one (indicators, an intercept) are left alone.
 
 A column that never changes gets the deviation one. Vectors missing on a step are zeros, and count as such.

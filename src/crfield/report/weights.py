@@ -30,6 +30,17 @@ class Transition(NamedTuple):
     weight: float
 
 
+class LabelPair(NamedTuple):
+    """The label of a feature that looks at two neighbouring steps.
+
+    >>> LabelPair("B", "I").after
+    'I'
+    """
+
+    before: Hashable
+    after: Hashable
+
+
 class FeatureWeight(NamedTuple):
     """The weight of a named feature for a label."""
 
@@ -195,7 +206,7 @@ class FeatureList(Sequence[FeatureWeight]):
     def __str__(self) -> str:
         if not self.items:
             return "no features"
-        labels = [shorten(printable(item.label), _WIDEST_COLUMN) for item in self.items]
+        labels = [_shown(item.label) for item in self.items]
         numbers = [f"{item.weight:+.4f}" for item in self.items]
         wide, long = max(map(width, labels)), max(map(len, numbers))
         return "\n".join(
@@ -204,6 +215,13 @@ class FeatureList(Sequence[FeatureWeight]):
         )
 
     __repr__ = __str__
+
+
+def _shown(label: Hashable) -> str:
+    """A label, or a pair of labels each cut on its own, so that pairs stay apart."""
+    if isinstance(label, LabelPair):
+        return " → ".join(shorten(printable(part), _WIDEST_COLUMN) for part in label)
+    return shorten(printable(label), _WIDEST_COLUMN)
 
 
 def _right(text: str, columns: int) -> str:

@@ -1,7 +1,7 @@
 """The fused training problem: linear scorer, exact chains, likelihood, in one compiled call.
 
-It keeps the data packed for the kernel (columns regrouped by sequence length, weights in hybrid rows) and holds
-no scratch between calls, so two threads may evaluate one problem at once.
+It keeps the data packed for the kernel (columns regrouped by sequence length, weights in hybrid rows). Every call
+works in scratch of its own, so two threads may evaluate one problem at once.
 """
 
 from __future__ import annotations
