@@ -56,7 +56,7 @@ void gather_rows(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n
       if (q + AHEAD_PAIRS < pair_end) __builtin_prefetch(w.single + x.pair_item[q + AHEAD_PAIRS]);
       s[x.pair_label[q]] += (VALUES ? x.pair_value[q] : 1.0) * w.single[x.pair_item[q]];
     }
-    for (int64_t q = x.list_ptr[row + r]; q < x.list_ptr[row + r + 1]; q++) {
+    for (int64_t q = x.list_ptr ? x.list_ptr[row + r] : 0; x.list_ptr && q < x.list_ptr[row + r + 1]; q++) {
       const double by = VALUES ? x.list_value[q] : 1.0;
       const int64_t column = x.list_item[q];
       for (int64_t f = w.feature_ptr[column]; f < w.feature_ptr[column + 1]; f++)
@@ -92,7 +92,7 @@ void scatter_rows(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t 
       if (q + AHEAD_PAIRS < pair_end) __builtin_prefetch(g.single + x.pair_item[q + AHEAD_PAIRS], 1);
       g.single[x.pair_item[q]] += (VALUES ? x.pair_value[q] : 1.0) * m[x.pair_label[q]];
     }
-    for (int64_t q = x.list_ptr[row + r]; q < x.list_ptr[row + r + 1]; q++) {
+    for (int64_t q = x.list_ptr ? x.list_ptr[row + r] : 0; x.list_ptr && q < x.list_ptr[row + r + 1]; q++) {
       const double by = VALUES ? x.list_value[q] : 1.0;
       const int64_t column = x.list_item[q];
       for (int64_t f = w.feature_ptr[column]; f < w.feature_ptr[column + 1]; f++)

@@ -12,6 +12,9 @@
 
 namespace crfield {
 
+// Edge scores spread over less than this (in nats) need no care in the scaled recursion: see sweep.cpp.
+constexpr double SAFE_SPREAD = 300.0;
+
 struct Group {
   int64_t row = 0;                 // first packed row
   int64_t rows = 0;                // number of rows
@@ -85,7 +88,8 @@ struct NodeWeights {
 // Encoded rows: three lists a row (columns with a dense row of weights; single features; columns whose features
 // are looked up in feature_ptr), each with values when the features are numeric, and a dense block.
 struct NodeRows {
-  const int64_t *row_ptr = nullptr, *pair_ptr = nullptr, *list_ptr = nullptr;
+  const int64_t *row_ptr = nullptr, *pair_ptr = nullptr;
+  const int64_t* list_ptr = nullptr;      // null where no row has a list
   const int32_t* row_item = nullptr;
   const int32_t* pair_item = nullptr;     // feature
   const uint16_t* pair_label = nullptr;

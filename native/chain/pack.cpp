@@ -89,7 +89,7 @@ void OwnedTable::set(const Kernels* k, int labels, const double* log, const int3
   t.labels = labels;
   t.stride = stride;
   t.shift = top == -inf ? 0 : top;
-  t.safe = !forbidden && top - low <= 600.0;
+  t.safe = !forbidden && top - low <= SAFE_SPREAD;
   for (int i = 0; i < labels; i++)
     for (int j = 0; j < stride; j++) log_[(int64_t)i * stride + j] = j < labels ? log[(int64_t)i * labels + j] : -inf;
   for (int i = 0; i < labels; i++)

@@ -10,11 +10,13 @@ namespace crfield {
 
 Problem::~Problem() = default;
 
+// Memory of earlier calls is used again where it can be had at once. Nobody ever waits for the lock: a child forked
+// while another thread held it would wait for ever.
 std::unique_ptr<Problem::Call> Problem::borrow(int parts) const {
   std::unique_ptr<Call> call;
   {
-    std::lock_guard<std::mutex> hold(lock_);
-    if (!idle_.empty()) {
+    std::unique_lock<std::mutex> hold(lock_, std::try_to_lock);
+    if (hold && !idle_.empty()) {
       call = std::move(idle_.back());
       idle_.pop_back();
     }
@@ -25,8 +27,8 @@ std::unique_ptr<Problem::Call> Problem::borrow(int parts) const {
 }
 
 void Problem::give_back(std::unique_ptr<Call> call) const {
-  std::lock_guard<std::mutex> hold(lock_);
-  idle_.push_back(std::move(call));
+  std::unique_lock<std::mutex> hold(lock_, std::try_to_lock);
+  if (hold) idle_.push_back(std::move(call));
 }
 
 Problem::Problem(std::shared_ptr<const Model> model, const BatchView& x, const int32_t* labels, const uint8_t* allowed,
@@ -115,6 +117,7 @@ void Problem::pack_rows(const BatchView& x, const std::vector<int64_t>& node_of_
     pair_ptr_[r + 1] = n_pair;
     list_ptr_[r + 1] = n_list;
   }
+  if (n_list == 0) list_ptr_ = Buffer<int64_t>();
   row_item_.resize(n_row);
   pair_item_.resize(n_pair);
   pair_label_.resize(n_pair);
@@ -150,7 +153,7 @@ NodeRows Problem::rows() const {
   NodeRows x;
   x.row_ptr = row_ptr_.data();
   x.pair_ptr = pair_ptr_.data();
-  x.list_ptr = list_ptr_.data();
+  x.list_ptr = list_ptr_.size() ? list_ptr_.data() : nullptr;
   x.row_item = row_item_.data();
   x.pair_item = pair_item_.data();
   x.pair_label = pair_label_.data();

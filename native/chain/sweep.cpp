@@ -7,12 +7,13 @@
 // with ψ_t = exp(node_t - m_t), m_t = max_j node_t(j), E = exp(edge - c), c = max edge. Cost: two small matrix
 // products and one outer product a step, and one exp per node score, none per edge.
 //
-// When is that exact? An entry of α below 1e-308 is lost. If all edge scores are finite and spread over at most
-// R nats, β_t(j) / β_t(k) <= e^R for any two labels, so what is lost weighs at most L e^(R - 708) of the whole:
-// with R <= 600 nothing, however far the node scores spread. Such a table is `safe`. Otherwise (forbidden pairs,
-// or a wider spread) a lost label may be the only one that can go on. Then every label that can be reached at
-// all must keep α above 1e-200 before it is scaled, which is checked step by step (what a product lost to the
-// smallest numbers is then no part of it), and a sequence that fails is done again in logs.
+// When is that exact? What falls below 1e-308 is lost: ψ of a label far below the best of its step, and α with it.
+// If all edge scores are finite and spread over at most R nats, then α_{t-1} E differs by at most e^R from label to
+// label, and so does β_t: what is lost weighs at most L e^(2R - 708) of the whole. With R <= 300 that is nothing,
+// however far the node scores spread. Such a table is `safe`. Otherwise (forbidden pairs, or a wider spread) a lost
+// label may be the only one that can go on. Then every label that can be reached at all must keep α above 1e-200
+// before it is scaled, which is checked step by step (what a product lost to the smallest numbers is then no part of
+// it), and a sequence that fails is done again in logs.
 #include "chain/sweep.hpp"
 
 #include <cmath>

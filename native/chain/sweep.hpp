@@ -11,7 +11,6 @@ namespace crfield {
 namespace CRFIELD_LEVEL_NAME {
 
 constexpr double INF = std::numeric_limits<double>::infinity();
-constexpr double SAFE_SPREAD = 600.0;
 
 // One sequence of the group by the log recursion: beliefs into s.belief, total into s.total[b], expectations to
 // s.direct (shared table) or source->take. `score` holds the untouched scores.

@@ -44,14 +44,14 @@ Callback = Callable[[Step, np.ndarray], bool | None]
 SINGLE_ABOVE = 100_000  # weights; below, the history is small in any precision
 HISTORY_BYTES = 256_000_000  # what a history of default length may take
 LONGEST, SHORTEST = 10, 3  # pairs of a history of default length
-LONGEST_SINGLE = 6  # where weights are many, more pairs cost more than the steps they save
+LONGEST_SINGLE = 4  # where weights are many, more pairs cost more than the steps they save
 
 
 def history_size(n_weights: int, memory: int | None = None, single: bool | None = None) -> tuple[int, bool]:
     """The pairs of a history and whether they are single precision, where the caller leaves it open.
 
     >>> history_size(1000), history_size(500_000), history_size(7_400_000)
-    ((10, False), (6, True), (4, True))
+    ((10, False), (4, True), (4, True))
     """
     if single is None:
         single = n_weights > SINGLE_ABOVE
