@@ -101,6 +101,73 @@ void scatter_rows(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t 
   }
 }
 
+// The same sums from rows that are not packed: each column is looked up on the way. Columns without a dense row are
+// put aside while the row of scores is in registers.
+template <int VECS>
+void gather_csr_rows(const NodeWeights& w, const CsrRows& x, int64_t row, int64_t n, const double* base,
+                     double* score) {
+  constexpr int ASIDE = 64, AHEAD = 12;
+  const int64_t end = x.indptr[row + n];
+  int64_t aside[ASIDE];
+  for (int64_t r = 0; r < n; r++) {
+    double* s = score + r * w.stride;
+    V acc[VECS];
+    for (int v = 0; v < VECS; v++) acc[v] = load(base + v * LANES);
+    int n_aside = 0;
+    const int64_t stop = x.indptr[row + r + 1];
+    for (int64_t p = x.indptr[row + r]; p <= stop; p++) {
+      if (p == stop || n_aside == ASIDE) {
+        for (int v = 0; v < VECS; v++) store(s + v * LANES, acc[v]);
+        for (int k = 0; k < n_aside; k++) {
+          const int64_t c = x.indices[aside[k]];
+          const double value = x.values ? x.values[aside[k]] : 1.0;
+          for (int64_t f = w.feature_ptr[c]; f < w.feature_ptr[c + 1]; f++)
+            s[w.feature_label[f]] += value * w.single[f];
+        }
+        if (p == stop) break;
+        n_aside = 0;
+        for (int v = 0; v < VECS; v++) acc[v] = load(s + v * LANES);
+      }
+      if (p + 2 * AHEAD < end && x.row_of_column) __builtin_prefetch(x.row_of_column + x.indices[p + 2 * AHEAD]);
+      if (p + AHEAD < end) {
+        const int64_t c = x.indices[p + AHEAD], at = x.row_of_column ? x.row_of_column[c] : c;
+        if (at >= 0)
+          prefetch_row(w.rows + at * w.row_stride, VECS * LANES, false);
+        else
+          __builtin_prefetch(w.feature_ptr + c);
+      }
+      const int64_t c = x.indices[p], at = x.row_of_column ? x.row_of_column[c] : c;
+      if (at < 0) {
+        __builtin_prefetch(w.single + w.feature_ptr[c]);
+        __builtin_prefetch(w.feature_label + w.feature_ptr[c]);
+        aside[n_aside++] = p;
+        continue;
+      }
+      const double* from = w.rows + at * w.row_stride;
+      const V value = fill(x.values ? x.values[p] : 1.0);
+      for (int v = 0; v < VECS; v++) acc[v] += value * load(from + v * LANES);
+    }
+  }
+}
+
+// Any number of vectors: the row of scores lives in the first cache.
+void gather_csr_any(const NodeWeights& w, const CsrRows& x, int64_t row, int64_t n, const double* base, double* score) {
+  for (int64_t r = 0; r < n; r++) {
+    double* s = score + r * w.stride;
+    for (int j = 0; j < w.stride; j++) s[j] = base[j];
+    for (int64_t p = x.indptr[row + r]; p < x.indptr[row + r + 1]; p++) {
+      const int64_t c = x.indices[p], at = x.row_of_column ? x.row_of_column[c] : c;
+      const double value = x.values ? x.values[p] : 1.0;
+      if (at >= 0) {
+        const double* from = w.rows + at * w.row_stride;
+        for (int j = 0; j < w.labels; j++) s[j] += value * from[j];
+      } else {
+        for (int64_t f = w.feature_ptr[c]; f < w.feature_ptr[c + 1]; f++) s[w.feature_label[f]] += value * w.single[f];
+      }
+    }
+  }
+}
+
 template <int VECS>
 void gather_by(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n, const double* base, double* score) {
   if (x.values)
@@ -156,6 +223,23 @@ void scatter(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n, co
   }
   if (w.n_dense)
     product<true>(w.n_dense, n, w.stride / LANES, x.dense + row * w.n_dense, 1, w.n_dense, belief, w.stride, g.dense,
+                  w.stride);
+}
+
+void gather_csr(const NodeWeights& w, const CsrRows& x, int64_t row, int64_t n, const double* base, double* score) {
+  switch (w.stride / LANES) {
+    case 1: gather_csr_rows<1>(w, x, row, n, base, score); break;
+    case 2: gather_csr_rows<2>(w, x, row, n, base, score); break;
+    case 3: gather_csr_rows<3>(w, x, row, n, base, score); break;
+    case 4: gather_csr_rows<4>(w, x, row, n, base, score); break;
+    case 5: gather_csr_rows<5>(w, x, row, n, base, score); break;
+    case 6: gather_csr_rows<6>(w, x, row, n, base, score); break;
+    case 7: gather_csr_rows<7>(w, x, row, n, base, score); break;
+    case 8: gather_csr_rows<8>(w, x, row, n, base, score); break;
+    default: gather_csr_any(w, x, row, n, base, score); break;
+  }
+  if (w.n_dense)
+    product<true>(n, w.n_dense, w.stride / LANES, x.dense + row * w.n_dense, w.n_dense, 1, w.dense, w.stride, score,
                   w.stride);
 }
 

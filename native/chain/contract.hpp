@@ -99,6 +99,15 @@ struct NodeRows {
   const double* dense = nullptr;       // (rows, D)
 };
 
+// Rows as they were handed in (for prediction, where nothing is packed).
+struct CsrRows {
+  const int64_t* indptr = nullptr;
+  const int32_t* indices = nullptr;
+  const double* values = nullptr;         // null: all one
+  const double* dense = nullptr;          // (rows, D)
+  const int32_t* row_of_column = nullptr;  // dense row of weights or -1; null: the column itself
+};
+
 // Where the gradient goes; same shapes as NodeWeights.
 struct NodeGradient {
   double* rows = nullptr;
@@ -112,6 +121,7 @@ struct Kernels {
   void (*sweep)(const EdgeTable&, Sweep&);
   void (*sweep_each)(const EdgeSource&, const int64_t* first_edge, Sweep&);
   void (*gather)(const NodeWeights&, const NodeRows&, int64_t row, int64_t n, const double* base, double* score);
+  void (*gather_csr)(const NodeWeights&, const CsrRows&, int64_t row, int64_t n, const double* base, double* score);
   // gradient += belief, on dense rows only where `mask` (same shape as the rows) is one if a mask is given
   void (*scatter)(const NodeWeights&, const NodeRows&, int64_t row, int64_t n, const double* belief,
                   const double* mask, const NodeGradient&);

@@ -16,7 +16,12 @@ double Problem::descend(double* w, const int64_t* order, int64_t n_order, const 
   Loaded& loaded = call->loaded;
   loaded.set(m, w, 1);
   Part& part = *call->parts[0];
-  const NodeRows plain = rows();
+  NodeRows plain = rows();
+  std::vector<int64_t> row_ptr;
+  const std::vector<int32_t> row_item =
+      expand_rows(merged_, row_ptr_.size() - 1, m.rows(), row_ptr_.data(), row_item_.data(), row_ptr);
+  plain.row_ptr = row_ptr.data();  // steps change weights, which merged rows would not see
+  plain.row_item = row_item.data();
   part.gather_rows = &plain;
   const int64_t table_size = (int64_t)m.labels * m.stride;
   if (!m.direct && call->mask.size() == 0) {

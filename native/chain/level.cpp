@@ -8,6 +8,7 @@ void sweep(const EdgeTable&, Sweep&);
 void sweep_each(const EdgeSource&, const int64_t*, Sweep&);
 void exponentiate(int64_t, const double*, double, double*);
 void gather(const NodeWeights&, const NodeRows&, int64_t, int64_t, const double*, double*);
+void gather_csr(const NodeWeights&, const CsrRows&, int64_t, int64_t, const double*, double*);
 void scatter(const NodeWeights&, const NodeRows&, int64_t, int64_t, const double*, const double*, const NodeGradient&);
 double best_path(int, int, int64_t, double*, const double*, const double*, int32_t*);
 double best_path_each(const EdgeSource&, int64_t, int, int, int64_t, double*, double*, int32_t*);
@@ -16,8 +17,8 @@ double best_path_each(const EdgeSource&, int64_t, int, int, int64_t, double*, do
 
 const Kernels* CRFIELD_JOIN(kernels_level, CRFIELD_LEVEL)() {
   using namespace CRFIELD_LEVEL_NAME;
-  static const Kernels table{CRFIELD_LEVEL, LANES,     exponentiate, sweep,    sweep_each,
-                             gather,        scatter,   best_path,    best_path_each};
+  static const Kernels table{CRFIELD_LEVEL, LANES,   exponentiate, sweep,     sweep_each, gather,
+                             gather_csr,    scatter, best_path,    best_path_each};
   return &table;
 }
 

@@ -81,11 +81,11 @@ Model::Model(int labels_, int64_t columns_, std::vector<int64_t> feature_ptr_, s
   }
 }
 
-void Loaded::set(const Model& m, const double* weights, int n_jobs) {
+void Loaded::set(const Model& m, const double* weights, int n_jobs, int64_t more) {
   const double inf = std::numeric_limits<double>::infinity();
   w = weights;
   if (!m.direct) {
-    rows_.resize(m.rows() * m.stride + 8);
+    rows_.resize((m.rows() + more) * m.stride + 8);
     run_parts(n_jobs, [&](int part) {
       const int64_t from = m.rows() * part / n_jobs, to = m.rows() * (part + 1) / n_jobs;
       std::memset(rows_.data() + from * m.stride, 0, sizeof(double) * (to - from) * m.stride);
@@ -182,33 +182,13 @@ void FeatureEdges::count(int64_t edge, int i, int j, double amount) const {
 
 void score_rows(const Model& m, const NodeWeights& w, const double* base, const BatchView& x, int64_t row, int64_t n,
                 double* score) {
-  // Without packing every column is looked up on the way: dense rows through the vector kernel on runs of one
-  // row would gain nothing, so this is the plain loop.
-  const int64_t end = x.indptr[row + n];
-  for (int64_t r = 0; r < n; r++) {
-    double* s = score + r * m.stride;
-    for (int j = 0; j < m.stride; j++) s[j] = base[j];
-    for (int64_t p = x.indptr[row + r]; p < x.indptr[row + r + 1]; p++) {
-      const int64_t c = x.indices[p];
-      const double value = x.values ? x.values[p] : 1.0;
-      if (p + 8 < end) {
-        const int64_t ahead = x.indices[p + 8];
-        const int64_t at = m.direct ? ahead : m.row_of_column[ahead];
-        __builtin_prefetch(at >= 0 ? w.rows + at * w.row_stride : w.single + m.feature_ptr[ahead]);
-      }
-      const int64_t at = m.direct ? c : m.row_of_column[c];
-      if (at >= 0) {
-        const double* from = w.rows + at * w.row_stride;
-        for (int j = 0; j < m.labels; j++) s[j] += value * from[j];
-      } else {
-        for (int64_t f = m.feature_ptr[c]; f < m.feature_ptr[c + 1]; f++) s[m.feature_label[f]] += value * w.single[f];
-      }
-    }
-    for (int64_t d = 0; d < m.n_dense; d++) {
-      const double value = x.dense[(row + r) * m.n_dense + d];
-      for (int j = 0; j < m.labels; j++) s[j] += value * w.dense[d * m.stride + j];
-    }
-  }
+  CsrRows rows;
+  rows.indptr = x.indptr;
+  rows.indices = x.indices;
+  rows.values = x.values;
+  rows.dense = x.dense;
+  rows.row_of_column = m.direct ? nullptr : m.row_of_column.data();
+  m.k->gather_csr(w, rows, row, n, base, score);
 }
 
 }  // namespace crfield

@@ -48,7 +48,8 @@ struct Model {
 // Weights as the kernels read them. `w` must outlive it.
 class Loaded {
  public:
-  void set(const Model& m, const double* w, int n_jobs);
+  // Room is left for `more` dense rows after those of the model.
+  void set(const Model& m, const double* w, int n_jobs, int64_t more = 0);
   NodeWeights node(const Model& m) const;
   const double* base() const { return base_.data(); }
   double* rows() { return rows_.data(); }

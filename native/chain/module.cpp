@@ -263,6 +263,7 @@ NB_MODULE(_chain, module) {
            nb::arg("model"), nb::arg("batch"), nb::arg("labels"), nb::arg("allowed").none(), nb::arg("weight").none(),
            nb::arg("group_width"))
       .def_prop_ro("n_groups", &Problem::n_groups)
+      .def_prop_ro("n_merged", &Problem::n_merged)
       .def("evaluate",
            [](const Problem& p, Array1<const double> w, Array1<double> gradient, int n_jobs) {
              require((int64_t)w.shape(0) == p.model().n_weights && gradient.shape(0) == w.shape(0),

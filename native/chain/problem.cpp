@@ -114,7 +114,7 @@ void Problem::one_share(int64_t first, int64_t last, const Call& call, const Sha
     b.zero();
   };
   const int64_t table_size = (int64_t)m.labels * m.stride;
-  clear(part.rows, m.rows() * m.row_stride() + 8);
+  clear(part.rows, (m.rows() + merged_.size()) * m.row_stride() + 8);
   if (!m.direct) clear(part.single, m.at_dense);
   clear(part.dense, m.n_dense * m.stride);
   for (Buffer<double>* b : {&part.bias, &part.start, &part.end}) clear(*b, m.stride);
@@ -133,6 +133,32 @@ void Problem::one_share(int64_t first, int64_t last, const Call& call, const Sha
     const Group& g = groups_[k];
     part.value += one_group(g, call.loaded, call.loaded.base(), 1.0, shared.boundary, part, shared.mode);
     m.k->scatter(weights, shared.scattered, g.row, g.rows, part.scratch.belief.data(), nullptr, out);
+  }
+  spread_merged(part.rows.data());
+}
+
+// Weights of merged rows: the sums of their members'.
+void Problem::sum_merged(Loaded& loaded) const {
+  const int64_t stride = model_->stride;
+  for (int64_t v = 0; v < merged_.size(); v++) {
+    double* to = loaded.rows() + (model_->rows() + v) * stride;
+    std::memset(to, 0, sizeof(double) * stride);
+    for (int64_t q = merged_.ptr[v]; q < merged_.ptr[v + 1]; q++) {
+      const double* from = loaded.rows() + merged_.member[q] * stride;
+      for (int64_t j = 0; j < stride; j++) to[j] += from[j];
+    }
+  }
+}
+
+// Gradients of merged rows, added to each member's.
+void Problem::spread_merged(double* rows) const {
+  const int64_t stride = model_->stride;
+  for (int64_t v = 0; v < merged_.size(); v++) {
+    const double* from = rows + (model_->rows() + v) * stride;
+    for (int64_t q = merged_.ptr[v]; q < merged_.ptr[v + 1]; q++) {
+      double* to = rows + merged_.member[q] * stride;
+      for (int64_t j = 0; j < stride; j++) to[j] += from[j];
+    }
   }
 }
 
@@ -183,7 +209,8 @@ void Problem::run(const double* w, double* out, int n_jobs, Mode mode, double& v
   const int shares = std::min(std::max(m.direct ? SHARES_DIRECT : SHARES, n_jobs), most);
   const int threads = std::min(n_jobs, shares);
   std::unique_ptr<Call> call = borrow(threads == 1 ? 1 : shares);
-  call->loaded.set(m, w, threads);
+  call->loaded.set(m, w, threads, merged_.size());
+  sum_merged(call->loaded);
   const EdgeTable& table = call->loaded.edges().table();
   Shared shared{rows(), rows(), m.boundaries ? w + m.at_start : nullptr, mode};
   if (mode == Mode::CURVATURE) square_values(*call, shared.scattered);

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <vector>
 
+#include "chain/merge_rows.hpp"
 #include "chain/model.hpp"
 
 namespace crfield {
@@ -30,8 +31,7 @@ class Problem {
   double descend(double* w, const int64_t* order, int64_t n_order, const Epoch& epoch) const;
 
   int64_t n_groups() const { return (int64_t)groups_.size(); }
-  int64_t group_rows(int64_t g) const { return groups_[g].rows; }
-  int64_t group_width(int64_t g) const { return groups_[g].width; }
+  int64_t n_merged() const { return merged_.size(); }
   const Model& model() const { return *model_; }
 
  private:
@@ -52,6 +52,8 @@ class Problem {
   void one_share(int64_t first, int64_t last, const Call& call, const Shared& shared, Part& part) const;
   void fold_columns(const Part& part, int64_t from, int64_t to, double* out) const;
   void fold_rest(const Part& part, const EdgeTable& table, double* variance, double* out) const;
+  void sum_merged(Loaded& loaded) const;
+  void spread_merged(double* rows) const;
   void square_values(Call& call, NodeRows& x) const;
   void share_variance(const std::vector<double>& variance, double* out) const;
   void run(const double* w, double* out, int n_jobs, Mode mode, double& value) const;
@@ -65,6 +67,7 @@ class Problem {
   Buffer<uint16_t> pair_label_;
   Buffer<double> row_value_, pair_value_, list_value_, dense_;
   bool values_ = false;
+  MergedRows merged_;
   std::vector<uint8_t> allowed_;   // (rows of partial groups, L) in packed order, from first_partial_row_
   int64_t first_partial_row_ = 0;
   std::vector<double> weight_;     // (B)

@@ -118,7 +118,7 @@ void Problem::pack_rows(const BatchView& x, const std::vector<int64_t>& node_of_
     list_ptr_[r + 1] = n_list;
   }
   if (n_list == 0) list_ptr_ = Buffer<int64_t>();
-  row_item_.resize(n_row);
+  std::vector<int32_t> row_items(n_row);
   pair_item_.resize(n_pair);
   pair_label_.resize(n_pair);
   list_item_.resize(n_list);
@@ -132,7 +132,7 @@ void Problem::pack_rows(const BatchView& x, const std::vector<int64_t>& node_of_
       const double value = values_ ? x.values[p] : 1.0;
       if (row_of(c) >= 0) {
         if (values_) row_value_[n_row] = value;
-        row_item_[n_row++] = (int32_t)row_of(c);
+        row_items[n_row++] = (int32_t)row_of(c);
       } else if (m.feature_ptr[c + 1] - m.feature_ptr[c] <= 3) {
         for (int64_t f = m.feature_ptr[c]; f < m.feature_ptr[c + 1]; f++) {
           if (values_) pair_value_[n_pair] = value;
@@ -144,6 +144,10 @@ void Problem::pack_rows(const BatchView& x, const std::vector<int64_t>& node_of_
         list_item_[n_list++] = (int32_t)c;
       }
     }
+  // Merged rows stand for columns of value one, and need rows of weights that are ours to add to.
+  if (!m.direct && !values_) merged_ = merge_rows(n_rows, m.rows(), row_ptr_.data(), row_items);
+  row_item_.resize((int64_t)row_items.size());
+  std::copy(row_items.begin(), row_items.end(), row_item_.data());
   dense_.resize(n_rows * m.n_dense);
   for (int64_t r = 0; r < n_rows && m.n_dense; r++)
     std::memcpy(dense_.data() + r * m.n_dense, x.dense + node_of_row[r] * m.n_dense, sizeof(double) * m.n_dense);
