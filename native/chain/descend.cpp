@@ -18,7 +18,7 @@ double Problem::descend(double* w, const int64_t* order, int64_t n_order, const 
   Part& part = *call->parts[0];
   NodeRows plain = rows();
   std::vector<int64_t> row_ptr;
-  const std::vector<int32_t> row_item =
+  std::vector<int32_t> row_item =
       expand_rows(merged_, row_ptr_.size() - 1, m.rows(), row_ptr_.data(), row_item_.data(), row_ptr);
   plain.row_ptr = row_ptr.data();  // steps change weights, which merged rows would not see
   plain.row_item = row_item.data();
@@ -108,6 +108,8 @@ double Problem::descend(double* w, const int64_t* order, int64_t n_order, const 
     for (int j = 0; j < m.labels; j++) w[m.at_dense + d * m.labels + j] = loaded.dense()[d * m.stride + j];
   std::copy(pairs.begin(), pairs.end(), w + m.at_pairs);
   call->mask = Buffer<double>();
+  row_item = std::vector<int32_t>();
+  return_freed_memory();
   give_back(std::move(call));
   return loss;
 }

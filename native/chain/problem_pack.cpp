@@ -88,6 +88,7 @@ Problem::Problem(std::shared_ptr<const Model> model, const BatchView& x, const i
         }
     }
   }
+  return_freed_memory();
 }
 
 void Problem::pack_rows(const BatchView& x, const std::vector<int64_t>& node_of_row) {
