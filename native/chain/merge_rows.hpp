@@ -1,8 +1,7 @@
 // Columns that come with others: a token with a certain trigram of tags has its bigrams and unigrams too.
 //
-// Adding up the weights of such a set once, instead of for every token that has it, saves most of the gather and of
-// the scatter on templates: of nineteen rows a token about ten are implied by another. A *merged* row stands for a
-// column a and some of the columns that occur wherever a does. Its weights are the sum of theirs, made anew at each
+// Adding up the weights of such a set once, instead of for every token that has it, saves a good part of the gather
+// and of the scatter where templates nest. A *merged* row stands for a column a and some of the columns that occur wherever a does. Its weights are the sum of theirs, made anew at each
 // evaluation; its gradient is added to each of them at the end.
 #pragma once
 #include <cstdint>

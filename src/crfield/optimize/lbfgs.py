@@ -44,7 +44,7 @@ Callback = Callable[[Step, np.ndarray], bool | None]
 SINGLE_ABOVE = 100_000  # weights; below, the history is small in any precision
 HISTORY_BYTES = 256_000_000  # what a history of default length may take
 LONGEST, SHORTEST = 10, 3  # pairs of a history of default length
-LONGEST_SINGLE = 4  # where weights are many, more pairs cost more than the steps they save
+LONGEST_SINGLE = 4  # where weights are many: chosen for its memory; more pairs saved no steps reliably
 
 
 def history_size(n_weights: int, memory: int | None = None, single: bool | None = None) -> tuple[int, bool]:

@@ -14,8 +14,8 @@ end. Three things are known without further evaluations:
 
 The gap is the bound 3 where that is smaller, else the larger of 4 × view 1 and 3 × view 2, and of this the largest
 of three steps in a row. The factors were found by replaying recorded runs on dense, correlated and text-like
-problems, scaled well or badly, with a preconditioner or without, so that the true gap at the stop stays below the
-tolerance at the cost of a quarter to a third more steps than an oracle would take. It is an estimate all the same;
+problems, scaled well or badly, with a preconditioner or without, and chosen on those same runs; on others it may
+stop a little early. It is an estimate;
 `tests/contracts/test_optimize_stopping.py` holds it to the tolerance on a range of problems.
 
 The gap is relative to |F|. A minimum of zero (separable data without a penalty) would never be met so; F counts as
