@@ -49,7 +49,7 @@ class Buffer {
       room_ = size_ = 0;
       const size_t huge = size_t(1) << 21;
       size_t bytes = (size_t)(n > 0 ? n : 1) * sizeof(T);
-      const size_t align = bytes >= 2 * huge ? huge : 64;
+      const size_t align = bytes >= huge ? huge : 64;
       bytes = (bytes + align - 1) / align * align;
       at_ = static_cast<T*>(std::aligned_alloc(align, bytes));
       if (!at_) throw std::bad_alloc();

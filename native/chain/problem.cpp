@@ -106,8 +106,8 @@ double Problem::one_group(const Group& g, const Loaded& loaded, const double* ba
   return value;
 }
 
-// One share of the groups, from zeroed sums.
-void Problem::one_share(int64_t first, int64_t last, const Call& call, const Shared& shared, Part& part) const {
+// One share of the groups, from zeroed sums: every `shares`-th group, so that long and short ones are dealt evenly.
+void Problem::one_share(int share, int shares, const Call& call, const Shared& shared, Part& part) const {
   const Model& m = *model_;
   auto clear = [](Buffer<double>& b, int64_t n) {
     b.resize(n);
@@ -129,7 +129,7 @@ void Problem::one_share(int64_t first, int64_t last, const Call& call, const Sha
   part.gather_rows = &shared.plain;
   part.value = 0;
   const NodeWeights weights = call.loaded.node(m);
-  for (int64_t k = first; k < last; k++) {
+  for (size_t k = share; k < groups_.size(); k += shares) {
     const Group& g = groups_[k];
     part.value += one_group(g, call.loaded, call.loaded.base(), 1.0, shared.boundary, part, shared.mode);
     m.k->scatter(weights, shared.scattered, g.row, g.rows, part.scratch.belief.data(), nullptr, out);
@@ -138,14 +138,14 @@ void Problem::one_share(int64_t first, int64_t last, const Call& call, const Sha
 }
 
 // Weights of merged rows: the sums of their members'.
-void Problem::sum_merged(Loaded& loaded) const {
+void Problem::sum_merged(Loaded& loaded, int64_t from, int64_t to) const {
   const int64_t stride = model_->stride;
-  for (int64_t v = 0; v < merged_.size(); v++) {
-    double* to = loaded.rows() + (model_->rows() + v) * stride;
-    std::memset(to, 0, sizeof(double) * stride);
+  for (int64_t v = from; v < to; v++) {
+    double* sum = loaded.rows() + (model_->rows() + v) * stride;
+    std::memset(sum, 0, sizeof(double) * stride);
     for (int64_t q = merged_.ptr[v]; q < merged_.ptr[v + 1]; q++) {
-      const double* from = loaded.rows() + merged_.member[q] * stride;
-      for (int64_t j = 0; j < stride; j++) to[j] += from[j];
+      const double* row = loaded.rows() + merged_.member[q] * stride;
+      for (int64_t j = 0; j < stride; j++) sum[j] += row[j];
     }
   }
 }
@@ -162,21 +162,23 @@ void Problem::spread_merged(double* rows) const {
   }
 }
 
-// A share's sums of the node features of some columns, added to the gradient.
-void Problem::fold_columns(const Part& part, int64_t from, int64_t to, double* out) const {
+// A share's sums of the node features of some columns; the first share overwrites what was there.
+void Problem::fold_columns(const Part& part, int64_t from, int64_t to, bool first, double* out) const {
   const Model& m = *model_;
-  if (m.direct) {
-    for (int64_t f = from * m.labels; f < to * m.labels; f++) out[f] += part.rows[f];
-    return;
-  }
-  for (int64_t c = from; c < to; c++) {
-    const int64_t row = m.row_of_column[c], first = m.first_feature(c), stop = m.first_feature(c + 1);
-    if (row < 0) {
-      for (int64_t f = first; f < stop; f++) out[f] += part.single[f];
-    } else {
-      const double* sums = part.rows.data() + row * m.stride;
-      for (int64_t f = first; f < stop; f++) out[f] += sums[m.all_pairs ? f - first : m.feature_label[f]];
-    }
+  const double* sums = m.direct ? part.rows.data() : part.single.data();
+  const int64_t begin = m.first_feature(from), end = m.first_feature(to);
+  if (first)
+    std::memcpy(out + begin, sums + begin, sizeof(double) * (end - begin));
+  else
+    for (int64_t f = begin; f < end; f++) out[f] += sums[f];
+  if (m.direct) return;
+  auto row_from = [&](int64_t column) {
+    return std::lower_bound(m.column_of_row.begin(), m.column_of_row.end(), column) - m.column_of_row.begin();
+  };
+  for (int64_t row = row_from(from), stop = row_from(to); row < stop; row++) {
+    const double* of_row = part.rows.data() + row * m.stride;
+    const int64_t c = m.column_of_row[row], at = m.first_feature(c);
+    for (int64_t f = at; f < m.first_feature(c + 1); f++) out[f] += of_row[m.all_pairs ? f - at : m.feature_label[f]];
   }
 }
 
@@ -202,38 +204,40 @@ void Problem::fold_rest(const Part& part, const EdgeTable& table, double* varian
 }
 
 // Sums are made in shares of the groups and the shares added in order. There are at least SHARES of them however few
-// the threads, so one, two and four threads give the same bits; a single thread needs memory for one share only.
+// the threads, so one and two threads give the same bits; a single thread needs memory for one share only. More
+// shares would extend that to more threads, at the price of clearing and adding them up on every machine.
 void Problem::run(const double* w, double* out, int n_jobs, Mode mode, double& value) const {
   const Model& m = *model_;
   const int most = (int)std::max<size_t>(1, groups_.size());
-  const int shares = std::min(std::max(m.direct ? SHARES_DIRECT : SHARES, n_jobs), most);
+  const int shares = std::min(std::max(SHARES, n_jobs), most);
   const int threads = std::min(n_jobs, shares);
   std::unique_ptr<Call> call = borrow(threads == 1 ? 1 : shares);
   call->loaded.set(m, w, threads, merged_.size());
-  sum_merged(call->loaded);
+  run_parts(threads, [&](int t) {
+    sum_merged(call->loaded, merged_.size() * t / threads, merged_.size() * (t + 1) / threads);
+  });
   const EdgeTable& table = call->loaded.edges().table();
   Shared shared{rows(), rows(), m.boundaries ? w + m.at_start : nullptr, mode};
   if (mode == Mode::CURVATURE) square_values(*call, shared.scattered);
-  const std::vector<int64_t> cut = split_groups(groups_, shares);
-  std::memset(out, 0, sizeof(double) * m.n_weights);
+  std::memset(out + m.at_dense, 0, sizeof(double) * (m.n_weights - m.at_dense));
   std::vector<double> variance(m.labels, 0.0);
   value = 0;
   if (threads == 1) {
     Part& part = *call->parts[0];
     for (int q = 0; q < shares; q++) {
-      one_share(cut[q], cut[q + 1], *call, shared, part);
-      fold_columns(part, 0, m.columns, out);
+      one_share(q, shares, *call, shared, part);
+      fold_columns(part, 0, m.columns, q == 0, out);
       fold_rest(part, table, variance.data(), out);
       value += part.value;
     }
   } else {
     run_parts(threads, [&](int t) {
       for (int q = shares * t / threads; q < shares * (t + 1) / threads; q++)
-        one_share(cut[q], cut[q + 1], *call, shared, *call->parts[q]);
+        one_share(q, shares, *call, shared, *call->parts[q]);
     });
     run_parts(threads, [&](int t) {
       for (int q = 0; q < shares; q++)
-        fold_columns(*call->parts[q], m.columns * t / threads, m.columns * (t + 1) / threads, out);
+        fold_columns(*call->parts[q], m.columns * t / threads, m.columns * (t + 1) / threads, q == 0, out);
     });
     for (int q = 0; q < shares; q++) {
       fold_rest(*call->parts[q], table, variance.data(), out);

@@ -48,11 +48,11 @@ class Problem {
     const double* boundary;
     Mode mode;
   };
-  static constexpr int SHARES = 4, SHARES_DIRECT = 2;
-  void one_share(int64_t first, int64_t last, const Call& call, const Shared& shared, Part& part) const;
-  void fold_columns(const Part& part, int64_t from, int64_t to, double* out) const;
+  static constexpr int SHARES = 2;
+  void one_share(int share, int shares, const Call& call, const Shared& shared, Part& part) const;
+  void fold_columns(const Part& part, int64_t from, int64_t to, bool first, double* out) const;
   void fold_rest(const Part& part, const EdgeTable& table, double* variance, double* out) const;
-  void sum_merged(Loaded& loaded) const;
+  void sum_merged(Loaded& loaded, int64_t from, int64_t to) const;
   void spread_merged(double* rows) const;
   void square_values(Call& call, NodeRows& x) const;
   void share_variance(const std::vector<double>& variance, double* out) const;
