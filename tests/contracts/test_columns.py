@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import pickle
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -181,6 +183,50 @@ def test_tokens_are_chosen_and_split() -> None:
     with pytest.raises(ShapeError, match="another alphabet"):
         TokenColumns(np.array([[5]]), Chains.from_lengths([1]), Alphabet(["a"]))
     assert list(pickle.loads(pickle.dumps(tokens))) == SENTENCES
+
+
+HOLDERS: dict[str, Callable[[], Any]] = {
+    "tokens": lambda: TokenColumns.from_sequences(SENTENCES),
+    "attributes": lambda: AttributeSequences(
+        Chains.from_lengths([2, 0, 1, 1]),
+        np.array([0, 2, 2, 5, 6]),
+        np.array([0, 1, 2, 2, 0, 1]),
+        None,
+        Alphabet(["a", "b", "c"]),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HOLDERS)
+def test_flat_holders_behave_like_their_list(name: str) -> None:
+    holder = HOLDERS[name]()
+    plain = [holder[k] for k in range(4)]
+    assert len(holder) == 4
+    assert holder.shape == (4,)
+    assert list(holder) == plain
+    assert list(reversed(holder)) == plain[::-1]
+    assert plain[2] in holder
+    assert holder.index(plain[3]) == 3
+    for key in (slice(None), slice(1, 3), slice(None, None, -2), slice(3, 1), slice(-9, 9)):
+        assert type(holder[key]) is type(holder)
+        assert list(holder[key]) == plain[key]
+    several: list[tuple[list[Any], list[int]]] = [
+        ([], []),
+        ([2, 0, 0], [2, 0, 0]),
+        ([-1, 1], [3, 1]),
+        ([True, False, False, True], [0, 3]),
+    ]
+    for chosen, numbers in several:
+        for form in (chosen, np.array(chosen), (chosen, ...)):
+            assert type(holder[form]) is type(holder)
+            assert list(holder[form]) == [plain[k] for k in numbers]
+            assert list(holder[form][::-1]) == [plain[k] for k in numbers[::-1]]
+    for bad in (4, -5, [4], [True]):
+        with pytest.raises(IndexError):
+            holder[bad]
+    for wrong in ("a", 1.0, [0.5], [[0, 1]]):
+        with pytest.raises(TypeError, match="chosen by an integer, a slice"):
+            holder[wrong]
 
 
 def test_scikit_learn_splits_tokens_without_making_lists() -> None:

@@ -7,23 +7,21 @@ sequences it stands for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, overload
 
 import numpy as np
 
 from crfield.core.topology import Chains
 from crfield.data.alphabet import Alphabet
-from crfield.data.tokens import chosen_nodes, chosen_sequences
+from crfield.data.flat import FlatSequences
 from crfield.errors import ShapeError
 
 Item = list[str] | dict[str, float]
 
 
 @dataclass(frozen=True, eq=False)
-class AttributeSequences(Sequence[list[Item]]):
+class AttributeSequences(FlatSequences[list[Item]]):
     """B sequences of nodes with named attributes.
 
     >>> import numpy as np
@@ -59,31 +57,8 @@ class AttributeSequences(Sequence[list[Item]]):
                 raise ShapeError(f"values must match {indices.shape} indices, got {values.shape}.")
             object.__setattr__(self, "values", values)
 
-    @property
-    def shape(self) -> tuple[int]:
-        """(B,): by it scikit-learn sees that many sequences can be chosen at once."""
-        return (len(self),)
-
-    def __len__(self) -> int:
-        return self.topology.n_sequences
-
-    @overload
-    def __getitem__(self, key: int) -> list[Item]: ...
-    @overload
-    def __getitem__(self, key: slice) -> AttributeSequences: ...
-    def __getitem__(self, key: Any) -> list[Item] | AttributeSequences:
-        chosen = chosen_sequences(key, len(self))
-        if isinstance(chosen, int):
-            return self._items(chosen)
-        topology, nodes = chosen_nodes(self.topology, chosen)
-        lengths = np.diff(self.indptr)[nodes]
-        indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-        at = np.arange(indptr[-1]) + np.repeat(self.indptr[nodes] - indptr[:-1], lengths)
-        values = None if self.values is None else self.values[at]
-        return AttributeSequences(topology, indptr, self.indices[at], values, self.alphabet)
-
-    def _items(self, sequence: int) -> list[Item]:
-        first, last = self.topology.offsets[sequence : sequence + 2]
+    def _sequence(self, number: int) -> list[Item]:
+        first, last = self.topology.offsets[number : number + 2]
         ends = self.indptr[first : last + 1].tolist()
         names = self.alphabet.texts(self.indices[ends[0] : ends[-1]])
         spans = [(a - ends[0], b - ends[0]) for a, b in pairwise(ends)]
@@ -97,6 +72,13 @@ class AttributeSequences(Sequence[list[Item]]):
                 item[name] = item[name] + value if name in item else value
             items.append(item)
         return items
+
+    def _gather(self, topology: Chains, nodes: np.ndarray) -> AttributeSequences:
+        lengths = np.diff(self.indptr)[nodes]
+        indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        at = np.arange(indptr[-1]) + np.repeat(self.indptr[nodes] - indptr[:-1], lengths)
+        values = None if self.values is None else self.values[at]
+        return AttributeSequences(topology, indptr, self.indices[at], values, self.alphabet)
 
     def __repr__(self) -> str:
         kind = "" if self.values is None else ", with values"

@@ -8,54 +8,22 @@ without a string being made.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
 from crfield.core.topology import Chains
 from crfield.data.alphabet import Alphabet
+from crfield.data.flat import FlatSequences
 from crfield.errors import ShapeError
 
 Row = tuple[str, ...]
 
 
-def chosen_nodes(topology: Chains, chosen: np.ndarray) -> tuple[Chains, np.ndarray]:
-    """The chains of the chosen sequences, and the nodes they take along, both in the given order."""
-    lengths = topology.lengths[chosen]
-    picked = Chains.from_lengths(lengths)
-    nodes = np.arange(picked.n_nodes) + np.repeat(topology.offsets[chosen] - picked.offsets[:-1], lengths)
-    return picked, nodes
-
-
-def chosen_sequences(key: Any, count: int) -> int | np.ndarray:
-    """What an index stands for: one sequence (an int) or several (an array of numbers).
-
-    Understands integers, slices, integer and boolean arrays, and ``(key, ...)`` as scikit-learn writes it.
-
-    >>> chosen_sequences(-1, 3), chosen_sequences(slice(1, None), 3).tolist()
-    (2, [1, 2])
-    """
-    if isinstance(key, tuple) and len(key) == 2 and key[1] is Ellipsis:
-        key = key[0]
-    if isinstance(key, int | np.integer) and not isinstance(key, bool):
-        if not -count <= key < count:
-            raise IndexError(f"sequence {key} of {count}")
-        return int(key) % count
-    if isinstance(key, slice):
-        return np.arange(count)[key]
-    chosen = np.asarray(key)
-    if chosen.ndim != 1 or chosen.dtype.kind not in "biu":
-        if chosen.size:
-            raise TypeError("sequences are chosen by an integer, a slice, or a 1-D array of integers or booleans.")
-        chosen = chosen.astype(np.int64).ravel()
-    return np.arange(count)[chosen]
-
-
 @dataclass(frozen=True, eq=False)
-class TokenColumns(Sequence[list[Row]]):
+class TokenColumns(FlatSequences[list[Row]]):
     """B sequences of tokens with C string columns each.
 
     >>> tokens = TokenColumns.from_sequences([[("He", "PRP"), ("runs", "VBZ")], [("Stop", "VB")]])
@@ -95,25 +63,12 @@ class TokenColumns(Sequence[list[Row]]):
         """C, the number of columns."""
         return int(self.codes.shape[1])
 
-    @property
-    def shape(self) -> tuple[int]:
-        """(B,): by it scikit-learn sees that many sequences can be chosen at once."""
-        return (len(self),)
+    def _sequence(self, number: int) -> list[Row]:
+        first, last = self.topology.offsets[number : number + 2]
+        texts = iter(self.alphabet.texts(self.codes[first:last]))
+        return list(zip(*[texts] * self.width))
 
-    def __len__(self) -> int:
-        return self.topology.n_sequences
-
-    @overload
-    def __getitem__(self, key: int) -> list[Row]: ...
-    @overload
-    def __getitem__(self, key: slice) -> TokenColumns: ...
-    def __getitem__(self, key: Any) -> list[Row] | TokenColumns:
-        chosen = chosen_sequences(key, len(self))
-        if isinstance(chosen, int):
-            first, last = self.topology.offsets[chosen : chosen + 2]
-            texts = iter(self.alphabet.texts(self.codes[first:last]))
-            return list(zip(*[texts] * self.width))
-        topology, nodes = chosen_nodes(self.topology, chosen)
+    def _gather(self, topology: Chains, nodes: np.ndarray) -> TokenColumns:
         return TokenColumns(self.codes[nodes], topology, self.alphabet)
 
     def column(self, c: int) -> list[np.ndarray]:
