@@ -284,3 +284,14 @@ def linear_case(rng: np.random.Generator, o: Options) -> LinearCase:
         boundaries=o.boundaries,
     )
     return LinearCase(layout, batch, target)
+
+
+def path_score(potentials: Potentials, first: int, first_edge: int, path: tuple[int, ...]) -> float:
+    """Score of one path of the sequence that starts at node ``first`` and edge ``first_edge``."""
+    score = 0.0
+    for t, label in enumerate(path):
+        score += float(potentials.node[first + t, label])
+        if t:
+            table = potentials.edge[0 if potentials.shared else first_edge + t - 1]
+            score += float(table[path[t - 1], label])
+    return score

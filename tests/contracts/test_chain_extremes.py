@@ -11,13 +11,14 @@ from hypothesis import given
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.core.topology import Chains
-from crfield.inference.brute import BruteEngine, path_score
+from crfield.inference.brute import BruteEngine
 from crfield.kernels import chain
 from tests.contracts.cases import (
     INF,
     assert_totals,
     examples,
     magnitude,
+    path_score,
     paths_of,
     random_potentials,
     small_potentials,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.core.topology import Chains
-from crfield.inference.brute import BruteEngine, path_score
+from crfield.inference.brute import BruteEngine
 from crfield.kernels import chain, choice
 from tests.contracts.cases import (
     INF,
@@ -21,6 +21,7 @@ from tests.contracts.cases import (
     magnitude,
     native_level,
     needs_native,
+    path_score,
     paths_of,
     random_potentials,
     small_potentials,

@@ -14,14 +14,16 @@ from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.core.topology import Chains
 from crfield.errors import InputError, ShapeError
-from crfield.inference.brute import BruteEngine, path_score
-from crfield.inference.chain import ChainEngine, one_hot, path_scores, segment_sums
+from crfield.inference.brute import BruteEngine
+from crfield.inference.chain import ChainEngine
 from crfield.inference.decode import best_marginals, check_decoder
+from crfield.inference.labellings import one_hot, path_scores, segment_sums
 from tests.contracts.cases import (
     INF,
     assert_totals,
     examples,
     magnitude,
+    path_score,
     random_potentials,
     small_potentials,
 )
@@ -216,7 +218,7 @@ def test_offsets_start_at_zero_and_never_fall(offsets: list[int]) -> None:
 
 
 def test_the_oracle_refuses_too_many_paths() -> None:
-    with pytest.raises(InputError, match="too many paths"):
+    with pytest.raises(InputError, match="too many labellings"):
         BruteEngine().infer(random_potentials(np.random.default_rng(3), [30], 2), Semiring.LOG)
 
 

@@ -13,7 +13,7 @@ from crfield.core.potentials import Potentials
 from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.data.batch import Batch, Columns
-from crfield.inference.chain import path_scores
+from crfield.inference.labellings import path_scores
 from crfield.kernels import choice, linear
 from crfield.scoring.layout import Layout
 from tests.contracts.cases import (

@@ -12,13 +12,14 @@ from crfield.core.semiring import Semiring
 from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.errors import LabelError, ShapeError
-from crfield.inference.brute import BruteEngine, path_score
+from crfield.inference.brute import BruteEngine
 from crfield.inference.chain import ChainEngine
 from crfield.objectives.contrast import Contrast
 from tests.contracts.cases import (
     INF,
     examples,
     magnitude,
+    path_score,
     paths_of,
     random_potentials,
     random_target,

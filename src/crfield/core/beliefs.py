@@ -16,16 +16,21 @@ import numpy as np
 class Beliefs:
     """What an engine found, and whether it may be trusted.
 
-    ``edge`` has the shape of the edge scores it came from: with one shared table it holds the sum over all
-    edges of all sequences, which is the gradient of Σ total with respect to that table.
+    ``edge`` has the shape of the edge scores it came from: where edges share a table it holds the sum over all of
+    them, which is the gradient of Σ total with respect to that table. Under MAX, ``node`` and ``edge`` are a
+    labelling as zeros and ones and ``total`` is its score, whether or not an inexact engine found the best.
+
+    ``bound`` says what ``total`` is: "exact", an "upper" or a "lower" bound of the true total, or an "estimate" that
+    may lie on either side.
     """
 
     total: np.ndarray  # (B,)
     node: np.ndarray  # (N, L)
-    edge: np.ndarray  # (1 | E, L, L)
+    edge: np.ndarray  # (T, L, L)
     exact: bool = True
     converged: bool = True
     sweeps: int = 1
+    bound: str = "exact"
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,4 +39,5 @@ class Evaluation:
 
     value: float
     node: np.ndarray  # (N, L)
-    edge: np.ndarray  # (1 | E, L, L)
+    edge: np.ndarray  # (T, L, L)
+    converged: bool = True  # False when the engine behind it had not settled, so that value and gradient may disagree

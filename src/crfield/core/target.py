@@ -12,6 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
+from crfield.core.graphs import Graphs
 from crfield.core.topology import Chains
 from crfield.errors import LabelError, ShapeError
 
@@ -31,7 +32,7 @@ class Target:
     ([False, True], [1, 2, 1])
     """
 
-    topology: Chains
+    topology: Chains | Graphs
     n_labels: int
     labels: np.ndarray  # (N,) int32
     allowed: np.ndarray | None = None  # (N, L) bool

@@ -71,12 +71,22 @@ class Chains:
 
     @cached_property
     def heads(self) -> np.ndarray:
-        """(E,) the later node of each edge; the earlier one is ``heads - 1``."""
+        """(E,) the later node of each edge."""
         keep = np.ones(self.n_nodes, dtype=bool)
         keep[self.offsets[:-1][self.lengths > 0]] = False
         return np.flatnonzero(keep)
 
     @cached_property
+    def tails(self) -> np.ndarray:
+        """(E,) the earlier node of each edge."""
+        return self.heads - 1
+
+    @cached_property
     def sequence_of_node(self) -> np.ndarray:
         """(N,) the chain each node belongs to."""
         return np.repeat(np.arange(self.n_sequences), self.lengths)
+
+    @cached_property
+    def sequence_of_edge(self) -> np.ndarray:
+        """(E,) the chain each edge belongs to."""
+        return np.repeat(np.arange(self.n_sequences), np.maximum(self.lengths - 1, 0))

@@ -34,8 +34,9 @@ from crfield.estimators.jobs import resolve_jobs
 from crfield.estimators.progress import Progress
 from crfield.features.detect import encoder_for
 from crfield.features.template import Template
-from crfield.inference.chain import ChainEngine, path_scores
+from crfield.inference.chain import ChainEngine
 from crfield.inference.decode import best_marginals, check_decoder
+from crfield.inference.labellings import path_scores
 from crfield.objectives.contrast import Contrast
 from crfield.optimize.history import INTERRUPTED, Result, Step
 from crfield.optimize.penalty import Penalty

@@ -73,12 +73,15 @@ class FunctionModel:
     def potentials(self, X: Any, *, n_jobs: int) -> Potentials:
         """Scores of X."""
         scorer = TableScorer(len(self.functions), len(self.labels))
-        return scorer.score(self.weights, tabulate_sequences(self.functions, self.labels, X))
+        return scorer.score(self.weights, self._tables(X))
 
     def best_paths(self, X: Any, *, n_jobs: int) -> tuple[np.ndarray, Chains]:
         """Codes of the best path (N,) and the chains they lie on."""
-        potentials = self.potentials(X, n_jobs=n_jobs)
-        return ChainEngine(n_jobs).best_path(potentials)[1], potentials.topology
+        scorer, tables = TableScorer(len(self.functions), len(self.labels)), self._tables(X)
+        return ChainEngine(n_jobs).best_path(scorer.score(self.weights, tables))[1], tables.topology
+
+    def _tables(self, X: Any) -> FunctionTables:
+        return tabulate_sequences(self.functions, self.labels, X)
 
 
 def tabulate_sequences(functions: Sequence[LabelFunction], labels: Sequence[Hashable], X: Any) -> FunctionTables:

@@ -28,34 +28,31 @@ class BruteEngine:
     """
 
     def infer(self, potentials: Potentials, semiring: Semiring) -> Beliefs:
-        """Total of each sequence and its gradient with respect to the scores."""
-        chains, labels = potentials.topology, potentials.n_labels
+        """Total of each chain or graph and its gradient with respect to the scores."""
+        topology, labels, tables = potentials.topology, potentials.n_labels, potentials.tables
         node, edge = np.zeros_like(potentials.node), np.zeros_like(potentials.edge)
-        total = np.zeros(chains.n_sequences)
-        for s, length in enumerate(chains.lengths.tolist()):
+        total = np.zeros(topology.n_sequences)
+        for s, length in enumerate(topology.lengths.tolist()):
             if labels**length > 1_000_000:
-                raise InputError(f"{labels} labels over {length} steps are too many paths to enumerate.")
-            first, first_edge = int(chains.offsets[s]), int(chains.edge_offsets[s])
+                raise InputError(f"{labels} labels over {length} nodes are too many labellings to enumerate.")
+            first = int(topology.offsets[s])
+            edges = range(int(topology.edge_offsets[s]), int(topology.edge_offsets[s + 1]))
+            joints = [(int(tables[e]), int(topology.tails[e]) - first, int(topology.heads[e]) - first) for e in edges]
             paths = list(product(range(labels), repeat=length))
-            scores = np.array([path_score(potentials, first, first_edge, path) for path in paths])
+            scores = np.array(
+                [
+                    sum(float(potentials.node[first + n, label]) for n, label in enumerate(path))
+                    + sum(float(potentials.edge[k, path[tail], path[head]]) for k, tail, head in joints)
+                    for path in paths
+                ]
+            )
             total[s], weights = _weigh(scores, semiring)
             for path, weight in zip(paths, weights):
-                for t, label in enumerate(path):
-                    node[first + t, label] += weight
-                    if t:
-                        edge[0 if potentials.shared else first_edge + t - 1, path[t - 1], label] += weight
+                for n, label in enumerate(path):
+                    node[first + n, label] += weight
+                for k, tail, head in joints:
+                    edge[k, path[tail], path[head]] += weight
         return Beliefs(total, node, edge)
-
-
-def path_score(potentials: Potentials, first: int, first_edge: int, path: tuple[int, ...]) -> float:
-    """Score of one path of the sequence that starts at node ``first`` and edge ``first_edge``."""
-    score = 0.0
-    for t, label in enumerate(path):
-        score += float(potentials.node[first + t, label])
-        if t:
-            table = potentials.edge[0 if potentials.shared else first_edge + t - 1]
-            score += float(table[path[t - 1], label])
-    return score
 
 
 def _weigh(scores: np.ndarray, semiring: Semiring) -> tuple[float, np.ndarray]:

@@ -19,7 +19,7 @@ from crfield.core.beliefs import Beliefs, Evaluation
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.core.target import Target
-from crfield.inference.chain import one_hot, path_scores
+from crfield.inference.labellings import one_hot, path_scores
 
 
 class Engine(Protocol):
@@ -48,28 +48,34 @@ class Contrast:
 
     def evaluate(self, potentials: Potentials, target: Target, engine: Engine) -> Evaluation:
         """Value, and gradient in the shape of the potentials."""
-        chains = potentials.topology
-        if target.weight is not None and potentials.shared and chains.n_edges != 1:
+        topology = potentials.topology
+        if target.weight is not None and (potentials.table is not None or potentials.shared):
             # A shared table sums over sequences before they can be weighed: one table for every edge instead.
-            labels = potentials.n_labels
-            each = np.broadcast_to(potentials.edge, (chains.n_edges, labels, labels))
-            full = self.evaluate(Potentials(potentials.node, each, chains), target, engine)
-            return Evaluation(full.value, full.node, full.edge.sum(axis=0, keepdims=True))
-        weight = np.ones(chains.n_sequences) if target.weight is None else target.weight
+            each = Potentials(potentials.node, potentials.edge[potentials.tables], topology)
+            if not each.shared:
+                full = self.evaluate(each, target, engine)
+                edge = np.zeros_like(potentials.edge)
+                np.add.at(edge, potentials.tables, full.edge)
+                return Evaluation(full.value, full.node, edge, full.converged)
+        weight = np.ones(topology.n_sequences) if target.weight is None else target.weight
         free = engine.infer(potentials, self.semiring)
+        converged = free.converged
         if target.complete.all():
             clamped_total = path_scores(potentials, target.labels)
             clamped_node, clamped_edge = one_hot(potentials, target.labels)
         else:
-            masked = Potentials(np.where(target.mask, potentials.node, -np.inf), potentials.edge, chains)
+            masked = Potentials(
+                np.where(target.mask, potentials.node, -np.inf), potentials.edge, topology, potentials.table
+            )
             clamped = engine.infer(masked, self.semiring)
             clamped_total, clamped_node, clamped_edge = clamped.total, clamped.node, clamped.edge
-        node = (free.node - clamped_node) * np.repeat(weight, chains.lengths)[:, None]
+            converged &= clamped.converged
+        node = (free.node - clamped_node) * weight[topology.sequence_of_node][:, None]
         edge = free.edge - clamped_edge
-        if len(edge) == chains.n_edges:
-            edge = edge * np.repeat(weight, np.maximum(chains.lengths - 1, 0))[:, None, None]
+        if len(edge) == topology.n_edges and target.weight is not None:
+            edge = edge * weight[topology.sequence_of_edge][:, None, None]
         gap = free.total - clamped_total
         if free.exact:
             # Two large numbers that may round past each other; no part weighs more than the whole.
             gap = np.maximum(gap, 0.0)
-        return Evaluation(float(weight @ gap), node, edge)
+        return Evaluation(float(weight @ gap), node, edge, converged)

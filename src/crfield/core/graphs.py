@@ -1,0 +1,149 @@
+"""Who is next to whom, in general: a batch of graphs.
+
+B graphs lie end to end in one flat run of N nodes, as `Chains` do; graph b owns the nodes
+``offsets[b]:offsets[b+1]``. Edges are pairs of node numbers of the flat run, sorted by graph, so that graph b owns
+the edges ``edge_offsets[b]:edge_offsets[b+1]``. An edge has a direction, tail → head, which says only how its score
+table is read (rows for the tail's label, columns for the head's). Two nodes may be joined by several edges, say one
+for each of two relations; no node is joined to itself. Chains are the special case tail = head − 1, and whatever
+reads ``offsets``, ``tails`` and ``heads`` serves both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from crfield.core.topology import Chains
+from crfield.errors import ShapeError
+
+
+@dataclass(frozen=True, eq=False)
+class Adjacency:
+    """Both ends of every edge, listed by node: node n meets the places ``indptr[n]:indptr[n+1]``.
+
+    At each place stand the number of the edge, the node at its other end, and whether n is the edge's tail.
+    """
+
+    indptr: np.ndarray  # (N + 1,) int64
+    edge: np.ndarray  # (2 E,) int64
+    other: np.ndarray  # (2 E,) int64
+    is_tail: np.ndarray  # (2 E,) bool
+
+
+@dataclass(frozen=True, eq=False)
+class Graphs:
+    """B graphs lying end to end.
+
+    >>> import numpy as np
+    >>> graphs = Graphs(np.array([0, 3, 5]), tails=np.array([0, 1, 3]), heads=np.array([1, 2, 4]))
+    >>> graphs.n_sequences, graphs.n_nodes, graphs.n_edges, graphs.edge_offsets.tolist()
+    (2, 5, 3, [0, 2, 3])
+    >>> graphs.forest.tolist(), graphs.adjacency.other.tolist()
+    ([True, True], [1, 0, 2, 1, 4, 3])
+    """
+
+    offsets: np.ndarray  # (B + 1,) int64
+    tails: np.ndarray  # (E,) int64
+    heads: np.ndarray  # (E,) int64
+
+    def __post_init__(self) -> None:
+        offsets = Chains(self.offsets).offsets
+        tails = np.ascontiguousarray(self.tails, dtype=np.int64)
+        heads = np.ascontiguousarray(self.heads, dtype=np.int64)
+        if tails.ndim != 1 or tails.shape != heads.shape:
+            raise ShapeError(f"tails and heads must be 1-D and equally long, got {tails.shape} and {heads.shape}.")
+        for name, ends in (("tails", tails), ("heads", heads)):
+            if len(ends) and (ends.min() < 0 or ends.max() >= offsets[-1]):
+                raise ShapeError(
+                    f"{name} must name nodes 0 … {offsets[-1] - 1}, got {ends.min()} … {ends.max()}. "
+                    "Are the node numbers those of the whole batch?"
+                )
+        loops = np.flatnonzero(tails == heads)
+        if len(loops):
+            raise ShapeError(
+                f"edge {loops[0]} joins node {tails[loops[0]]} to itself; a node is no neighbour of its own."
+            )
+        owner = np.searchsorted(offsets, tails, side="right") - 1
+        if not np.array_equal(owner, np.searchsorted(offsets, heads, side="right") - 1):
+            edge = int(np.flatnonzero(owner != np.searchsorted(offsets, heads, side="right") - 1)[0])
+            raise ShapeError(f"edge {edge} joins nodes {tails[edge]} and {heads[edge]}, which lie in two graphs.")
+        if (np.diff(owner) < 0).any():
+            raise ShapeError("edges must be sorted by the graph that they belong to.")
+        object.__setattr__(self, "offsets", offsets)
+        object.__setattr__(self, "tails", tails)
+        object.__setattr__(self, "heads", heads)
+
+    @classmethod
+    def from_chains(cls, chains: Chains) -> Graphs:
+        """The same chains, each edge from a step to the next.
+
+        >>> Graphs.from_chains(Chains.from_lengths([3, 1])).tails.tolist()
+        [0, 1]
+        """
+        return cls(chains.offsets, chains.tails, chains.heads)
+
+    @property
+    def n_sequences(self) -> int:
+        """B, the number of graphs."""
+        return len(self.offsets) - 1
+
+    @property
+    def n_nodes(self) -> int:
+        """N, the number of nodes of all graphs."""
+        return int(self.offsets[-1])
+
+    @property
+    def n_edges(self) -> int:
+        """E, the number of edges of all graphs."""
+        return len(self.tails)
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        """(B,) nodes of each graph."""
+        return np.diff(self.offsets)
+
+    @cached_property
+    def edge_offsets(self) -> np.ndarray:
+        """(B + 1,) first edge of each graph."""
+        return np.searchsorted(self.sequence_of_edge, np.arange(self.n_sequences + 1)).astype(np.int64)
+
+    @cached_property
+    def sequence_of_edge(self) -> np.ndarray:
+        """(E,) the graph each edge belongs to."""
+        return np.searchsorted(self.offsets, self.tails, side="right") - 1
+
+    @cached_property
+    def sequence_of_node(self) -> np.ndarray:
+        """(N,) the graph each node belongs to."""
+        return np.repeat(np.arange(self.n_sequences), self.lengths)
+
+    @cached_property
+    def adjacency(self) -> Adjacency:
+        """Edges listed by node, in the order of the edges."""
+        ends = np.concatenate([self.tails, self.heads])
+        order = np.argsort(ends * 2 * max(1, self.n_edges) + np.tile(np.arange(self.n_edges), 2), kind="stable")
+        edge = np.tile(np.arange(self.n_edges), 2)[order]
+        other = np.concatenate([self.heads, self.tails])[order]
+        indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(ends, minlength=self.n_nodes))])
+        return Adjacency(indptr.astype(np.int64), edge, other, order < self.n_edges)
+
+    @cached_property
+    def component(self) -> np.ndarray:
+        """(N,) number of the connected component of each node."""
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import connected_components
+
+        links = coo_array((np.ones(self.n_edges), (self.tails, self.heads)), shape=(self.n_nodes, self.n_nodes))
+        return connected_components(links, directed=False)[1].astype(np.int64)
+
+    @cached_property
+    def forest(self) -> np.ndarray:
+        """(B,) whether the graph has no loop; edges that join the same two nodes count as one."""
+        trees = np.unique(np.stack([self.sequence_of_node, self.component]), axis=1)[0]
+        n_trees = np.bincount(trees.astype(np.int64), minlength=self.n_sequences)
+        ends = np.stack([np.minimum(self.tails, self.heads), np.maximum(self.tails, self.heads)])
+        owner = np.searchsorted(self.offsets, np.unique(ends, axis=1)[0], side="right") - 1
+        n_links = np.bincount(owner, minlength=self.n_sequences)
+        return n_links == self.lengths - n_trees
