@@ -10,9 +10,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from crfield.core.beliefs import Evaluation
 from crfield.core.potentials import Potentials
 from crfield.core.target import Target
-from crfield.objectives.contrast import Contrast, Engine
+from crfield.objectives.contrast import Engine
 
 
 class Scorer(Protocol):
@@ -32,12 +33,26 @@ class Scorer(Protocol):
         ...
 
 
-class FullBatch:
-    """A scorer, a batch, a target, an objective and an engine as one function of the weights."""
+class Objective(Protocol):
+    """Potentials and a target in, value and gradient out."""
 
-    def __init__(self, scorer: Scorer, batch: Any, target: Target, *, objective: Contrast, engine: Engine) -> None:
+    def evaluate(self, potentials: Potentials, target: Target, engine: Any) -> Evaluation:
+        """Value, and gradient in the shape of the potentials."""
+        ...
+
+
+class FullBatch:
+    """A scorer, a batch, a target, an objective and an engine as one function of the weights.
+
+    ``settled`` tells whether the engine had converged in the last evaluation, ``n_unsettled`` in how many it had not.
+    """
+
+    def __init__(
+        self, scorer: Scorer, batch: Any, target: Target, *, objective: Objective, engine: Engine | None
+    ) -> None:
         self.scorer, self.batch, self.target = scorer, batch, target
         self.objective, self.engine = objective, engine
+        self.settled, self.n_unsettled = True, 0
 
     @property
     def n_weights(self) -> int:
@@ -49,4 +64,6 @@ class FullBatch:
         potentials = self.scorer.score(weights, self.batch)
         result = self.objective.evaluate(potentials, self.target, self.engine)
         gradient[:] = self.scorer.pull(result.node, result.edge, self.batch)
+        self.settled = result.converged
+        self.n_unsettled += not result.converged
         return result.value
