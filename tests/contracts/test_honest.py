@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from crfield.optimize.history import INTERRUPTED
+from crfield.optimize.history import INTERRUPTED, Result
 from crfield.optimize.penalty import Penalty
 from crfield.training.honest import DISAGREE, UNSETTLED, find_fault, minimize_honestly
 
@@ -25,19 +27,21 @@ class Bowl:
         return 3.0 + 0.5 * float((weights - 1.0) @ (weights - 1.0))
 
 
-def run(problem: Bowl, **options: object) -> object:
+def run(problem: Bowl, **options: Any) -> Result:
     return minimize_honestly(problem, np.zeros(3), Penalty(l2=0.1), tol=1e-6, max_iter=100, **options)  # type: ignore[arg-type]
 
 
 def test_an_honest_problem_converges() -> None:
     result = run(Bowl())
-    assert result.converged and result.reason == "tolerance"  # type: ignore[attr-defined]
-    np.testing.assert_allclose(result.weights, 1 / 1.1, rtol=1e-3)  # type: ignore[attr-defined]
+    assert result.converged
+    assert result.reason == "tolerance"
+    np.testing.assert_allclose(result.weights, 1 / 1.1, rtol=1e-3)
 
 
 def test_an_engine_that_does_not_settle_is_named() -> None:
     result = run(Bowl(settles=False))
-    assert not result.converged and result.reason == UNSETTLED  # type: ignore[attr-defined]
+    assert not result.converged
+    assert result.reason == UNSETTLED
 
 
 @pytest.mark.parametrize("tilt", [0.5, -2.0])
@@ -45,11 +49,11 @@ def test_a_gradient_of_another_function_is_named(tilt: float) -> None:
     problem = Bowl(tilt=tilt)
     assert find_fault(problem, Penalty(), np.full(3, 0.2), tol=1e-6) == DISAGREE  # type: ignore[arg-type]
     assert find_fault(Bowl(), Penalty(), np.full(3, 0.2), tol=1e-6) is None  # type: ignore[arg-type]
-    assert not run(problem).converged  # type: ignore[attr-defined]
+    assert not run(problem).converged
 
 
 def test_an_interrupted_run_stays_one() -> None:
     def stop(step: object, weights: np.ndarray) -> bool:
         raise KeyboardInterrupt
 
-    assert run(Bowl(settles=False), callback=stop).reason == INTERRUPTED  # type: ignore[attr-defined]
+    assert run(Bowl(settles=False), callback=stop).reason == INTERRUPTED
