@@ -39,11 +39,14 @@ void step_forward(int labels, int vectors, int stride, const double* before, con
   }
 }
 
-double shift_row(int labels, double* x) {
+// After step t: brings the largest entry of δ_t to zero, now and then and at the end, and gives what was taken off.
+// It adds up to the score of the best path; -inf where there is none.
+double shift(int64_t t, int64_t steps, int labels, double* delta) {
+  if (t % SHIFT_EVERY != SHIFT_EVERY - 1 && t != steps - 1) return 0;
   double top = -INF;
-  for (int j = 0; j < labels; j++) top = x[j] > top ? x[j] : top;
+  for (int j = 0; j < labels; j++) top = delta[j] > top ? delta[j] : top;
   if (top == -INF) return top;
-  for (int j = 0; j < labels; j++) x[j] -= top;
+  for (int j = 0; j < labels; j++) delta[j] -= top;
   return top;
 }
 
@@ -54,66 +57,50 @@ int last_label(int labels, const double* x) {
   return best;
 }
 
+// The best label i before a chosen one; into(i), the scores of the edges into that one, lie `apart` doubles apart.
+int label_before(int labels, const double* before, const double* into, int64_t apart) {
+  int best = 0;
+  double top = before[0] + into[0];
+  for (int i = 1; i < labels; i++) {
+    const double x = before[i] + into[i * apart];
+    if (x > top) top = x, best = i;
+  }
+  return best;
+}
+
 }  // namespace
 
 double best_path(int labels, int stride, int64_t steps, double* score, const double* log, const double* log_t,
                  int32_t* path) {
-  const int vectors = stride / LANES;
   double total = 0;
-  bool possible = true;
   for (int64_t t = 0; t < steps; t++) {
     double* now = score + t * stride;
-    if (t) step_forward(labels, vectors, stride, now - stride, log, now);
-    if (t % SHIFT_EVERY == SHIFT_EVERY - 1 || t == steps - 1) {
-      const double top = shift_row(labels, now);
-      possible &= top != -INF;
-      total += top;
-    }
+    if (t) step_forward(labels, stride / LANES, stride, now - stride, log, now);
+    total += shift(t, steps, labels, now);
   }
   path[steps - 1] = last_label(labels, score + (steps - 1) * stride);
-  for (int64_t t = steps - 1; t > 0; t--) {
-    const double *before = score + (t - 1) * stride, *into = log_t + (int64_t)path[t] * stride;
-    int best = 0;
-    double top = before[0] + into[0];
-    for (int i = 1; i < labels; i++) {
-      const double x = before[i] + into[i];
-      if (x > top) top = x, best = i;
-    }
-    path[t - 1] = best;
-  }
-  return possible ? total : -INF;
+  for (int64_t t = steps - 1; t > 0; t--)
+    path[t - 1] = label_before(labels, score + (t - 1) * stride, log_t + (int64_t)path[t] * stride, 1);
+  return total;
 }
 
 double best_path_each(const EdgeSource& source, int64_t first_edge, int labels, int stride, int64_t steps,
                       double* score, double* table, int32_t* path) {
-  const int vectors = stride / LANES;
   double total = 0;
-  bool possible = true;
   for (int64_t t = 0; t < steps; t++) {
     double* now = score + t * stride;
     if (t) {
       source.fill(first_edge + t - 1, table);
-      step_forward(labels, vectors, stride, now - stride, table, now);
+      step_forward(labels, stride / LANES, stride, now - stride, table, now);
     }
-    if (t % SHIFT_EVERY == SHIFT_EVERY - 1 || t == steps - 1) {
-      const double top = shift_row(labels, now);
-      possible &= top != -INF;
-      total += top;
-    }
+    total += shift(t, steps, labels, now);
   }
   path[steps - 1] = last_label(labels, score + (steps - 1) * stride);
   for (int64_t t = steps - 1; t > 0; t--) {
     source.fill(first_edge + t - 1, table);
-    const double* before = score + (t - 1) * stride;
-    int best = 0;
-    double top = -INF;
-    for (int i = 0; i < labels; i++) {
-      const double x = before[i] + table[(int64_t)i * stride + path[t]];
-      if (x > top) top = x, best = i;
-    }
-    path[t - 1] = best;
+    path[t - 1] = label_before(labels, score + (t - 1) * stride, table + path[t], stride);
   }
-  return possible ? total : -INF;
+  return total;
 }
 
 }  // namespace CRFIELD_LEVEL_NAME

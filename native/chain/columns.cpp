@@ -102,7 +102,7 @@ void scatter_rows(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t 
 }
 
 // The same sums from rows that are not packed: each column is looked up on the way. Columns without a dense row are
-// put aside while the row of scores is in registers.
+// put aside while the row of scores is in registers (VECS > 0).
 template <int VECS>
 void gather_csr_rows(const NodeWeights& w, const CsrRows& x, int64_t row, int64_t n, const double* base,
                      double* score) {
@@ -150,8 +150,9 @@ void gather_csr_rows(const NodeWeights& w, const CsrRows& x, int64_t row, int64_
   }
 }
 
-// Any number of vectors: the row of scores lives in the first cache.
-void gather_csr_any(const NodeWeights& w, const CsrRows& x, int64_t row, int64_t n, const double* base, double* score) {
+template <>
+void gather_csr_rows<0>(const NodeWeights& w, const CsrRows& x, int64_t row, int64_t n, const double* base,
+                        double* score) {
   for (int64_t r = 0; r < n; r++) {
     double* s = score + r * w.stride;
     for (int j = 0; j < w.stride; j++) s[j] = base[j];
@@ -189,58 +190,52 @@ void scatter_by(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n,
     scatter_rows<VECS, false, false>(w, x, row, n, belief, mask, g);
 }
 
+template <int VECS>
+struct Vectors {
+  static constexpr int COUNT = VECS;
+};
+
+// work(Vectors<VECS>()) for rows of that many vectors; Vectors<0> for rows that do not fit the registers.
+template <class Work>
+void by_vectors(int vectors, const Work& work) {
+  switch (vectors) {
+    case 1: return work(Vectors<1>());
+    case 2: return work(Vectors<2>());
+    case 3: return work(Vectors<3>());
+    case 4: return work(Vectors<4>());
+    case 5: return work(Vectors<5>());
+    case 6: return work(Vectors<6>());
+    case 7: return work(Vectors<7>());
+    case 8: return work(Vectors<8>());
+    default: return work(Vectors<0>());
+  }
+}
+
+// score += X V for the dense block
+void gather_dense(const NodeWeights& w, const double* dense, int64_t row, int64_t n, double* score) {
+  if (w.n_dense)
+    product<true>(n, w.n_dense, w.stride / LANES, dense + row * w.n_dense, w.n_dense, 1, w.dense, w.stride, score,
+                  w.stride);
+}
+
 }  // namespace
 
 void gather(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n, const double* base, double* score) {
-  switch (w.stride / LANES) {
-    case 1: gather_by<1>(w, x, row, n, base, score); break;
-    case 2: gather_by<2>(w, x, row, n, base, score); break;
-    case 3: gather_by<3>(w, x, row, n, base, score); break;
-    case 4: gather_by<4>(w, x, row, n, base, score); break;
-    case 5: gather_by<5>(w, x, row, n, base, score); break;
-    case 6: gather_by<6>(w, x, row, n, base, score); break;
-    case 7: gather_by<7>(w, x, row, n, base, score); break;
-    case 8: gather_by<8>(w, x, row, n, base, score); break;
-    default: gather_by<0>(w, x, row, n, base, score); break;
-  }
-  if (w.n_dense)
-    product<true>(n, w.n_dense, w.stride / LANES, x.dense + row * w.n_dense, w.n_dense, 1, w.dense, w.stride, score,
-                  w.stride);
+  by_vectors(w.stride / LANES, [&](auto v) { gather_by<decltype(v)::COUNT>(w, x, row, n, base, score); });
+  gather_dense(w, x.dense, row, n, score);
 }
 
 void scatter(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n, const double* belief,
              const double* mask, const NodeGradient& g) {
-  switch (w.stride / LANES) {
-    case 1: scatter_by<1>(w, x, row, n, belief, mask, g); break;
-    case 2: scatter_by<2>(w, x, row, n, belief, mask, g); break;
-    case 3: scatter_by<3>(w, x, row, n, belief, mask, g); break;
-    case 4: scatter_by<4>(w, x, row, n, belief, mask, g); break;
-    case 5: scatter_by<5>(w, x, row, n, belief, mask, g); break;
-    case 6: scatter_by<6>(w, x, row, n, belief, mask, g); break;
-    case 7: scatter_by<7>(w, x, row, n, belief, mask, g); break;
-    case 8: scatter_by<8>(w, x, row, n, belief, mask, g); break;
-    default: scatter_by<0>(w, x, row, n, belief, mask, g); break;
-  }
+  by_vectors(w.stride / LANES, [&](auto v) { scatter_by<decltype(v)::COUNT>(w, x, row, n, belief, mask, g); });
   if (w.n_dense)
     product<true>(w.n_dense, n, w.stride / LANES, x.dense + row * w.n_dense, 1, w.n_dense, belief, w.stride, g.dense,
                   w.stride);
 }
 
 void gather_csr(const NodeWeights& w, const CsrRows& x, int64_t row, int64_t n, const double* base, double* score) {
-  switch (w.stride / LANES) {
-    case 1: gather_csr_rows<1>(w, x, row, n, base, score); break;
-    case 2: gather_csr_rows<2>(w, x, row, n, base, score); break;
-    case 3: gather_csr_rows<3>(w, x, row, n, base, score); break;
-    case 4: gather_csr_rows<4>(w, x, row, n, base, score); break;
-    case 5: gather_csr_rows<5>(w, x, row, n, base, score); break;
-    case 6: gather_csr_rows<6>(w, x, row, n, base, score); break;
-    case 7: gather_csr_rows<7>(w, x, row, n, base, score); break;
-    case 8: gather_csr_rows<8>(w, x, row, n, base, score); break;
-    default: gather_csr_any(w, x, row, n, base, score); break;
-  }
-  if (w.n_dense)
-    product<true>(n, w.n_dense, w.stride / LANES, x.dense + row * w.n_dense, w.n_dense, 1, w.dense, w.stride, score,
-                  w.stride);
+  by_vectors(w.stride / LANES, [&](auto v) { gather_csr_rows<decltype(v)::COUNT>(w, x, row, n, base, score); });
+  gather_dense(w, x.dense, row, n, score);
 }
 
 }  // namespace CRFIELD_LEVEL_NAME
