@@ -16,7 +16,6 @@ from crfield.inference.brute import BruteEngine
 from crfield.inference.chain import ChainEngine
 from crfield.objectives.contrast import Contrast
 from tests.contracts.cases import (
-    INF,
     examples,
     magnitude,
     path_score,
@@ -128,14 +127,6 @@ def test_never_below_zero(scale: float, semiring: Semiring, shared: bool, seed: 
     path = ChainEngine().best_path(potentials)[1]
     target = Target(potentials.topology, 4, path, weight=rng.uniform(0, 2, 4))
     assert Contrast(semiring).evaluate(potentials, target, ChainEngine()).value >= 0
-
-
-def test_an_impossible_truth_costs_everything() -> None:
-    chains = Chains.from_lengths([2])
-    potentials = Potentials(np.array([[0.0, -INF], [0.0, 0.0]]), np.zeros((1, 2, 2)), chains)
-    for semiring in Semiring:
-        result = Contrast(semiring).evaluate(potentials, Target(chains, 2, np.array([1, 0])), ChainEngine())
-        assert result.value == INF
 
 
 def test_a_known_label_needs_no_row_of_the_table() -> None:
