@@ -1,0 +1,21 @@
+// The middle of pseudo-likelihood, compiled per x86-64 level: local scores to probabilities, a block of rows at once.
+#pragma once
+#include <cstdint>
+
+namespace crfield {
+namespace sites {
+
+constexpr int64_t ROWS = 256;  // rows of a block
+
+// In place: scores (rows, labels) to exp(score - top) with sums[r] of each row and tops[r]; a row whose scores are all
+// -inf becomes zeros with the sum zero.
+using Exponentiate = void (*)(int64_t rows, int64_t labels, double* scores, double* tops, double* sums);
+
+}  // namespace sites
+
+namespace level0 { void exponentiate_rows(int64_t, int64_t, double*, double*, double*); }
+namespace level2 { void exponentiate_rows(int64_t, int64_t, double*, double*, double*); }
+namespace level3 { void exponentiate_rows(int64_t, int64_t, double*, double*, double*); }
+namespace level4 { void exponentiate_rows(int64_t, int64_t, double*, double*, double*); }
+
+}  // namespace crfield
