@@ -4,6 +4,7 @@
     crfield tag       label data with a model
     crfield evaluate  score a model, or a file that was tagged already
     crfield inspect   show what a model has learnt
+    crfield compare-inference   the model wrong, or the inference? all engines on the same scores
     crfield demo      all of it on generated data
 
 Exit codes: 0 when all went well; 1 when data, a template or a model cannot be used (``error: …`` on standard error,
@@ -22,6 +23,7 @@ import typer
 from typer.core import TyperGroup
 
 import crfield
+from crfield.cli.compare_inference import compare_inference
 from crfield.cli.demo import demo
 from crfield.cli.evaluate import evaluate
 from crfield.cli.inspect import inspect
@@ -97,7 +99,7 @@ def _options(
     """Conditional random fields: train, tag, evaluate, inspect."""
 
 
-for verb in (train, tag, evaluate, inspect, demo):
+for verb in (train, tag, evaluate, inspect, compare_inference, demo):
     app.command()(verb)
 
 

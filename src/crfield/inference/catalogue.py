@@ -41,7 +41,7 @@ _HOME: Mapping[str, tuple[str, str]] = MappingProxyType(
         "icm": ("crfield.inference.site_search", "IcmEngine"),
         "annealing": ("crfield.inference.site_search", "AnnealingEngine"),
         "cuts": ("crfield.inference.cuts", "CutEngine"),
-        "expansion": ("crfield.inference.cuts", "ExpansionEngine"),
+        "expansion": ("crfield.inference.expansion", "ExpansionEngine"),
         "brute": ("crfield.inference.brute", "BruteEngine"),
     }
 )
@@ -58,11 +58,12 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class Choice:
-    """The engine that was chosen, its name, and why."""
+    """The engine that was chosen, its name, and why; and whether it is exact on the graphs it was chosen for."""
 
     engine: Engine
     name: str
     reason: str
+    exact: bool
 
 
 def engine_named(name: str, **options: Any) -> Engine:
@@ -98,3 +99,41 @@ def engine_class(name: str) -> Any:
         raise InputError(f"there is no engine {name!r}.{hint} Engines: {', '.join(ENGINES)}.")
     module, maker = _HOME[name]
     return getattr(import_module(module), maker)
+
+
+def choose_engine(
+    scores: Potentials | Chains | Graphs, n_labels: int | None = None, *, budget: int = BUDGET, n_jobs: int = 1
+) -> Choice:
+    """The engine for these graphs, exact if the tables that this takes fit ``budget`` bytes.
+
+    ``scores`` are potentials, or their topology and the number of labels.
+
+    >>> choose_engine(Chains.from_lengths([4, 2]), 3).reason
+    'chain: 2 sequences, 6 steps'
+    """
+    topology = scores.topology if isinstance(scores, Potentials) else scores
+    if isinstance(scores, Potentials):
+        n_labels = scores.n_labels
+    if n_labels is None or n_labels < 1:
+        raise InputError(f"a topology alone does not say how many labels there are: n_labels ≥ 1, got {n_labels}.")
+    if isinstance(topology, Chains):
+        reason = f"chain: {topology.n_sequences:,} sequences, {topology.n_nodes:,} steps"
+        return Choice(engine_named("chain", n_jobs=n_jobs), "chain", reason, exact=True)
+    if topology.forest.all():
+        reason = f"forest: {topology.n_sequences:,} graphs without a loop, {topology.n_nodes:,} nodes"
+        return Choice(engine_named("forest", n_jobs=n_jobs), "forest", reason, exact=True)
+    plan = engine_class("junction_tree").plan(topology, n_labels)
+    needs = f"width {plan.width}, {_size(plan.n_bytes)}"
+    if plan.n_bytes <= budget:
+        engine = engine_named("junction_tree", n_jobs=n_jobs)
+        return Choice(engine, "junction_tree", f"junction tree: {needs}", exact=True)
+    reason = f"loopy belief propagation, not exact: a junction tree needs {needs}, the budget is {_size(budget)}"
+    return Choice(engine_named("loopy", n_jobs=n_jobs), "loopy", reason, exact=False)
+
+
+def _size(n_bytes: int) -> str:
+    """Bytes for people; the tables of a wide tree may have more than a float can hold."""
+    if n_bytes >= 10**15:
+        return "more than 1,000 TB"
+    power = max(0, (len(str(n_bytes)) - 1) // 3)
+    return f"{n_bytes / 1000**power:.3g} {('B', 'kB', 'MB', 'GB', 'TB')[power]}"

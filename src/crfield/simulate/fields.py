@@ -1,4 +1,4 @@
-"""Fields to learn from: noisy binary images, and items with several tags.
+"""Fields to learn from: noisy binary images, grids drawn from a known model, and items with several tags.
 
 `make_noisy_images` follows the experiment of Kumar & Hebert (2006, *Discriminative random fields*, IJCV 68): a few
 binary base images, many noisy versions of each. Gaussian noise has the deviation 0.3 around 0 and 1. Bimodal noise
@@ -7,6 +7,10 @@ and 0.46 for the one, 0.55 and (broad) 0.42 for the other, the parameters of tha
 lies within the broad one of the other, so no threshold separates them: a local classifier must be non-linear, and
 neighbours must help. The article's four pictures are replaced by generated ones of
 the same kinds: smooth blobs, strokes like those of letters, rings, bars.
+
+`make_potts_grid` draws the labels of a grid from a Potts model (Potts 1952) and hides them behind Gaussian noise, so
+that the scores which made it are known: the exact posterior is the best that anybody can do, and whatever is worse
+is so by its inference.
 
 `make_tags` makes items (say, photographs) with twelve tags, of which each depends on one other: a tree. Features know
 much about some tags and little about others, and what is known of *snow* must tell about *ski*.
@@ -154,6 +158,65 @@ def _near(starts: np.ndarray, ends: np.ndarray, shape: tuple[int, int], reach: f
     return (np.linalg.norm(pixels - nearest, axis=-1) <= reach).any(axis=-1)
 
 
+@dataclass(frozen=True, eq=False)
+class PottsGrid:
+    """A grid, what was seen of it, and the scores under which both were drawn; nodes are numbered row by row.
+
+    >>> made = make_potts_grid((3, 4))
+    >>> made.labels.shape, made.node.shape, made.edge.shape, made.pairs[:3].tolist()
+    ((3, 4), (12, 2), (2, 2), [[0, 1], [1, 2], [2, 3]])
+    """
+
+    image: np.ndarray  # (H, W) what was seen
+    labels: np.ndarray  # (H, W) int64
+    node: np.ndarray  # (H W, L) log p(seen | label)
+    edge: np.ndarray  # (L, L) coupling on the diagonal
+    pairs: np.ndarray  # (E, 2) neighbours: beside each other first, then above each other
+
+
+def make_potts_grid(
+    shape: tuple[int, int] = (10, 12),
+    *,
+    n_labels: int = 2,
+    coupling: float = 0.8,
+    noise: float = 1.0,
+    n_sweeps: int = 300,
+    random_state: int | np.random.Generator | None = 0,
+) -> PottsGrid:
+    """Draw p(y) ∝ exp(coupling · number of equal neighbours), and x = y + noise · e.
+
+    By ``n_sweeps`` of Gibbs sampling, a colour of the chess board at a time. Two labels fall into large patches above
+    a coupling of log(1 + √2) ≈ 0.88 (Onsager 1944), and sweeps then take long to change them.
+
+    >>> made = make_potts_grid((20, 20), coupling=0.7, random_state=2)
+    >>> float((made.labels[1:] == made.labels[:-1]).mean()) > 0.6
+    True
+    """
+    if len(shape) != 2 or min(shape) < 1 or n_labels < 1 or noise <= 0 or n_sweeps < 0:
+        raise InputError(
+            "expected a shape (height, width) ≥ (1, 1), n_labels ≥ 1, noise > 0 and n_sweeps ≥ 0, got "
+            f"shape={shape}, n_labels={n_labels}, noise={noise}, n_sweeps={n_sweeps}."
+        )
+    rng = np.random.default_rng(random_state)
+    height, width = shape
+    padded = np.full((height + 2, width + 2), -1)  # a frame that agrees with nobody
+    padded[1:-1, 1:-1] = rng.integers(0, n_labels, shape)
+    black = np.indices(shape).sum(axis=0) % 2 == 0
+    for _ in range(n_sweeps):
+        for colour in (black, ~black):
+            around = np.stack([padded[:-2, 1:-1], padded[2:, 1:-1], padded[1:-1, :-2], padded[1:-1, 2:]])
+            scores = coupling * (around[..., None] == np.arange(n_labels)).sum(axis=0)
+            drawn = (scores + rng.gumbel(size=scores.shape)).argmax(axis=-1)
+            padded[1:-1, 1:-1][colour] = drawn[colour]
+    labels = padded[1:-1, 1:-1].copy()
+    image = labels + noise * rng.normal(size=shape)
+    node = -0.5 * ((image.reshape(-1, 1) - np.arange(n_labels)) / noise) ** 2
+    numbers = np.arange(height * width).reshape(shape)
+    beside = np.stack([numbers[:, :-1].ravel(), numbers[:, 1:].ravel()], axis=1)
+    above = np.stack([numbers[:-1].ravel(), numbers[1:].ravel()], axis=1)
+    return PottsGrid(image, labels, node, coupling * np.eye(n_labels), np.concatenate([beside, above]))
+
+
 # Each tag, the one that it depends on, its chance where that one is absent and where it is present, and how well the
 # features know it.
 _TAGS = (
@@ -215,7 +278,8 @@ def make_tags(
         )
     rng = np.random.default_rng(random_state)
     directions = rng.normal(size=(len(TAGS), n_features))
-    directions *= np.array([known for *_, known in _TAGS])[:, None] / np.linalg.norm(directions, axis=1, keepdims=True)
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    directions *= np.array([known for *_, known in _TAGS])[:, None]
     tags = np.zeros((n_items, len(TAGS)), np.int64)
     tree = []
     for t, (_, parent, absent, present, _) in enumerate(_TAGS):

@@ -3,9 +3,9 @@
 `make_order_chains` is the synthetic experiment of Liao, Choudhury, Fox & Kautz (2007, *Training conditional random
 fields using virtual evidence boosting*, section 5.1): binary labels that repeat the label k steps before with
 probability p, and many binary observations that each say almost nothing (their chances differ by less than a tenth
-between the labels). With p = 0.5 nothing connects the steps, with p near one nearly everything that can be known about
-a step is known from others. For k > 1 a chain falls into k interleaved ones, so a learner that is offered all pairs
-up to some distance must find the one relation that is true.
+between the labels). With p = 0.5 nothing connects the steps, with p near one nearly everything that can be known
+about a step is known from others. For k > 1 a chain falls into k interleaved ones, so a learner that is offered all
+pairs up to some distance must find the one relation that is true.
 
 `make_activity_days` stands for a person's days: long stretches of one of five activities, numeric sensor features
 of which only the first ten (before they are shuffled) know of the activity, an offset of each day that no model has
@@ -142,7 +142,7 @@ def make_activity_days(
 ) -> ActivityDays:
     """Make days in which stretches of 10 to 60 steps of one activity follow one another.
 
-        x = offset of the day + mean_y + deviation_y · noise      (the informative features; the others: offset + noise)
+        x = offset of the day + mean_y + deviation_y · noise        (informative features; the others: offset + noise)
         noise_t = 0.7 noise_{t−1} + √(1 − 0.49) e_t
 
     Of the informative features the second, fifth, … are on a log scale: exp(x), with x clipped to −8 … 5.

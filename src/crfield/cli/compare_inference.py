@@ -1,0 +1,118 @@
+"""``crfield compare-inference``: one model, all engines; is the model wrong, or the inference?
+
+The scores come from a saved model and labelled data, or from ``--demo grid``: a small noisy grid that was drawn
+from the very scores it is judged with, so that the exact answer cannot be beaten except by luck.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from enum import StrEnum
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from crfield.cli import reading
+from crfield.cli.messages import emit, note
+from crfield.cli.reading import Format
+from crfield.core.graphs import Graphs
+from crfield.core.potentials import Potentials
+from crfield.inference.catalogue import ENGINES
+from crfield.report.displays import plot_inference_comparison
+from crfield.report.inference_comparison import compare_inference as compare
+from crfield.simulate.fields import make_potts_grid
+from crfield.storage.files import write_bytes
+
+_PICTURES = ("png", "svg", "pdf")
+
+
+class Demo(StrEnum):
+    """Worlds that need no files."""
+
+    grid = "grid"
+
+
+def compare_inference(
+    model: Annotated[str | None, typer.Argument(metavar="MODEL", help="The model file.")] = None,
+    data: Annotated[
+        list[str] | None, typer.Argument(metavar="DATA", help="Labelled files; - for standard input.")
+    ] = None,
+    *,
+    demo: Annotated[
+        Demo | None,
+        typer.Option(metavar="WORLD", help=f"Instead of model and data: a world of our own ({', '.join(Demo)})."),
+    ] = None,
+    engines: Annotated[
+        str | None,
+        typer.Option(metavar="A,B,…", help=f"Which engines: {', '.join(ENGINES)}.", show_default="all"),
+    ] = None,
+    plot: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Also draw it: .png, .svg or .pdf (needs matplotlib).")
+    ] = None,
+    time_limit: Annotated[
+        float, typer.Option(min=0, metavar="SECONDS", help="Start no further engine after so much CPU time.")
+    ] = 60.0,
+    format: Annotated[
+        Format, typer.Option(metavar="FORMAT", help=f"What the files hold: {', '.join(Format)} (the model knows).")
+    ] = Format.auto,
+    label_column: Annotated[
+        int, typer.Option(metavar="N", help="Column of the labels, from 0; -1 is the last.")
+    ] = -1,
+    threads: Annotated[int, typer.Option(min=1, help="Threads.", metavar="N")] = 1,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of the demo.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Report as one JSON object.")] = False,
+) -> None:
+    """Ask every engine about the same scores: accuracy, marginals against exact ones, log Z, time.
+
+    If even the exact answer is bad, the model is at fault; if it is good, an engine that is worse is.
+    """
+    kind = None if plot is None else _kind(plot)
+    if demo is not None:
+        if model is not None or data:
+            raise typer.BadParameter("--demo stands alone: leave out the model and the data files.")
+        potentials, truth = _grid(seed)
+    elif model is None or not data:
+        raise typer.BadParameter("give a model and labelled data, or --demo grid.")
+    else:
+        crf = reading.load_tagger(model, threads=threads)
+        examples = reading.read_for(crf, data, asked=format, label_column=label_column)
+        potentials = _scores(crf, examples.X)
+        truth = _codes(crf, examples.y)
+    chosen = None if engines is None else [name.strip() for name in engines.split(",") if name.strip()]
+    comparison = compare(potentials, truth=truth, engines=chosen, time_limit=time_limit, n_jobs=threads)
+    if plot is not None:
+        stream = io.BytesIO()
+        plot_inference_comparison(comparison).savefig(stream, format=kind)
+        write_bytes(plot, stream.getvalue())
+        note(f"drawn: {plot}")
+    if as_json:
+        emit(comparison.to_dict())
+    else:
+        print(comparison)
+
+
+def _scores(model: Any, X: Any) -> Potentials:
+    """The scores of any model that can show them."""
+    return model.potentials(X) if hasattr(model, "potentials") else model._potentials(X)
+
+
+def _codes(model: Any, y: list[np.ndarray]) -> np.ndarray:
+    """(N,) codes of the labels; those that the model does not have get a code of their own, which is never right."""
+    code = {str(label): k for k, label in enumerate(model.classes_.tolist())}
+    return np.array([code.get(str(label), len(code)) for labels in y for label in labels.tolist()], dtype=np.int64)
+
+
+def _grid(seed: int) -> tuple[Potentials, np.ndarray]:
+    made = make_potts_grid(random_state=seed)
+    graphs = Graphs(np.array([0, made.labels.size]), made.pairs[:, 0], made.pairs[:, 1])
+    return Potentials(made.node, made.edge[None], graphs), made.labels.ravel()
+
+
+def _kind(path: str) -> str:
+    """What the name of the picture says it is to be."""
+    kind = os.path.splitext(path)[1].removeprefix(".").lower()
+    if kind not in _PICTURES:
+        raise typer.BadParameter(f"--plot draws .{', .'.join(_PICTURES)}; {path!r} ends in none of them.")
+    return kind
