@@ -4,6 +4,7 @@
     ├── InputError (ValueError)          what the user handed in does not fit
     │   ├── ShapeError                   lengths, widths, dimensions
     │   ├── LabelError                   a label that cannot be used here
+    │   ├── WidthError                   a graph too wide for exact inference in the memory allowed
     │   ├── FeatureError                 a feature value that cannot be used (NaN, wrong type, …)
     │   ├── TemplateError                a template line that cannot be read or applied
     │   └── FormatError                  a text file that cannot be read; knows file and line
@@ -34,6 +35,10 @@ class ShapeError(InputError):
 
 class LabelError(InputError):
     """A label cannot be used here."""
+
+
+class WidthError(InputError):
+    """A graph is too wide for exact inference in the memory allowed."""
 
 
 class FeatureError(InputError):
