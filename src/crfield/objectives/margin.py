@@ -8,8 +8,8 @@ The cost of a labelling is a sum over nodes and is nothing for what the target a
 scores and all three are free total − clamped total of the raised scores (`contrast`). The hinge (Taskar, Guestrin &
 Koller 2004; Tsochantaridis et al. 2005) is zero once the truth wins by its cost over every other labelling; the
 perceptron (Collins 2002) once it wins at all; the soft margin (Gimpel & Smith 2010) never, but it is smooth. Where
-the target allows several labels, the hidden ones are set to their best: the latent margin of Yu & Joachims 2009, which
-is not convex.
+the target allows several labels, the hidden ones are set to their best: the latent margin of Yu & Joachims 2009,
+which is not convex.
 
 Margin and perceptron are convex and piecewise linear in the scores; the gradient is one of the subgradients. An
 engine that is not exact may miss the truth itself although it scores higher than what it found. With one allowed
@@ -73,7 +73,7 @@ class Perceptron:
     >>> from crfield.inference.chain import ChainEngine
     >>> chains = Chains.from_lengths([2])
     >>> scores = Potentials(np.array([[0.4, 0.0], [3.0, 0.0]]), np.zeros((1, 2, 2)), chains)
-    >>> Perceptron().evaluate(scores, Target(chains, 2, np.array([1, 0])), ChainEngine()).value
+    >>> round(Perceptron().evaluate(scores, Target(chains, 2, np.array([1, 0])), ChainEngine()).value, 6)
     0.4
     """
 
@@ -171,11 +171,8 @@ class _Knowing:
         owner = potentials.topology.sequence_of_node
         path = np.where(better[owner], self.labels, found.node.argmax(axis=1))
         total = np.maximum(found.total, known)
-        return replace(
-            found,
-            total=total,
-            **dict(zip(("node", "edge"), one_hot(potentials, path, possible=~np.isneginf(total)))),
-        )
+        node, edge = one_hot(potentials, path, possible=~np.isneginf(total))
+        return replace(found, total=total, node=node, edge=edge)
 
 
 def _knowing(target: Target, engine: Engine) -> Engine:
