@@ -19,6 +19,25 @@ def loaded_after(code: str) -> set[str]:
     return set(run(f"import sys\n{code}\nprint(*{{name.split('.')[0] for name in sys.modules}})").split())
 
 
+# Notes every package that a module of ours asks for, be it installed here or not.
+WATCH = """
+import sys
+asked = set()
+class Watch:
+    def find_spec(self, name, path=None, target=None):
+        frame = sys._getframe(1)
+        while frame.f_globals["__name__"].startswith(("importlib", "_frozen_importlib")):
+            frame = frame.f_back
+        if frame.f_globals["__name__"].split(".")[0] == "crfield":
+            asked.add(name.split(".")[0])
+sys.meta_path.insert(0, Watch())
+"""
+
+
+def asked_by_us(code: str) -> set[str]:
+    return set(run(f"{WATCH}\n{code}\nprint(*asked)").split())
+
+
 def cheap(code: str, *, after_base: bool) -> tuple[bool, float, float]:
     """Whether the code costs at most LIMIT of the CPU time of the base libraries, in fresh processes.
 
@@ -37,18 +56,32 @@ def cheap(code: str, *, after_base: bool) -> tuple[bool, float, float]:
     return False, cost, base
 
 
-def test_import_loads_no_libraries_of_the_terminal_or_of_plots() -> None:
-    assert not loaded_after("import crfield") & set(HEAVY)
+def test_import_loads_the_standard_library_alone() -> None:
+    """Not the terminal's libraries, not those of plots, not even numpy."""
+    new = loaded_after("import crfield") - loaded_after("pass") - sys.stdlib_module_names
+    assert new == {"crfield"}
+    assert asked_by_us("import crfield") <= sys.stdlib_module_names | {"crfield"}
 
 
-def test_training_loads_none_either() -> None:
-    """A progress line on a terminal needs rich; a fit in a script does not."""
-    code = (
-        "import crfield\n"
-        "model = crfield.ChainCRF(verbose=1).fit([[['a'], ['b']]], [['A', 'B']])\n"
-        "model.predict([[['a']]]), repr(model.transitions_), repr(model.top_features())"
-    )
-    assert not loaded_after(code) & set(HEAVY)
+TRAINING = """
+import crfield
+model = crfield.ChainCRF(verbose=1).fit([[["a"], ["b"]]], [["A", "B"]])
+model.predict([[["a"]]]), repr(model.transitions_), repr(model.top_features())
+"""
+
+
+def test_training_loads_no_libraries_of_the_terminal_or_of_plots() -> None:
+    """A progress line on a terminal needs rich; a fit in a script does not. What scikit-learn loads is its own."""
+    assert not (loaded_after(TRAINING) - loaded_after(BASE)) & set(HEAVY)
+    assert not asked_by_us(TRAINING) & set(HEAVY)
+
+
+def test_the_watch_sees_what_is_asked_for() -> None:
+    """A package that is not installed, asked for within try, must turn the tests above red as well."""
+    for name in ("typer", "not_there_at_all"):
+        planted = f"exec('try: import {name}\\nexcept ImportError: pass', {{'__name__': 'crfield.planted'}})"
+        assert asked_by_us(planted) == {name}
+        assert not asked_by_us(planted.replace("crfield.planted", "somebody.else"))
 
 
 def test_import_is_cheap() -> None:
