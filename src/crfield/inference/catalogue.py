@@ -5,10 +5,10 @@ its options, so ``engine_named("loopy", damping=0.5)`` is `LoopyEngine` with tha
 when an engine is first asked for: a program that labels chains never loads the sampler.
 
 `choose_engine` is the rule behind "auto". Exact engines come first, the cheapest that applies: chains, forests,
-then the junction tree if the tables of its cliques fit the budget. Its memory is also its time: an inference
-visits each cell of each table a few times, so a budget in bytes bounds both. Otherwise loopy belief propagation,
-which is not exact and says so. The choice comes with its reason as a sentence, because a model that silently went
-from exact to approximate is one that nobody can trust.
+then the junction tree if its plan, which is found without summing anything, stays within two limits: bytes, for the
+tables of the largest component, and cells, for those of all cliques of all graphs, which is the time it takes.
+Otherwise loopy belief propagation, which is not exact and says so. The choice comes with its reason as a sentence,
+because a model that silently went from exact to approximate is one that nobody can trust.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
 
 from crfield.core.beliefs import Beliefs
 from crfield.core.graphs import Graphs
@@ -27,7 +29,10 @@ from crfield.core.semiring import Semiring
 from crfield.core.topology import Chains
 from crfield.errors import InputError
 
-BUDGET = 2**28  # bytes of clique tables; about a second of work
+if TYPE_CHECKING:
+    from crfield.inference.elimination import EliminationPlan
+
+BUDGET = 2**28  # bytes of the tables of one component; all tables together may have four times as much
 
 _HOME: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
@@ -41,7 +46,7 @@ _HOME: Mapping[str, tuple[str, str]] = MappingProxyType(
         "icm": ("crfield.inference.site_search", "IcmEngine"),
         "annealing": ("crfield.inference.site_search", "AnnealingEngine"),
         "cuts": ("crfield.inference.cuts", "CutEngine"),
-        "expansion": ("crfield.inference.expansion", "ExpansionEngine"),
+        "expansion": ("crfield.inference.cuts", "ExpansionEngine"),
         "brute": ("crfield.inference.brute", "BruteEngine"),
     }
 )
@@ -102,38 +107,56 @@ def engine_class(name: str) -> Any:
 
 
 def choose_engine(
-    scores: Potentials | Chains | Graphs, n_labels: int | None = None, *, budget: int = BUDGET, n_jobs: int = 1
+    scores: Potentials | Chains | Graphs,
+    n_labels: int | np.ndarray | None = None,
+    *,
+    budget: int = BUDGET,
+    n_jobs: int = 1,
 ) -> Choice:
-    """The engine for these graphs, exact if the tables that this takes fit ``budget`` bytes.
+    """The engine for these graphs: exact if the tables of each component fit ``budget`` bytes, and all four times it.
 
-    ``scores`` are potentials, or their topology and the number of labels.
+    ``scores`` are potentials, whose forbidden labels then take no room, or a topology and the number of labels, of
+    all nodes or of each (N,).
 
+    >>> import numpy as np
     >>> choose_engine(Chains.from_lengths([4, 2]), 3).reason
-    'chain: 2 sequences, 6 steps'
+    'chains have exact inference'
+    >>> square = Graphs(np.array([0, 4]), np.array([0, 1, 2, 3]), np.array([1, 2, 3, 0]))
+    >>> choose_engine(square, 7).reason
+    'junction tree: width 2, 6.73 kB of tables, 742 cells to visit'
+    >>> choose_engine(square, 7, budget=1000).reason
+    'exact inference would be too large: a junction tree of width 2, 6.73 kB of tables, 742 cells to visit'
     """
     topology = scores.topology if isinstance(scores, Potentials) else scores
+    counts: np.ndarray | int
     if isinstance(scores, Potentials):
-        n_labels = scores.n_labels
-    if n_labels is None or n_labels < 1:
-        raise InputError(f"a topology alone does not say how many labels there are: n_labels ≥ 1, got {n_labels}.")
+        counts = np.maximum((~np.isneginf(scores.node)).sum(axis=1), 1)
+    elif n_labels is None or np.min(n_labels, initial=1) < 1:
+        raise InputError(f"a topology does not say how many labels there are: n_labels ≥ 1, got {n_labels}.")
+    else:
+        counts = n_labels
     if isinstance(topology, Chains):
-        reason = f"chain: {topology.n_sequences:,} sequences, {topology.n_nodes:,} steps"
-        return Choice(engine_named("chain", n_jobs=n_jobs), "chain", reason, exact=True)
+        return Choice(engine_named("chain", n_jobs=n_jobs), "chain", "chains have exact inference", exact=True)
     if topology.forest.all():
-        reason = f"forest: {topology.n_sequences:,} graphs without a loop, {topology.n_nodes:,} nodes"
+        reason = "graphs without a loop have exact inference"
         return Choice(engine_named("forest", n_jobs=n_jobs), "forest", reason, exact=True)
-    plan = engine_class("junction_tree").plan(topology, n_labels)
-    needs = f"width {plan.width}, {_size(plan.n_bytes)}"
-    if plan.n_bytes <= budget:
-        engine = engine_named("junction_tree", n_jobs=n_jobs)
+    from crfield.inference.elimination import in_words, plan
+
+    found = plan(topology, counts)
+    visits = _cells(found, counts)
+    least = "" if found.complete else "at least "
+    needs = f"width {found.width}, {in_words(found.n_bytes)} of tables, {visits:.3g} cells to visit"
+    if found.complete and found.n_bytes <= budget and 8 * visits <= 4 * budget:
+        engine = engine_named("junction_tree", max_bytes=budget, n_jobs=n_jobs)
         return Choice(engine, "junction_tree", f"junction tree: {needs}", exact=True)
-    reason = f"loopy belief propagation, not exact: a junction tree needs {needs}, the budget is {_size(budget)}"
+    reason = f"exact inference would be too large: a junction tree of {least}{needs}"
     return Choice(engine_named("loopy", n_jobs=n_jobs), "loopy", reason, exact=False)
 
 
-def _size(n_bytes: int) -> str:
-    """Bytes for people; the tables of a wide tree may have more than a float can hold."""
-    if n_bytes >= 10**15:
-        return "more than 1,000 TB"
-    power = max(0, (len(str(n_bytes)) - 1) // 3)
-    return f"{n_bytes / 1000**power:.3g} {('B', 'kB', 'MB', 'GB', 'TB')[power]}"
+def _cells(found: EliminationPlan, counts: np.ndarray | int) -> float:
+    """Cells of the tables of all cliques, of every graph: what one inference visits, a few times."""
+    e = found.elimination
+    logs = np.log(np.broadcast_to(counts, len(e.node))[e.node].astype(np.float64))
+    ends = np.concatenate([np.zeros(1), np.cumsum(logs[e.scope])])
+    with np.errstate(over="ignore"):
+        return float(np.exp(logs + ends[e.scope_ptr[1:]] - ends[e.scope_ptr[:-1]]).sum())

@@ -219,7 +219,8 @@ class _Run:
             self.reasons[name] = f"{many:.3g} labellings are too many to write out."
             return
         began = time.process_time()
-        answers, refusals = [], []
+        answers: list[Beliefs | None] = []
+        refusals: list[str] = []
         for semiring in (Semiring.LOG, Semiring.MAX):
             try:
                 with warnings.catch_warnings():
