@@ -123,9 +123,9 @@ def choose_engine(
     'chains have exact inference'
     >>> square = Graphs(np.array([0, 4]), np.array([0, 1, 2, 3]), np.array([1, 2, 3, 0]))
     >>> choose_engine(square, 7).reason
-    'junction tree: width 2, 6.73 kB of tables, 742 cells to visit'
+    'junction tree: width 2, ... kB of tables, 742 cells to visit'
     >>> choose_engine(square, 7, budget=1000).reason
-    'exact inference would be too large: a junction tree of width 2, 6.73 kB of tables, 742 cells to visit'
+    'exact inference would be too large: a junction tree of width 2, ... kB of tables, 742 cells to visit'
     """
     topology = scores.topology if isinstance(scores, Potentials) else scores
     counts: np.ndarray | int

@@ -99,9 +99,7 @@ def _figure(width: float, height: float) -> Figure:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise CrfieldError(
-            "pictures need matplotlib, which is not there: pip install 'crfield[plots]'."
-        ) from None
+        raise CrfieldError("pictures need matplotlib, which is not there: pip install 'crfield[plots]'.") from None
     return Figure(figsize=(width, height), layout="constrained")
 
 

@@ -142,7 +142,8 @@ class InferenceComparison:
 
     def __str__(self) -> str:
         head = (
-            f"{self.n_graphs:,} graphs, {self.n_nodes:,} nodes, {self.n_edges:,} edges, {self.n_labels} labels; "
+            f"{self.n_graphs:,} {'graph' if self.n_graphs == 1 else 'graphs'}, {self.n_nodes:,} nodes, "
+            f"{self.n_edges:,} edges, {self.n_labels} labels; "
             + (f"{self.n_judged:,} nodes judged" if self.n_judged else "no truth given")
         )
         refused = [f"{row.name}: {row.reason}" for row in self.rows if not row.ran]

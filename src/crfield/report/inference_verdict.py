@@ -47,6 +47,10 @@ def _against_exact(rows: Sequence[InferenceRow], exact: InferenceRow, *, toleran
     if not losers and not winners:
         beside = "no inference could do better" if not losses else "no other engine is noticeably better or worse"
         said += f" The other {100 - right:.1f} % are the fault of the model (or of the data), as {beside}."
+    if exact.map_accuracy is not None and abs(whole := right - 100 * exact.map_accuracy) > tolerance:
+        said += (
+            f" Its best labelling as a whole (MAP) is {abs(whole):.1f} points {'worse' if whole > 0 else 'better'}."
+        )
     return said
 
 

@@ -70,25 +70,33 @@ class TransitionTable:
     """
 
     labels: Sequence[Hashable]
-    weights: np.ndarray  # (L, L)
+    weights: np.ndarray  # (L, L), or (L, number of columns)
+    columns: Sequence[Hashable] | None = None  # labels of the columns where they are others than those of the rows
 
     def __post_init__(self) -> None:
         names = self.labels.tolist() if isinstance(self.labels, np.ndarray) else list(self.labels)
+        columns = names if self.columns is None else list(self.columns)
         weights = np.array(self.weights, dtype=np.float64)
-        if weights.shape != (len(names), len(names)):
-            size = len(names)
-            raise ShapeError(f"the weights of {size} labels must be ({size}, {size}), got {weights.shape}.")
+        if weights.shape != (len(names), len(columns)):
+            shape = f"({len(names)}, {len(columns)})"
+            raise ShapeError(f"the weights of {len(names)} labels must be {shape}, got {weights.shape}.")
         weights.flags.writeable = False
         object.__setattr__(self, "labels", names)
+        object.__setattr__(self, "columns", columns)
         object.__setattr__(self, "weights", weights)
+
+    @property
+    def _later(self) -> Sequence[Hashable]:
+        return self.labels if self.columns is None else self.columns
 
     def _ranked(self) -> list[Transition]:
         """All pairs that have a weight, the greatest first, ties in the order of the labels."""
         order = np.argsort(-self.weights, axis=None, kind="stable")
-        size = len(self.labels)
+        later = self._later
+        size = len(later)
         flat = self.weights.reshape(-1)
         return [
-            Transition(self.labels[k // size], self.labels[k % size], float(flat[k]))
+            Transition(self.labels[k // size], later[k % size], float(flat[k]))
             for k in order.tolist()
             if not np.isnan(flat[k])
         ]
@@ -106,12 +114,13 @@ class TransitionTable:
         rows, columns = np.nonzero(~np.isnan(self.weights))
         values = self.weights[rows, columns].tolist()
         pairs = zip(rows.tolist(), columns.tolist(), values, strict=True)
-        return {(self.labels[i], self.labels[j]): value for i, j, value in pairs}
+        return {(self.labels[i], self._later[j]): value for i, j, value in pairs}
 
     def __str__(self) -> str:
         if not len(self.labels):
             return "no labels"
-        return self._as_table() if len(self.labels) <= LARGEST_TABLE else self._as_lists()
+        small = max(len(self.labels), len(self._later)) <= LARGEST_TABLE
+        return self._as_table() if small else self._as_lists()
 
     __repr__ = __str__
 
@@ -126,7 +135,7 @@ class TransitionTable:
             ]
             for i, row in enumerate(self.weights)
         ]
-        heads = [shorten(name, _WIDEST_COLUMN) for name in names]
+        heads = [shorten(printable(label), _WIDEST_COLUMN) for label in self._later]
         columns = [max(width(head), *(len(row[j]) for row in cells)) + 1 for j, head in enumerate(heads)]
         corner = "from \\ to"
         rows = [shorten(name, _WIDEST_NAME) for name in names]
