@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <stdexcept>
-#include <string>
 #include <vector>
 
 #include "sites/field.hpp"
@@ -69,11 +67,9 @@ void run_chain(const Field& f, const Walks& w, int64_t chain) {
   for (int64_t b = 0; b < f.graphs; b++) {
     const int64_t first = f.offsets[b], last = f.offsets[b + 1];
     Scores score = score_of(f, y, first, last);
-    if (!(score.both() > -std::numeric_limits<double>::infinity()))
-      throw std::invalid_argument("chain " + std::to_string(chain) + " starts from a labelling of graph " +
-                                  std::to_string(b) + " that is impossible");
     double& best_score = w.best_score[chain * f.graphs + b];
     best_score = score.both();
+    if (!(best_score > -std::numeric_limits<double>::infinity())) continue;
     batch.assign(kept ? (last - first) * labels : 0, 0.0);
     for (int64_t s = 0; s < w.sweeps; s++) {
       const double a = w.node_scale[s], d = w.edge_scale[s], before = score.edge;

@@ -73,8 +73,8 @@ void gibbs_door(Index offsets, Index indptr, Index other, Index slot, Array2<con
   w.chains = (int64_t)labels.shape(0), w.sweeps = (int64_t)node_scale.shape(0);
   w.burn_in = burn_in, w.batches = n_batches, w.seed = seed;
   const int64_t kept = w.sweeps - burn_in, rows = kept ? f.nodes : 0;
-  require(burn_in >= 0 && kept >= 0 && n_batches >= 2 && n_batches % 2 == 0 && kept % n_batches == 0,
-          "the sweeps kept must be a multiple of an even number of batches");
+  require(burn_in >= 0 && kept >= 0 && n_batches >= 1 && kept % n_batches == 0,
+          "the sweeps kept must be a multiple of the number of batches");
   require(shaped(edge_scale, w.sweeps) && shaped(best, w.chains, f.nodes) && shaped(best_score, w.chains, f.graphs) &&
               shaped(trace, w.chains, w.sweeps) && shaped(work, w.chains, f.graphs, 2) &&
               shaped(conditional, w.chains, rows, f.labels) && shaped(drawn, w.chains, 2, rows, f.labels) &&

@@ -6,8 +6,8 @@ Sampling draws from softmax s_n (`gibbs`), iterated conditional modes takes the 
 the neighbours' labels by their beliefs (`mean_field`), and pseudo-likelihood asks how probable the gold label is
 under softmax s_n (`pseudo_likelihood`). Annealing is `gibbs` with scores that are scaled up sweep by sweep.
 
-Scores are ``node`` (N, L) and ``edge`` (T, L, L), finite or −∞. Sites are visited in the order of their numbers, graph
-by graph; a sweep costs O(N L + E L). `Neighbourhoods` lists the edges by node. Nothing is kept between calls.
+Scores are ``node`` (N, L) and ``edge`` (T, L, L), finite or −∞. Sites are visited in the order of their numbers,
+graph by graph; a sweep costs O(N L + E L). `Neighbourhoods` lists the edges by node. Nothing is kept between calls.
 
 Random numbers are counters put through a mixer (SplitMix64: Steele, Lea & Flood 2014, *Fast splittable pseudorandom
 number generators*): the uniform number of chain c, sweep s and node n is a function of (seed, c, s, n), so that it
@@ -118,16 +118,17 @@ def gibbs(
     node_scale: np.ndarray,
     edge_scale: np.ndarray,
     burn_in: int,
-    n_batches: int = 2,
+    n_batches: int = 1,
     seed: int = 0,
     n_jobs: int = 1,
 ) -> Walk:
-    """C chains of Gibbs sweeps, started from ``labels`` (C, N), which must be possible.
+    """C chains of Gibbs sweeps, started from ``labels`` (C, N).
 
     Sweep s draws each node in turn from softmax(node_scale_s · node_n + edge_scale_s · Σ_e edge_e), so that ones are
     plain sampling, falling temperatures 1 / scale are annealing, and an ``edge_scale`` that rises from 0 leads from
     independent nodes to the joint distribution. The sweeps after ``burn_in`` are kept; there must be none or a
-    multiple of ``n_batches``, which is even. Chains are split over threads.
+    multiple of ``n_batches``. A graph whose start is impossible is left as it is, with a best score of
+    −∞ and nothing counted. Chains are split over threads.
 
     >>> around = neighbourhoods(2, np.array([0]), np.array([1]), np.array([0]))
     >>> ones, agree = np.ones(2000), np.array([[[1.0, 0.0], [0.0, 1.0]]])
@@ -147,9 +148,9 @@ def gibbs(
         if (scale == 0).any() and np.isneginf(scores).any():
             raise InputError(f"{name}_scale is 0 somewhere, which has no meaning for {name} scores of -inf.")
     kept = sweeps - burn_in
-    if not 0 <= burn_in <= sweeps or n_batches < 2 or n_batches % 2 or kept % n_batches:
+    if not 0 <= burn_in <= sweeps or n_batches < 1 or kept % n_batches:
         raise InputError(
-            f"the sweeps kept must be a multiple of an even number of batches, got {sweeps} sweeps, "
+            f"the sweeps kept must be a multiple of the number of batches, got {sweeps} sweeps, "
             f"burn_in={burn_in}, n_batches={n_batches}."
         )
     rows = nodes if kept else 0
@@ -164,24 +165,9 @@ def gibbs(
         np.zeros((chains, rows, width)),
         np.zeros((chains, len(edge) if kept else 0, width, width)),
     )
-    try:
-        body("sites").gibbs(
-            offsets,
-            around.indptr,
-            around.other,
-            around.slot,
-            node,
-            edge,
-            node_scale,
-            edge_scale,
-            burn_in,
-            n_batches,
-            int(seed) % 2**64,
-            *walk,
-            max(1, n_jobs),
-        )
-    except ValueError as error:
-        raise InputError(f"Gibbs sampling cannot start: {error}.") from error
+    schedule = (node_scale, edge_scale, burn_in, n_batches, int(seed) % 2**64)
+    lists = (around.indptr, around.other, around.slot)
+    body("sites").gibbs(offsets, *lists, node, edge, *schedule, *walk, max(1, n_jobs))
     return walk
 
 
@@ -209,19 +195,8 @@ def icm(
     labels = _labellings(labels, node)
     sweeps = np.zeros((len(labels), len(offsets) - 1), np.int64)
     settled = np.zeros(sweeps.shape, np.uint8)
-    body("sites").icm(
-        offsets,
-        around.indptr,
-        around.other,
-        around.slot,
-        node,
-        edge,
-        labels,
-        int(max_sweeps),
-        sweeps,
-        settled,
-        max(1, n_jobs),
-    )
+    lists = (around.indptr, around.other, around.slot)
+    body("sites").icm(offsets, *lists, node, edge, labels, int(max_sweeps), sweeps, settled, max(1, n_jobs))
     return labels, sweeps, settled.astype(bool)
 
 
@@ -258,21 +233,8 @@ def mean_field(
         raise InputError("start must hold probabilities: no row below zero, each with the sum one.")
     bound = np.zeros((len(beliefs), len(offsets) - 1))
     sweeps, settled = np.zeros(bound.shape, np.int64), np.zeros(bound.shape, np.uint8)
-    body("sites").mean_field(
-        offsets,
-        around.indptr,
-        around.other,
-        around.slot,
-        node,
-        edge,
-        beliefs,
-        int(max_sweeps),
-        float(tol),
-        bound,
-        sweeps,
-        settled,
-        max(1, n_jobs),
-    )
+    lists, ends = (around.indptr, around.other, around.slot), (int(max_sweeps), float(tol))
+    body("sites").mean_field(offsets, *lists, node, edge, beliefs, *ends, bound, sweeps, settled, max(1, n_jobs))
     return beliefs, bound, sweeps, settled.astype(bool)
 
 
@@ -307,7 +269,9 @@ def pseudo_likelihood(
         raise ShapeError(f"labels must be {nodes} codes of -1 … {width - 1}, got shape {labels.shape}.")
     tails, heads, tables = (np.ascontiguousarray(x, np.int64) for x in (tails, heads, tables))
     if not tails.shape == heads.shape == tables.shape == (len(tails),):
-        raise ShapeError(f"every edge needs a tail, a head and a table, got {len(tails)}, {len(heads)}, {len(tables)}.")
+        raise ShapeError(
+            f"every edge needs a tail, a head and a table, got {len(tails)}, {len(heads)}, {len(tables)}."
+        )
     if allowed is not None:
         allowed = np.ascontiguousarray(allowed, np.uint8)
         if allowed.shape != node.shape:

@@ -8,6 +8,7 @@ the edges, as in the compiled body, and both use the C library's exponential: so
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from math import exp, inf, log
 
 import numpy as np
@@ -45,7 +46,7 @@ class _Field:
         # own label last: rows[slot][label at the other end][own label]
         self.rows = np.stack([edge, edge.transpose(0, 2, 1)], axis=1).reshape(-1, *edge.shape[1:]).tolist()
         starts, others, slots = indptr.tolist(), other.tolist(), slot.tolist()
-        self.places = [list(zip(others[a:b], slots[a:b])) for a, b in zip(starts[:-1], starts[1:])]
+        self.places = [list(zip(others[a:b], slots[a:b])) for a, b in pairwise(starts)]
 
     def pull(self, n: int, y: list[int]) -> list[float]:
         """Σ_e edge_e(·, y_other) at node n."""
@@ -63,7 +64,7 @@ class _Field:
 
 
 def _graphs(offsets: np.ndarray) -> Iterator[tuple[int, range]]:
-    for b, (first, last) in enumerate(zip(offsets[:-1].tolist(), offsets[1:].tolist())):
+    for b, (first, last) in enumerate(pairwise(offsets.tolist())):
         yield b, range(first, last)
 
 
@@ -98,9 +99,9 @@ def gibbs(
         y = labels[c].tolist()
         for b, nodes in _graphs(offsets):
             local, joint = field.parts(y, nodes)
-            if not local + joint > -inf:
-                raise ValueError(f"chain {c} starts from a labelling of graph {b} that is impossible")
             best_score[c, b] = local + joint
+            if not local + joint > -inf:
+                continue
             mine = slice(nodes.start, nodes.stop)
             batch = np.zeros((len(nodes), node.shape[1]))
             for s in range(sweeps):
