@@ -122,6 +122,23 @@ def test_cross_val_predict_with_sequences_of_one_length(estimator: type[Any]) ->
 
 
 @each_estimator
+def test_probabilities_of_every_fold_need_a_loop(estimator: type[Any]) -> None:
+    """As docs/guides/scikit-learn.md says. Should scikit-learn learn it one day, that page can be shorter."""
+    raw, y = world(12)
+    X = as_strings(raw)
+    arrays = np.empty(len(y), dtype=object)
+    arrays[:] = [np.array(labels) for labels in y]
+    for given in (y, arrays):
+        with pytest.raises((ValueError, TypeError)):
+            cross_val_predict(estimator(), X, given, cv=3, method="predict_proba")
+    labels = cross_val_predict(estimator(decode="marginal"), X, y, cv=3)
+    for train, test in KFold(3).split(X):
+        model = clone(estimator()).fit([X[k] for k in train], [y[k] for k in train])
+        for k, steps in zip(test, model.predict_marginals([X[k] for k in test])):
+            assert [max(step, key=step.__getitem__) for step in steps] == labels[k].tolist()
+
+
+@each_estimator
 def test_cross_validate_with_the_scorers_of_metrics(estimator: type[Any]) -> None:
     X, y = world(15)
     y = [[f"B-{label}" for label in labels] for labels in y]
