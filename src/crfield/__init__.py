@@ -11,6 +11,16 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOME: dict[str, str] = {
+    "from_networkx": "crfield.data.graph_builders",
+    "edge_list": "crfield.data.graph_builders",
+    "layers": "crfield.data.graph_builders",
+    "chain": "crfield.data.graph_builders",
+    "grid": "crfield.data.graph_builders",
+    "FactorialCRF": "crfield.estimators.factorial",
+    "GridCRF": "crfield.estimators.grid",
+    "GraphCRF": "crfield.estimators.graph",
+    "Edges": "crfield.data.graph",
+    "Graph": "crfield.data.graph",
     "ChainCRF": "crfield.estimators.chain",
     "Template": "crfield.features.template",
     "TokenColumns": "crfield.data.tokens",

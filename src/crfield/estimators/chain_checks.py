@@ -40,20 +40,7 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
     Traceback (most recent call last):
     crfield.errors.InputError: l2 must be a finite number of at least 0, the strength of a penalty, got -1.0.
     """
-    for name in ("l1", "l2"):
-        if not _is_number(parameters[name]) or parameters[name] < 0:
-            raise InputError(
-                f"{name} must be a finite number of at least 0, the strength of a penalty, got {parameters[name]!r}."
-            )
-    if not _is_number(parameters["tol"]) or parameters["tol"] <= 0:
-        raise InputError(
-            f"tol must be a finite number above 0, the fraction of the optimum to stop within, "
-            f"got {parameters['tol']!r}. Use a small one such as 1e-8 for a nearly exact optimum."
-        )
-    for name, meaning in _COUNTS.items():
-        value = parameters[name]
-        if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-            raise InputError(f"{name} must be a whole number of at least 1, {meaning}, got {value!r}.")
+    check_numbers(parameters)
     for name, choices in _CHOICES.items():
         if not isinstance(parameters[name], str) or parameters[name] not in choices:
             raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}, got {parameters[name]!r}.")
@@ -68,6 +55,29 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
         raise InputError(f"template must be the text of one, a Template or None, got {parameters['template']!r:.60}.")
     resolve_jobs(parameters["n_jobs"])
     random_generator(parameters["random_state"])
+
+
+def check_numbers(parameters: Mapping[str, Any]) -> None:
+    """InputError unless penalties, tolerance and counts are numbers that make sense.
+
+    >>> check_numbers({"l1": 0.0, "l2": 1.0, "tol": 1e-4, "max_iter": 0, "min_count": 1})
+    Traceback (most recent call last):
+    crfield.errors.InputError: max_iter must be a whole number of at least 1, the most steps of the optimiser, got 0.
+    """
+    for name in ("l1", "l2"):
+        if not _is_number(parameters[name]) or parameters[name] < 0:
+            raise InputError(
+                f"{name} must be a finite number of at least 0, the strength of a penalty, got {parameters[name]!r}."
+            )
+    if not _is_number(parameters["tol"]) or parameters["tol"] <= 0:
+        raise InputError(
+            f"tol must be a finite number above 0, the fraction of the optimum to stop within, "
+            f"got {parameters['tol']!r}. Use a small one such as 1e-8 for a nearly exact optimum."
+        )
+    for name, meaning in _COUNTS.items():
+        value = parameters[name]
+        if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+            raise InputError(f"{name} must be a whole number of at least 1, {meaning}, got {value!r}.")
 
 
 def check_label_functions(parameters: Mapping[str, Any]) -> list[Any]:

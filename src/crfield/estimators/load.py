@@ -6,6 +6,7 @@ Each estimator registers the word that its files carry; the archive itself knows
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 from crfield.errors import ModelFileError
@@ -15,7 +16,12 @@ from crfield.storage import exchange
 from crfield.storage.archive import read_archive
 from crfield.storage.files import name_of
 
-LOADERS = {chain_file.KIND: chain_file.load_chain}
+_GRAPHS = {
+    "graph_crf": ("crfield.estimators.graph", "GraphCRF"),
+    "grid_crf": ("crfield.estimators.grid", "GridCRF"),
+    "factorial_crf": ("crfield.estimators.factorial", "FactorialCRF"),
+}
+KINDS = (chain_file.KIND, *_GRAPHS)
 
 
 def load(
@@ -40,12 +46,17 @@ def load(
     """
     archive = read_archive(path, mmap=mmap)
     kind = archive.header.get("kind")
-    if not isinstance(kind, str) or kind not in LOADERS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise ModelFileError(
-            f"{name_of(path)} holds a model of kind {kind!r}; this version knows {', '.join(sorted(LOADERS))}. "
+            f"{name_of(path)} holds a model of kind {kind!r}; this version knows {', '.join(sorted(KINDS))}. "
             "Was it written by a newer version of crfield?"
         )
-    model = LOADERS[kind](archive, functions=functions, transition_functions=transition_functions)
+    if kind in _GRAPHS:
+        from crfield.estimators.graph_file import load_graph
+
+        module, maker = _GRAPHS[kind]
+        return load_graph(getattr(import_module(module), maker), archive)
+    model = chain_file.load_chain(archive, functions=functions, transition_functions=transition_functions)
     if not mmap:
         model._fitted  # noqa: B018  (builds and checks everything now)
     return model

@@ -1,0 +1,293 @@
+"""`GraphCRF`: a conditional random field on any graph, as a scikit-learn estimator.
+
+    p(y | x) = exp( Σ_n node_n(y_n) + Σ_e edge_e(y_tail, y_head) ) / Z(x)
+
+Nodes have features; edges belong to relations that share their weights. On graphs with loops Z is in general out of
+reach, and a model is trained and asked with what can be had: exact engines where the graph allows, otherwise one of
+the approximations (`crfield.inference`), each of which says whether it is exact and whether it converged. "auto"
+decides and tells why (``plan_``, `explain`). (Lafferty, McCallum & Pereira 2001; Sutton & McCallum 2012.)
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from crfield.core.potentials import Potentials
+from crfield.core.target import Target
+from crfield.data.graph_batch import GraphBatch
+from crfield.data.graph_labels import GraphLabels
+from crfield.errors import ConvergenceWarning, InputError, NotFittedError
+from crfield.estimators.chain_checks import random_generator, without_weightless
+from crfield.estimators.graph_answers import GraphAnswers, target_of
+from crfield.estimators.graph_checks import check_graph_parameters
+from crfield.estimators.graph_model import GraphModel
+from crfield.estimators.jobs import resolve_jobs
+from crfield.estimators.progress import Progress
+from crfield.features.graph_encoder import GraphEncoder
+from crfield.optimize.history import INTERRUPTED, Result, Step
+from crfield.optimize.penalty import Penalty
+from crfield.report.weights import FeatureList, TransitionTable
+from crfield.scoring.graph_layout import GraphLayout
+from crfield.scoring.graph_linear import GraphScorer
+from crfield.training.graph_fit import fit_graph
+from crfield.training.graph_plan import Plan, plan_training
+
+
+class GraphCRF(GraphAnswers, BaseEstimator):
+    """Conditional random field on graphs.
+
+    Training minimises objective + ``l1`` ‖w‖₁ + ½ ``l2`` ‖w‖².
+
+    Parameters
+    ----------
+    l1, l2 : float
+        Strengths of the penalties.
+    objective : str
+        "auto", "likelihood", "pseudo_likelihood", "piecewise", "contrastive", "perceptron", "hinge" or
+        "softmax_margin" (`crfield.training.graph_plan` says what each is). "auto" is the exact likelihood where the
+        graphs allow it and pseudo-likelihood elsewhere.
+    engine : str or engine
+        Inference, in training and for probabilities: "auto", a name such as "loopy", "tree_reweighted" or
+        "junction_tree", or an engine object with options of its own.
+    map_engine : str or engine, optional
+        Inference for the best labelling; the same as ``engine`` if None.
+    initial : "auto", "zero" or "pseudo_likelihood"
+        Where training with an approximate engine starts.
+    relations : dict, optional
+        Form of the table of a relation: "full" (every pair of labels has a weight) or "potts" (one weight for equal
+        labels). Relations not named are "full".
+    forbidden : list of (relation, label, label)
+        Pairs of labels that cannot stand at the tail and the head of an edge.
+    standardize, min_count, feature_pairs, intercept, penalize_intercepts
+        As in `ChainCRF`.
+    decode : "map" or "marginal"
+        What ``predict`` returns: the best labelling as a whole, or the best label of each node, which makes fewer
+        expected errors per node.
+    tol, max_iter, warm_start, n_jobs, random_state, verbose, callback
+        As in `ChainCRF`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crfield import Graph, GraphCRF
+    >>> ring = {"beside": [(0, 1), (1, 2), (2, 0)]}
+    >>> X = [Graph(np.array([[2.0], [1.0], [0.5]]), ring), Graph(np.array([[-2.0], [-1.0], [0.5]]), ring)]
+    >>> model = GraphCRF(l2=0.1).fit(X, [["on", "on", "on"], ["off", "off", "off"]])
+    >>> model.predict(X)[1].tolist()
+    ['off', 'off', 'off']
+    >>> model.plan_.objective
+    'likelihood'
+    """
+
+    _model: GraphModel | None
+    _name = "GraphCRF"
+    file_kind = "graph_crf"
+
+    def __init__(
+        self,
+        *,
+        l1: float = 0.0,
+        l2: float = 1.0,
+        objective: str = "auto",
+        engine: Any = "auto",
+        map_engine: Any = None,
+        initial: str = "auto",
+        relations: Mapping[str, str] | None = None,
+        forbidden: Sequence[tuple[str, Hashable, Hashable]] = (),
+        standardize: bool = False,
+        min_count: int = 1,
+        feature_pairs: str = "observed",
+        intercept: bool = True,
+        penalize_intercepts: bool = True,
+        decode: str = "map",
+        tol: float = 1e-4,
+        max_iter: int = 500,
+        warm_start: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+        verbose: int = 0,
+        callback: Callable[[Step, np.ndarray], bool | None] | None = None,
+    ) -> None:
+        self.l1 = l1
+        self.l2 = l2
+        self.objective = objective
+        self.engine = engine
+        self.map_engine = map_engine
+        self.initial = initial
+        self.relations = relations
+        self.forbidden = forbidden
+        self.standardize = standardize
+        self.min_count = min_count
+        self.feature_pairs = feature_pairs
+        self.intercept = intercept
+        self.penalize_intercepts = penalize_intercepts
+        self.decode = decode
+        self.tol = tol
+        self.max_iter = max_iter
+        self.warm_start = warm_start
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callback = callback
+
+    # ------------------------------------------------------------------ fitting
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn the weights from graphs X and the labels y of their nodes, in the order of the nodes.
+
+        A node's label may be ``None`` (unknown) or a set (one of these). ``sample_weight`` has one number for each
+        graph; 0 leaves it out. Ctrl-C ends training with the best weights so far.
+        """
+        check_graph_parameters(self.get_params(deep=False))
+        X, y, sample_weight = without_weightless(X, y, sample_weight)
+        graphs, labels = self._graphs(X), self._labels(y, X)
+        before = self._fitted if self.warm_start and self.__sklearn_is_fitted__() else None
+        if before is None:
+            encoder = GraphEncoder(standardize=self.standardize)
+            batch = encoder.fit(graphs, min_count=self.min_count)
+            coder = GraphLabels([kind.name for kind in encoder.schema.kinds]).fit(labels, batch)
+        else:
+            encoder, coder, batch = before.encoder, before.labels, before.encoder.encode(graphs)
+        if batch.topology.n_nodes == 0:
+            raise InputError("X holds no nodes at all; at least one graph with one node is needed to train.")
+        target = target_of(batch, coder, labels, sample_weight)
+        layout = before.layout if before is not None else self._layout(encoder, coder, batch, target)
+        model = GraphModel(encoder, coder, layout, np.zeros(layout.n_weights))
+        plan = plan_training(
+            batch.topology,
+            coder.n_labels,
+            objective=self.objective,
+            engine=self.engine,
+            n_jobs=resolve_jobs(self.n_jobs),
+        )
+        result = self._train(model, batch, target, plan, None if before is None else before.weights)
+        model.weights = result.weights
+        self._model = model
+        self.plan_ = plan
+        self.classes_ = coder.classes[coder.kinds[0]] if len(coder.kinds) == 1 else coder.classes
+        self.objective_ = float(result.value)
+        self.n_iter_ = result.n_iter
+        self.n_evaluations_ = result.n_evaluations
+        self.history_ = result.history
+        self.converged_ = result.converged
+        self.stop_reason_ = result.reason
+        self._warn(result, plan)
+        return self
+
+    def _layout(self, encoder: GraphEncoder, coder: GraphLabels, batch: GraphBatch, target: Target) -> GraphLayout:
+        return GraphLayout.observe(
+            encoder.schema,
+            coder.sizes,
+            batch,
+            target,
+            feature_pairs=self.feature_pairs,
+            bias=self.intercept,
+            tables=dict(self.relations or {}),
+            forbidden=coder.pairs(self.forbidden, encoder.schema),
+        )
+
+    def _train(
+        self, model: GraphModel, batch: GraphBatch, target: Target, plan: Plan, start: np.ndarray | None
+    ) -> Result:
+        penalised = None if self.penalize_intercepts else (~model.layout.intercepts).astype(np.uint8)
+        with Progress(self.verbose, total=self.max_iter, description=self._name) as progress:
+
+            def after(step: Step, weights: np.ndarray) -> bool | None:
+                progress.update(step)
+                return self.callback(step, weights) if self.callback is not None else None
+
+            watching = self.callback is not None or bool(self.verbose)
+            return fit_graph(
+                GraphScorer(model.layout),
+                batch,
+                target,
+                Penalty(l1=self.l1, l2=self.l2, penalised=penalised),
+                plan,
+                start=start,
+                initial=self.initial,
+                tol=self.tol,
+                max_iter=self.max_iter,
+                n_jobs=resolve_jobs(self.n_jobs),
+                rng=random_generator(self.random_state),
+                callback=after if watching else None,
+            )
+
+    def _warn(self, result: Result, plan: Plan) -> None:
+        if result.converged or result.reason == "callback":
+            return
+        if result.reason == INTERRUPTED:
+            advice = "The best weights so far are kept"
+        elif plan.exact:
+            advice = "Raise max_iter or tol, or scale numeric features (standardize=True)"
+        else:
+            advice = (
+                "The totals of this engine are approximate and cannot be trusted here. Start from "
+                "initial='pseudo_likelihood', use objective='pseudo_likelihood', or leave out relations"
+            )
+        warnings.warn(
+            f"training stopped before the tolerance {self.tol:g} was met ({result.reason}, {result.n_iter} steps, "
+            f"objective {result.value:.6g}). {advice}.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+
+    # --------------------------------------------------------------- prediction
+
+    @property
+    def _fitted(self) -> GraphModel:
+        model = getattr(self, "_model", None)
+        if model is None:
+            raise NotFittedError(f"this {self._name} is not fitted yet. Call fit(X, y) first, or load a model file.")
+        return model
+
+    @property
+    def _coder(self) -> GraphLabels:
+        return self._fitted.labels
+
+    @property
+    def coef_(self) -> np.ndarray:
+        """(W,) the weights, read-only; `top_features` and `relation_weights` give them names."""
+        weights = self._fitted.weights.view()
+        weights.flags.writeable = False
+        return weights
+
+    def _scored(self, X: Any) -> tuple[Potentials, GraphBatch]:
+        return self._fitted.potentials(self._graphs(X))
+
+    # -------------------------------------------------------------- explanation
+
+    def explain(self) -> str:
+        """What was trained, how, and what came of it, in a few lines."""
+        model = self._fitted
+        lines = [
+            f"objective   {self.plan_.reason}",
+            f"training    {self.n_iter_} steps, objective {self.objective_:.6g}, "
+            f"{'converged' if self.converged_ else f'NOT converged ({self.stop_reason_})'}",
+            *(f"kind        {kind}: {len(labels)} labels" for kind, labels in model.labels.classes.items()),
+            *(f"relation    {model.describe(relation)}" for relation in model.encoder.schema.relations),
+        ]
+        return "\n".join(lines)
+
+    def relation_weights(self, relation: str) -> TransitionTable:
+        """Weights of the label pairs of a relation: rows the tail's label, columns the head's; NaN is forbidden."""
+        return self._fitted.relation_weights(relation)
+
+    def top_features(self, n: int = 20, *, label: Hashable | None = None) -> FeatureList:
+        """The node features of largest absolute weight, with their names; of one label if given."""
+        return self._fitted.top_features(n, label)
+
+    # ------------------------------------------------------------------ storage
+
+    def save(self, path: Any) -> None:
+        """Write the model to one file, atomically; `crfield.load` reads it. Nothing in it is ever executed."""
+        from crfield.estimators.graph_file import save_graph
+
+        save_graph(self, path)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return getattr(self, "_model", None) is not None

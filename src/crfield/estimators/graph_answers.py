@@ -1,0 +1,166 @@
+"""Questions to a fitted model of graphs, whatever its scores are made of.
+
+A model that can score graphs (`_scored`) and knows its labels (`_coder`) answers all of them here: the engine that
+its parameters ask for, or "auto" chooses, turns scores into labels and probabilities. Models of special data (images,
+layers over time) say how their data become graphs and how answers for nodes go back into the shape of the data.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from crfield.core.potentials import Potentials
+from crfield.core.semiring import Semiring
+from crfield.core.target import Target
+from crfield.data.graph import Graph
+from crfield.data.graph_batch import GraphBatch
+from crfield.data.graph_labels import GraphLabels
+from crfield.errors import ConvergenceWarning, InputError
+from crfield.estimators.chain_checks import check_weights
+from crfield.estimators.jobs import resolve_jobs
+from crfield.inference.catalogue import choose_engine
+from crfield.inference.decode import best_marginals
+from crfield.inference.labellings import path_scores
+from crfield.training.graph_plan import resolve_engine, with_jobs
+
+
+def target_of(batch: GraphBatch, coder: GraphLabels, labels: Any, sample_weight: Any) -> Target:
+    """The truth of a batch, with one weight for each graph if given."""
+    codes, allowed = coder.encode(labels, batch)
+    weight = None if sample_weight is None else check_weights(sample_weight, batch.n_graphs)
+    return Target(batch.topology, coder.n_labels, codes, allowed, weight)
+
+
+class GraphAnswers:
+    """Prediction, probabilities and scores for models of graphs."""
+
+    engine: Any
+    map_engine: Any
+    decode: str
+    n_jobs: int | None
+
+    # ------------------------------------------------------------ what a model gives
+
+    @property
+    def _coder(self) -> GraphLabels:
+        """The labels of a fitted model."""
+        raise NotImplementedError
+
+    def _scored(self, X: Any) -> tuple[Potentials, GraphBatch]:
+        """Scores of X, and the graphs that it means."""
+        raise NotImplementedError
+
+    def _graphs(self, X: Any) -> list[Graph]:
+        """The graphs that X means."""
+        return X
+
+    def _labels(self, y: Any, X: Any) -> Any:
+        """Labels in the order of the nodes, one entry for each graph."""
+        return y
+
+    def _shaped(self, rows: np.ndarray, X: Any) -> np.ndarray:
+        """Answers for the nodes of each graph in the shape that the user's data has."""
+        return rows
+
+    # ------------------------------------------------------------------- questions
+
+    def potentials(self, X: Any) -> Potentials:
+        """The scores of X, for engines and comparisons of your own."""
+        return self._scored(X)[0]
+
+    def engine_for(self, potentials: Potentials, semiring: Semiring = Semiring.LOG) -> tuple[Any, str]:
+        """The engine that answers for these scores, and why it."""
+        wanted = self.engine if semiring is Semiring.LOG or self.map_engine is None else self.map_engine
+        jobs = resolve_jobs(self.n_jobs)
+        if isinstance(wanted, str) and wanted == "auto":
+            choice = choose_engine(potentials.topology, potentials.n_labels)
+            return with_jobs(choice.engine, jobs), choice.reason
+        engine, name = resolve_engine(wanted, n_jobs=jobs)
+        return engine, f"{name}, as asked for"
+
+    def _codes(self, X: Any) -> tuple[np.ndarray, GraphBatch]:
+        potentials, batch = self._scored(X)
+        if self.decode not in ("map", "marginal"):
+            raise InputError(f"decode must be 'map' or 'marginal', got {self.decode!r}.")
+        semiring = Semiring.MAX if self.decode == "map" else Semiring.LOG
+        beliefs = self.engine_for(potentials, semiring)[0].infer(potentials, semiring)
+        return best_marginals(beliefs.node), batch
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Labels of the nodes of every graph: always a 1-D object array with one label array for each."""
+        codes, batch = self._codes(X)
+        return self._shaped(self._coder.decode(codes, batch), X)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Marginal probabilities: a 1-D object array of arrays (nodes, labels), columns as ``classes_``.
+
+        Where kinds have different numbers of labels, the columns of a node are those of its kind's labels and the
+        rest is zero.
+        """
+        potentials, batch = self._scored(X)
+        node = self.engine_for(potentials)[0].infer(potentials, Semiring.LOG).node
+        offsets = batch.topology.offsets
+        out = np.empty(batch.n_graphs, dtype=object)
+        for graph in range(len(out)):
+            out[graph] = node[offsets[graph] : offsets[graph + 1]]
+        return self._shaped(out, X)
+
+    def predict_marginals(self, X: Any) -> list[list[dict[Hashable, float]]]:
+        """Marginal probabilities as one dict ``{label: probability}`` for each node."""
+        potentials, batch = self._scored(X)
+        node = self.engine_for(potentials)[0].infer(potentials, Semiring.LOG).node
+        labels = [coder.labels for coder in self._coder.coders]
+        rows = [dict(zip(labels[kind], row)) for kind, row in zip(batch.kind.tolist(), node.tolist())]
+        offsets = batch.topology.offsets.tolist()
+        return [rows[start:stop] for start, stop in pairwise(offsets)]
+
+    def log_prob(self, X: Any, y: Any) -> np.ndarray:
+        """log p(y | x) of every graph, (B,); for partial labels the probability of all they allow.
+
+        With an approximate engine it is an estimate, or a bound on the other side of that of log Z.
+        """
+        potentials, batch = self._scored(X)
+        target = target_of(batch, self._coder, self._labels(y, X), None)
+        engine = self.engine_for(potentials)[0]
+        free = engine.infer(potentials, Semiring.LOG)
+        if target.complete.all():
+            clamped = path_scores(potentials, target.labels)
+        else:
+            masked = np.where(target.mask, potentials.node, -np.inf)
+            clamped = engine.infer(
+                Potentials(masked, potentials.edge, potentials.topology, potentials.table), Semiring.LOG
+            ).total
+        if not free.converged:
+            warnings.warn(
+                "inference had not settled when the totals were taken; log_prob is a rough estimate. Give the engine "
+                "more sweeps or damping.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        # Exact totals may round past each other; no part weighs more than the whole.
+        return np.minimum(clamped - free.total, 0.0) if free.exact else clamped - free.total
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Share of nodes whose label is predicted right; nodes of unknown label are left out."""
+        codes, batch = self._codes(X)
+        target = target_of(batch, self._coder, self._labels(y, X), None)
+        counted = ~target.mask.all(axis=1) | (target.labels >= 0)
+        right = target.mask[np.arange(len(codes)), codes]
+        weight = np.ones(len(codes))
+        if sample_weight is not None:
+            weight = np.repeat(check_weights(sample_weight, batch.n_graphs), batch.topology.lengths)
+        total = float(weight[counted].sum())
+        return float(weight[counted & right].sum() / total) if total > 0 else 0.0
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.target_tags.required = True
+        tags.input_tags.two_d_array = False
+        tags.input_tags.allow_nan = False
+        tags.no_validation = True
+        return tags

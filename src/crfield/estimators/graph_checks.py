@@ -1,0 +1,65 @@
+"""Parameters of a graph model, looked at before any work is done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from crfield.errors import InputError
+from crfield.estimators.chain_checks import check_numbers, random_generator
+from crfield.estimators.jobs import resolve_jobs
+from crfield.scoring.graph_layout import PAIRS, TABLES
+from crfield.training.graph_fit import INITIAL
+from crfield.training.graph_plan import OBJECTIVES, resolve_engine
+
+GRAPH_DECODERS = ("map", "marginal")
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "objective": OBJECTIVES,
+    "initial": INITIAL,
+    "feature_pairs": PAIRS,
+    "decode": GRAPH_DECODERS,
+}
+_FLAGS = ("standardize", "intercept", "penalize_intercepts", "warm_start")
+
+
+def check_graph_parameters(parameters: Mapping[str, Any]) -> None:
+    """InputError unless every parameter of `GraphCRF` has a value that can be used.
+
+    >>> from crfield.estimators.graph import GraphCRF
+    >>> check_graph_parameters(GraphCRF(objective="likelyhood").get_params())
+    Traceback (most recent call last):
+    crfield.errors.InputError: objective must be one of 'auto', 'likelihood', ... got 'likelyhood'.
+    """
+    check_numbers(parameters)
+    for name, choices in _CHOICES.items():
+        value = parameters[name]
+        if not isinstance(value, str) or value not in choices:
+            raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")
+    for name in _FLAGS:
+        if not isinstance(parameters[name], bool | np.bool_):
+            raise InputError(f"{name} must be True or False, got {parameters[name]!r}.")
+    for name in ("engine", "map_engine"):
+        engine = parameters[name]
+        if engine is not None and not (isinstance(engine, str) and engine == "auto"):
+            resolve_engine(engine)
+    if parameters["engine"] is None:
+        raise InputError("engine must be 'auto', the name of one or an engine object, got None.")
+    relations = parameters["relations"]
+    if relations is not None and (
+        not isinstance(relations, Mapping) or any(form not in TABLES for form in relations.values())
+    ):
+        raise InputError(
+            f"relations must be a dict of relation names and forms ({' or '.join(map(repr, TABLES))}), "
+            f"got {relations!r}."
+        )
+    if not isinstance(parameters["forbidden"], list | tuple):
+        raise InputError(f"forbidden must be a list of (relation, label, label), got {parameters['forbidden']!r}.")
+    if not isinstance(parameters["verbose"], Integral) or parameters["verbose"] < 0:
+        raise InputError(f"verbose must be 0, 1 or 2, got {parameters['verbose']!r}.")
+    if parameters["callback"] is not None and not callable(parameters["callback"]):
+        raise InputError(f"callback must be a function of (step, weights) or None, got {parameters['callback']!r}.")
+    resolve_jobs(parameters["n_jobs"])
+    random_generator(parameters["random_state"])

@@ -1,0 +1,141 @@
+"""Graph models to a model file and back.
+
+The file holds what prediction needs (labels of each kind, encoder, layout, weights), the parameters and the report
+of training. An engine given as an object is stored by its name and its options, which are numbers and words; an
+engine of the user's own is code and is not stored: the loaded model chooses for itself until ``set_params`` gives it
+back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+from crfield.data.graph_labels import GraphLabels
+from crfield.errors import InputError, ModelFileError
+from crfield.estimators.graph_checks import check_graph_parameters
+from crfield.estimators.graph_model import GraphModel
+from crfield.features.graph_encoder import GraphEncoder
+from crfield.inference.catalogue import ENGINES, engine_named
+from crfield.scoring.graph_layout import GraphLayout
+from crfield.storage.archive import Archive, write_archive
+from crfield.training.graph_plan import Plan, resolve_engine
+
+_REPORT = {
+    "objective_": float,
+    "n_iter_": int,
+    "n_evaluations_": int,
+    "converged_": bool,
+    "stop_reason_": str,
+}
+_PLAN = ("objective", "exact", "reason")
+
+
+def save_graph(model: Any, path: Any) -> None:
+    """Write a fitted model; see `GraphCRF.save`."""
+    inner: GraphModel = model._fitted
+    encoder_header, encoder_arrays = inner.encoder.state()
+    layout_header, layout_arrays = inner.layout.state()
+    header = {
+        "kind": model.file_kind,
+        "parameters": {
+            name: _plain(value) for name, value in model.get_params(deep=False).items() if name != "callback"
+        },
+        "labels": inner.labels.to_json(),
+        "encoder": encoder_header,
+        "layout": layout_header,
+        "report": {name: _plain(getattr(model, name)) for name in _REPORT},
+        "plan": {name: getattr(model.plan_, name) for name in _PLAN},
+    }
+    arrays = {"weights": inner.weights}
+    arrays |= {f"encoder/{name}": value for name, value in encoder_arrays.items()}
+    arrays |= {f"layout/{name}": value for name, value in layout_arrays.items()}
+    write_archive(path, header, arrays)
+
+
+def load_graph(maker: type, archive: Archive) -> Any:
+    """The model of class ``maker`` that an archive holds."""
+    header, arrays = archive.header, archive.arrays
+    parameters = header.get("parameters")
+    if not isinstance(parameters, dict):
+        raise ModelFileError(f"the model file lacks its parameters. It was not written by {maker.__name__}.save.")
+    known = maker().get_params(deep=False)
+    try:
+        model = maker(**{name: _restored(name, value) for name, value in parameters.items() if name in known})
+        check_graph_parameters(model.get_params(deep=False))
+    except (InputError, TypeError) as error:
+        raise ModelFileError(f"the model file's parameters cannot be used: {error} Was the file edited?") from None
+    _set_report(model, header)
+    encoder = GraphEncoder.from_state(_dict(header, "encoder"), _own(arrays, "encoder/"))
+    labels = GraphLabels.from_json(header.get("labels"))
+    layout = GraphLayout.from_state(_dict(header, "layout"), _own(arrays, "layout/"), encoder.schema)
+    weights = arrays.get("weights")
+    if tuple(kind.name for kind in encoder.schema.kinds) != labels.kinds or labels.sizes != layout.sizes:
+        raise ModelFileError("the labels of the model file do not fit its weights: the file is damaged.")
+    if (
+        not isinstance(weights, np.ndarray)
+        or weights.dtype != np.float64
+        or weights.shape != (layout.n_weights,)
+        or not np.isfinite(weights).all()
+    ):
+        raise ModelFileError(f"the model file must hold {layout.n_weights} finite weights: the file is damaged.")
+    model._model = GraphModel(encoder, labels, layout, np.ascontiguousarray(weights))
+    model.classes_ = labels.classes[labels.kinds[0]] if len(labels.kinds) == 1 else labels.classes
+    model.history_ = []
+    return model
+
+
+def _set_report(model: Any, header: dict[str, Any]) -> None:
+    report, plan = _dict(header, "report"), _dict(header, "plan")
+    for name, kind in _REPORT.items():
+        if not isinstance(report.get(name), kind):
+            raise ModelFileError(f"the model file's report of training lacks {name}.")
+        setattr(model, name, report[name])
+    objective, exact, reason = (plan.get(name) for name in _PLAN)
+    if not isinstance(objective, str) or not isinstance(exact, bool) or not isinstance(reason, str):
+        raise ModelFileError("the model file does not say what was trained: the file is damaged.")
+    model.plan_ = Plan(objective, None, exact, reason)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, dict):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, Sequence | set | frozenset | np.ndarray) and not isinstance(value, str):
+        return [_plain(item) for item in value]
+    if callable(getattr(value, "infer", None)):
+        return _plain_engine(value)
+    return value if value is None or isinstance(value, bool | int | float | str) else None
+
+
+def _plain_engine(engine: Any) -> Any:
+    name = resolve_engine(engine)[1]
+    if name not in ENGINES or not is_dataclass(engine):
+        return "auto"
+    return {"engine": name, "options": {f.name: _plain(getattr(engine, f.name)) for f in fields(engine)}}
+
+
+def _restored(name: str, value: Any) -> Any:
+    if name in ("engine", "map_engine") and isinstance(value, dict):
+        options = value.get("options")
+        if not isinstance(value.get("engine"), str) or not isinstance(options, dict):
+            raise InputError(f"{name} is damaged: {value!r:.60}.")
+        return engine_named(value["engine"], **options)
+    if name == "forbidden" and isinstance(value, list):
+        return [tuple(item) if isinstance(item, list) else item for item in value]
+    return value
+
+
+def _dict(header: dict[str, Any], name: str) -> dict[str, Any]:
+    value = header.get(name)
+    if not isinstance(value, dict):
+        raise ModelFileError(f"the model file lacks its {name}: the file is damaged.")
+    return value
+
+
+def _own(arrays: Any, prefix: str) -> dict[str, np.ndarray]:
+    return {name[len(prefix) :]: arrays[name] for name in arrays if name.startswith(prefix)}
