@@ -140,10 +140,13 @@ def edge_list(
     Graph(4 nodes, 3 edges: cites 2, near 1)
     """
     relations = edges if isinstance(edges, Mapping) else {RELATION: edges}
-    features = n_nodes if features is None else features
-    if _count(features) != n_nodes:
-        raise ShapeError(f"there are {n_nodes} nodes but {_count(features)} rows of features.")
-    return _built(features, n_nodes, relations, symmetric=symmetric, edge_features=edge_features)
+    return _built(
+        n_nodes if features is None else features,
+        n_nodes,
+        relations,
+        symmetric=symmetric,
+        edge_features=edge_features,
+    )
 
 
 def from_networkx(
@@ -204,6 +207,8 @@ def _built(
     features: Any, n_nodes: int, pairs: Mapping[str, Any], *, symmetric: bool, edge_features: EdgeFeatures
 ) -> Graph:
     made = {}
+    if _count(features) != n_nodes:
+        raise ShapeError(f"there are {n_nodes} nodes but {_count(features)} rows of features.")
     checked = checked_features(features, n_nodes, "nodes", "nodes")
     for name, some in pairs.items():
         if isinstance(some, Edges):

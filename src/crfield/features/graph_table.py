@@ -46,11 +46,7 @@ class FeatureTable:
 
     def fit(self, features: list[Rows], standardize: bool, min_count: int) -> Any:
         """Learn the columns of (features, number of rows) of each graph, and encode them."""
-        forms = {
-            features_form(some): number
-            for number, (some, rows) in reversed(list(enumerate(features)))
-            if rows or features_form(some) in ("dense", "sparse")
-        }
+        forms = {features_form(some): number for number, (some, rows) in reversed(list(enumerate(features))) if rows}
         if len(forms) > 1:
             (one, first), (other, second) = sorted(forms.items(), key=lambda item: item[1])[:2]
             raise FeatureError(
@@ -61,7 +57,7 @@ class FeatureTable:
             return self._empty(features)
         self.encoder = _ENCODERS[self.form](standardize=standardize)
         if self.form != "records":
-            widths = [some.shape[1] for some, _ in features if some is not None]
+            widths = [some.shape[1] for some, rows in features if rows]
             self._check_widths(features, widths[0])
         columns = self._run(lambda: self.encoder.fit(self._filled(features), min_count=min_count).node)
         self.width, self.n_dense = columns.width, columns.n_dense
