@@ -11,6 +11,8 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOME: dict[str, str] = {
+    "MarkovRandomField": "crfield.estimators.markov_field",
+    "DiscriminativeRandomField": "crfield.estimators.discriminative_field",
     "from_networkx": "crfield.data.graph_builders",
     "edge_list": "crfield.data.graph_builders",
     "layers": "crfield.data.graph_builders",

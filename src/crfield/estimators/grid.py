@@ -41,7 +41,43 @@ def as_grids(X: Any, **options: Any) -> list[Graph]:
     return made
 
 
-class GridCRF(GraphCRF):
+class PixelGrids:
+    """How images become graphs and answers become images; graphs that are graphs already stay."""
+
+    neighbours: int
+    directed: bool = False
+    edge_features: Any = None
+
+    def _graphs(self, X: Any) -> list[Graph]:
+        if self.neighbours not in NEIGHBOURS:
+            raise InputError(f"neighbours must be 4 or 8, got {self.neighbours!r}.")
+        return as_grids(X, neighbours=self.neighbours, directed=self.directed, edge_features=self.edge_features)
+
+    def _labels(self, y: Any, X: Any) -> Any:
+        flat = []
+        for number, (labels, image) in enumerate(zip(y, X)):
+            if isinstance(image, Graph):
+                flat.append(labels)
+                continue
+            table = labels if isinstance(labels, np.ndarray) else np.asarray(labels, dtype=object)
+            if table.shape[:2] != np.shape(image)[:2]:
+                raise ShapeError(
+                    f"y[{number}] must have the shape {np.shape(image)[:2]} of its image, got {table.shape}."
+                )
+            flat.append(table.reshape(-1).tolist() if table.dtype == object else table.reshape(-1))
+        if len(flat) != len(y) or len(flat) != len(X):
+            raise ShapeError(f"X has {len(X)} images and y has {len(y)} entries: give both one entry per image.")
+        return flat
+
+    def _shaped(self, rows: np.ndarray, X: Any) -> np.ndarray:
+        out = np.empty(len(rows), dtype=object)
+        for number, (values, image) in enumerate(zip(rows, X)):
+            shape = () if isinstance(image, Graph) else np.shape(image)[:2]
+            out[number] = values.reshape(*shape, *values.shape[1:]) if shape else values
+        return out
+
+
+class GridCRF(PixelGrids, GraphCRF):
     """Conditional random field on the pixels of images.
 
     Parameters
@@ -82,31 +118,3 @@ class GridCRF(GraphCRF):
     @classmethod
     def _get_param_names(cls) -> list[str]:
         return sorted([*GraphCRF._get_param_names(), "neighbours", "directed", "edge_features"])
-
-    def _graphs(self, X: Any) -> list[Graph]:
-        if self.neighbours not in NEIGHBOURS:
-            raise InputError(f"neighbours must be 4 or 8, got {self.neighbours!r}.")
-        return as_grids(X, neighbours=self.neighbours, directed=self.directed, edge_features=self.edge_features)
-
-    def _labels(self, y: Any, X: Any) -> Any:
-        flat = []
-        for number, (labels, image) in enumerate(zip(y, X)):
-            if isinstance(image, Graph):
-                flat.append(labels)
-                continue
-            table = labels if isinstance(labels, np.ndarray) else np.asarray(labels, dtype=object)
-            if table.shape[:2] != np.shape(image)[:2]:
-                raise ShapeError(
-                    f"y[{number}] must have the shape {np.shape(image)[:2]} of its image, got {table.shape}."
-                )
-            flat.append(table.reshape(-1).tolist() if table.dtype == object else table.reshape(-1))
-        if len(flat) != len(y) or len(flat) != len(X):
-            raise ShapeError(f"X has {len(X)} images and y has {len(y)} entries: give both one entry per image.")
-        return flat
-
-    def _shaped(self, rows: np.ndarray, X: Any) -> np.ndarray:
-        out = np.empty(len(rows), dtype=object)
-        for number, (values, image) in enumerate(zip(rows, X)):
-            shape = () if isinstance(image, Graph) else np.shape(image)[:2]
-            out[number] = values.reshape(*shape, *values.shape[1:]) if shape else values
-        return out
