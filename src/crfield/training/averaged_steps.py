@@ -5,8 +5,8 @@
 which is AdaGrad (Duchi, Hazan & Singer 2011) with the penalties taken exactly: the l1 part sets weights to zero, not
 nearly to zero. Steps fall like 1/√t whatever the scale of a gradient, so the one option is the rate, about how far a
 weight moves in its first step. The average of the iterates is far better than the last of them (Polyak & Juditsky
-1992); it starts anew after 1, 2, 4, 8 … rounds, so that it holds the last third of the run at least and nothing of
-the beginning.
+1992); it starts anew after 1, 2, 4, 8 … rounds, so that nothing of the beginning stays
+in it.
 
 With ``memory`` below 1 old gradients are forgotten, d_k = √(t · mean of recent g_k²) / rate: right where every step
 sees all the data and gradients become small; wrong where a feature is rare.
@@ -36,7 +36,7 @@ class AveragedSteps:
         self, start: np.ndarray, penalty: Penalty, *, share: float = 1.0, rate: float = 0.5, memory: float = 1.0
     ) -> None:
         self.weights = np.array(start, dtype=np.float64)
-        self.n_steps, self.n_rounds, self._in_average = 0, 0, 0
+        self.n_steps, self.n_rounds, self.n_averaged = 0, 0, 0
         self._sum, self._squares = np.zeros_like(self.weights), np.zeros_like(self.weights)
         self._rate, self._memory = rate, memory
         applies = 1.0 if penalty.penalised is None else penalty.penalised.astype(np.float64)
@@ -45,7 +45,7 @@ class AveragedSteps:
     @property
     def average(self) -> np.ndarray:
         """(W,) the average since the last power of two."""
-        return self._sum / self._in_average if self._in_average else self.weights.copy()
+        return self._sum / self.n_averaged if self.n_averaged else self.weights.copy()
 
     def take(self, gradient: np.ndarray) -> None:
         """One step against the gradient (W,) of everything but the penalties."""
@@ -63,7 +63,7 @@ class AveragedSteps:
         aim = np.sign(aim) * np.maximum(np.abs(aim) - self._l1, 0.0)
         np.divide(aim, hold + self._l2, out=self.weights, where=hold > 0)
         self._sum += self.weights
-        self._in_average += 1
+        self.n_averaged += 1
 
     def end_round(self) -> bool:
         """Count a round; True when it was the 1st, 2nd, 4th, 8th … and `restart` is due."""
@@ -73,4 +73,4 @@ class AveragedSteps:
     def restart(self) -> None:
         """Begin a new average here."""
         self._sum[:] = 0.0
-        self._in_average = 0
+        self.n_averaged = 0

@@ -103,7 +103,8 @@ class GraphByGraph:
         for first in range(0, graphs, size):
             chosen = np.arange(first, min(first + size, graphs))
             piece = batch.take(chosen)
-            self._parts.append((piece, take_target(target, chosen, piece.topology)))
+            goal = take_target(target, chosen, piece.topology)
+            self._parts.append((prepared(scorer, piece), goal))
 
     @property
     def n_weights(self) -> int:
@@ -130,6 +131,12 @@ class GraphByGraph:
     def evaluate(self, weights: np.ndarray, gradient: np.ndarray) -> float:
         """The whole objective; its gradient is written to ``gradient``."""
         return whole(self, weights, gradient)
+
+
+def prepared(scorer: Scorer, batch: Any) -> Any:
+    """The batch with the work done that does not depend on the weights, where the scorer offers that."""
+    prepare = getattr(scorer, "prepare", None)
+    return batch if prepare is None else prepare(batch)
 
 
 def whole(problem: Parts, weights: np.ndarray, gradient: np.ndarray) -> float:
