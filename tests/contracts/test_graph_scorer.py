@@ -30,6 +30,9 @@ from crfield.scoring.linear import LinearScorer
 from crfield.training.full_batch import FullBatch
 from tests.contracts.cases import examples
 
+# A few random numbers in a column may happen to lie close together, which is no matter here.
+pytestmark = pytest.mark.filterwarnings("ignore::crfield.errors.DataWarning")
+
 
 @dataclass(frozen=True)
 class Case:
