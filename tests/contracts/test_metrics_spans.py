@@ -173,6 +173,7 @@ def test_nothing_to_judge() -> None:
         assert report.f1 == report.macro.f1 == 0.0
         assert span_report(y, y, zero_division=1.0).f1 == 1.0
     assert span_report([], []).accuracy == 0.0
+    assert span_report([], [], zero_division=1.0).accuracy == 1.0
 
 
 def test_refusals_say_where() -> None:

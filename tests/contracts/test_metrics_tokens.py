@@ -94,6 +94,8 @@ def test_nothing_to_judge() -> None:
         assert token_accuracy(y, prediction, zero_division=1.0) == 1.0
         report = label_report(y, prediction)
         assert (report.n_tokens, report.micro.f1, report.macro.f1, report.weighted.f1) == (0, 0.0, 0.0, 0.0)
+        generous = label_report(y, prediction, zero_division=1.0)
+        assert (generous.accuracy, generous.micro.f1, generous.macro.f1, generous.weighted.f1) == (1.0,) * 4
         assert confusion(y, prediction).matrix.sum() == 0
         str(report), str(confusion(y, prediction))
 

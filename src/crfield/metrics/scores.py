@@ -9,14 +9,18 @@ The last form equals the harmonic mean of the first two wherever that exists. Wh
 there is nothing to judge, and the score is ``zero_division``, 0.0 unless told otherwise: a model that never
 says a label earns nothing for it. Averages: *micro* adds the counts first, *macro* takes the plain mean of
 the rows, *weighted* the mean by support.
+
+A report is a table of such rows with its averages and the share of right steps (`ScoreTable`), whether the rows are
+about labels or about kinds of spans.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Self
 
-from crfield.errors import InputError
+from crfield.errors import InputError, LabelError
 
 AVERAGES = ("micro", "macro", "weighted")
 
@@ -135,3 +139,53 @@ def render(rows: Sequence[Scores], averages: Sequence[Scores], *, head: str) -> 
     if averages:
         lines += ["", *(line(name, row) for name, row in zip(average_names, averages))]
     return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class ScoreTable:
+    """Rows of scores by name, their averages, and the share of right steps.
+
+    >>> table = ScoreTable.of([Scores.from_counts("a", correct=1, predicted=1, support=2)], right=3, n_tokens=4)
+    >>> table["a"].recall, table.accuracy, sorted(table.to_dict())
+    (0.5, 0.75, ['accuracy', 'macro', 'micro', 'rows', 'tokens', 'weighted'])
+    """
+
+    what: ClassVar[str] = "row"  # what a row is about
+
+    rows: tuple[Scores, ...]
+    micro: Scores
+    macro: Scores
+    weighted: Scores
+    accuracy: float
+    n_tokens: int
+
+    @classmethod
+    def of(cls, rows: Iterable[Scores], *, right: int, n_tokens: int, zero_division: float = 0.0) -> Self:
+        """The table of some rows, with averages, where ``right`` of ``n_tokens`` steps are right."""
+        rows = tuple(rows)
+        micro, macro, weighted = (average_scores(rows, kind, zero_division=zero_division) for kind in AVERAGES)
+        return cls(rows, micro, macro, weighted, ratio(right, n_tokens, zero_division), n_tokens)
+
+    @property
+    def averages(self) -> tuple[Scores, Scores, Scores]:
+        """Micro, macro and weighted."""
+        return self.micro, self.macro, self.weighted
+
+    def __getitem__(self, name: Hashable) -> Scores:
+        for row in self.rows:
+            if row.name == name:
+                return row
+        raise LabelError(f"the report has no {self.what} {name!r}; it has {[row.name for row in self.rows]!r}.")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain numbers under text keys, ready for JSON."""
+        return {
+            "accuracy": self.accuracy,
+            "tokens": self.n_tokens,
+            f"{self.what}s": dict(zip(names(row.name for row in self.rows), (row.to_dict() for row in self.rows))),
+            **{str(row.name): row.to_dict() for row in self.averages},
+        }
+
+    def __str__(self) -> str:
+        table = render(self.rows, self.averages, head=self.what)
+        return f"{table}\n\naccuracy {self.accuracy:.4f} over {self.n_tokens:,} tokens"

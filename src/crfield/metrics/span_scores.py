@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -24,13 +24,13 @@ from crfield.errors import LabelError
 from crfield.metrics.chunks import Reading, read_tags, slots_of, split_tags
 from crfield.metrics.coding import UNKNOWN, CodedPair, code_pair, place
 from crfield.metrics.schemes import reads_bilou
-from crfield.metrics.scores import Scores, average_scores, names, ratio, render
+from crfield.metrics.scores import Scores, ScoreTable, average_scores, render
 
 Labelled = Iterable[Iterable[Any]]
 
 
 @dataclass(frozen=True)
-class SpanReport:
+class SpanReport(ScoreTable):
     """Span precision, recall and F1 over all kinds and for each, and the share of right tags.
 
     >>> report = span_report([["B-NP", "I-NP", "O", "B-VP"]], [["B-NP", "I-NP", "O", "O"]])
@@ -38,12 +38,7 @@ class SpanReport:
     (1.0, 0.5, 0.6667, 1.0, 0.75)
     """
 
-    rows: tuple[Scores, ...]  # one for each kind, sorted
-    micro: Scores
-    macro: Scores
-    weighted: Scores
-    accuracy: float
-    n_tokens: int
+    what: ClassVar[str] = "kind"
 
     @property
     def precision(self) -> float:
@@ -60,23 +55,8 @@ class SpanReport:
         """Harmonic mean of precision and recall."""
         return self.micro.f1
 
-    def __getitem__(self, kind: str) -> Scores:
-        for row in self.rows:
-            if row.name == kind:
-                return row
-        raise LabelError(f"the report has no kind {kind!r}; it has {[row.name for row in self.rows]!r}.")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything as plain numbers under text keys, ready for JSON."""
-        return {
-            "accuracy": self.accuracy,
-            "tokens": self.n_tokens,
-            "kinds": {name: row.to_dict() for name, row in zip(names(row.name for row in self.rows), self.rows)},
-            **{str(row.name): row.to_dict() for row in (self.micro, self.macro, self.weighted)},
-        }
-
     def __str__(self) -> str:
-        table = render(self.rows, (self.micro, self.macro, self.weighted), head="kind")
+        table = render(self.rows, self.averages, head=self.what)
         return (
             f"{table}\n\n{self.micro.correct:,} of {self.micro.predicted:,} predicted spans right, "
             f"{self.micro.support:,} gold; accuracy {self.accuracy:.4f} over {self.n_tokens:,} tokens"
@@ -112,18 +92,15 @@ def span_report(
     support = np.bincount(gold.kind[gold.begins], minlength=size)
     found = np.bincount(predicted.kind[predicted.begins], minlength=size)
     correct = np.bincount(_right_kinds(gold, predicted), minlength=size)
-    rows = tuple(
+    rows = (
         Scores.from_counts(kind, correct=c, predicted=p, support=s, zero_division=zero_division)
         for kind, c, p, s in zip(parts.kinds, correct, found, support)
         if p or s
     )
-    micro, macro, weighted = (
-        average_scores(rows, kind, zero_division=zero_division) for kind in ("micro", "macro", "weighted")
-    )
     slots = slots_of(pair.topology)
     same = (gold.prefix == predicted.prefix) & (gold.kind == predicted.kind)
-    accuracy = ratio(int(same[slots].sum()), len(slots), zero_division)
-    return SpanReport(rows, micro, macro, weighted, accuracy, len(slots))
+    right = int(same[slots].sum())
+    return SpanReport.of(rows, right=right, n_tokens=len(slots), zero_division=zero_division)
 
 
 def span_f1(

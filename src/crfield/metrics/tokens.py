@@ -10,19 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from crfield.errors import LabelError
 from crfield.metrics.coding import UNKNOWN, choose_labels, code_pair
-from crfield.metrics.scores import Scores, average_scores, names, ratio, render
+from crfield.metrics.scores import Scores, ScoreTable, average_scores, names, ratio
 
 Labelled = Iterable[Iterable[Any]]
 
 
 @dataclass(frozen=True)
-class LabelReport:
+class LabelReport(ScoreTable):
     """Precision, recall and F1 of every label, their averages, and the share of right steps.
 
     ``accuracy`` is over all judged steps, whatever subset of labels the rows are about.
@@ -32,31 +31,7 @@ class LabelReport:
     (0.5, 0.5, 0.6667)
     """
 
-    rows: tuple[Scores, ...]
-    micro: Scores
-    macro: Scores
-    weighted: Scores
-    accuracy: float
-    n_tokens: int
-
-    def __getitem__(self, label: Hashable) -> Scores:
-        for row in self.rows:
-            if row.name == label:
-                return row
-        raise LabelError(f"the report has no label {label!r}; it has {[row.name for row in self.rows]!r}.")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything as plain numbers under text keys, ready for JSON."""
-        return {
-            "accuracy": self.accuracy,
-            "tokens": self.n_tokens,
-            "labels": {name: row.to_dict() for name, row in zip(names(row.name for row in self.rows), self.rows)},
-            **{str(row.name): row.to_dict() for row in (self.micro, self.macro, self.weighted)},
-        }
-
-    def __str__(self) -> str:
-        table = render(self.rows, (self.micro, self.macro, self.weighted), head="label")
-        return f"{table}\n\naccuracy {self.accuracy:.4f} over {self.n_tokens:,} tokens"
+    what: ClassVar[str] = "label"
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,15 +112,12 @@ def label_report(
         return np.bincount(rows[rows >= 0], minlength=len(chosen))
 
     counts = zip(chosen, per_row(gold[gold == predicted]), per_row(predicted), per_row(gold))
-    rows = tuple(
+    rows = (
         Scores.from_counts(label, correct=c, predicted=p, support=s, zero_division=zero_division)
         for label, c, p, s in counts
     )
-    micro, macro, weighted = (
-        average_scores(rows, kind, zero_division=zero_division) for kind in ("micro", "macro", "weighted")
-    )
-    accuracy = ratio(int((gold == predicted).sum()), len(gold), zero_division)
-    return LabelReport(rows, micro, macro, weighted, accuracy, len(gold))
+    right = int((gold == predicted).sum())
+    return LabelReport.of(rows, right=right, n_tokens=len(gold), zero_division=zero_division)
 
 
 def label_f1(
