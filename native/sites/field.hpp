@@ -42,7 +42,7 @@ struct Walks {
   const double *node_scale, *edge_scale;  // (sweeps)
   int32_t *labels, *best;                 // (chains, nodes)
   double *best_score, *trace, *work;      // (chains, graphs), (chains, sweeps), (chains, graphs, 2)
-  double* conditional;                    // (chains, nodes, labels)
+  double* conditional;                    // (chains, 2, nodes, labels)
   int32_t* drawn;                         // (chains, 2, nodes, labels)
   double *batch_square, *pairs;           // (chains, nodes, labels), (chains, tables, labels, labels)
 };

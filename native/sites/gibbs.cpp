@@ -59,7 +59,7 @@ void run_chain(const Field& f, const Walks& w, int64_t chain) {
   const int64_t labels = f.labels, kept = w.sweeps - w.burn_in, length = std::max<int64_t>(1, kept / w.batches);
   const uint64_t key = mix(mix(w.seed + GAMMA) + GAMMA * (uint64_t)(chain + 1));
   int32_t *y = w.labels + chain * f.nodes, *best = w.best + chain * f.nodes;
-  double* conditional = w.conditional + (kept ? chain * f.nodes * labels : 0);
+  double* conditional = w.conditional + (kept ? chain * 2 * f.nodes * labels : 0);
   double* batch_square = w.batch_square + (kept ? chain * f.nodes * labels : 0);
   int32_t* drawn = w.drawn + (kept ? chain * 2 * f.nodes * labels : 0);
   double* pairs = w.pairs + (kept ? chain * f.tables * labels * labels : 0);
@@ -74,7 +74,7 @@ void run_chain(const Field& f, const Walks& w, int64_t chain) {
     for (int64_t s = 0; s < w.sweeps; s++) {
       const double a = w.node_scale[s], d = w.edge_scale[s], before = score.edge;
       const bool keep = s >= w.burn_in;
-      int32_t* half = keep ? drawn + (2 * (s - w.burn_in) / kept) * f.nodes * labels : nullptr;
+      const int64_t half = keep ? (2 * (s - w.burn_in) / kept) * f.nodes * labels : 0;
       for (int64_t n = first; n < last; n++) {
         const double* own = f.node + n * labels;
         f.pull(n, y, pull.data());
@@ -94,9 +94,13 @@ void run_chain(const Field& f, const Walks& w, int64_t chain) {
           score.edge += pull[now] - pull[old];
         }
         if (!keep) continue;
-        double* mine = batch.data() + (n - first) * labels;
-        for (int64_t l = 0; l < labels; l++) mine[l] += p[l] /= total;
-        half[n * labels + now]++;
+        double *mine = batch.data() + (n - first) * labels, *sum = conditional + half + n * labels;
+        for (int64_t l = 0; l < labels; l++) {
+          p[l] /= total;
+          mine[l] += p[l];
+          sum[l] += p[l];
+        }
+        drawn[half + n * labels + now]++;
         for (int64_t place = f.indptr[n]; place < f.indptr[n + 1]; place++) {
           const Field::View e = f.view(place);
           double* row = pairs + (e.table - f.edge) + y[f.other[place]] * e.far;
@@ -117,7 +121,6 @@ void run_chain(const Field& f, const Walks& w, int64_t chain) {
       if (keep && (s - w.burn_in + 1) % length == 0)
         for (int64_t k = 0; k < (last - first) * labels; k++) {
           const double mean = batch[k] / (double)length;
-          conditional[first * labels + k] += batch[k];
           batch_square[first * labels + k] += mean * mean;
           batch[k] = 0.0;
         }

@@ -65,7 +65,7 @@ void check_labels(const Field& f, const Array2<int32_t>& labels) {
 void gibbs_door(Index offsets, Index indptr, Index other, Index slot, Array2<const double> node,
                 Array3<const double> edge, Array1<const double> node_scale, Array1<const double> edge_scale,
                 int64_t burn_in, int64_t n_batches, uint64_t seed, Array2<int32_t> labels, Array2<int32_t> best,
-                Array2<double> best_score, Array2<double> trace, Array3<double> work, Array3<double> conditional,
+                Array2<double> best_score, Array2<double> trace, Array3<double> work, Array4<double> conditional,
                 Array4<int32_t> drawn, Array3<double> batch_square, Array4<double> pairs, int n_jobs) {
   const Field f = field_of(offsets, indptr, other, slot, node, edge);
   check_labels(f, labels);
@@ -77,7 +77,7 @@ void gibbs_door(Index offsets, Index indptr, Index other, Index slot, Array2<con
           "the sweeps kept must be a multiple of the number of batches");
   require(shaped(edge_scale, w.sweeps) && shaped(best, w.chains, f.nodes) && shaped(best_score, w.chains, f.graphs) &&
               shaped(trace, w.chains, w.sweeps) && shaped(work, w.chains, f.graphs, 2) &&
-              shaped(conditional, w.chains, rows, f.labels) && shaped(drawn, w.chains, 2, rows, f.labels) &&
+              shaped(conditional, w.chains, 2, rows, f.labels) && shaped(drawn, w.chains, 2, rows, f.labels) &&
               shaped(batch_square, w.chains, rows, f.labels) &&
               shaped(pairs, w.chains, kept ? f.tables : 0, f.labels, f.labels),
           "an array for results has the wrong shape");

@@ -6,7 +6,8 @@ time, and its answers are as good as the number of *independent* draws. So the a
 - Several chains run from starts of their own (`inference.ladder`), and *split R-hat* (Gelman & Rubin 1992; Gelman et
   al. 2013) compares them and their halves with each other: near one where all saw the same distribution. Above
   ``max_r_hat`` at any node the result says ``converged=False``.
-- *Standard errors* are those of the means of batches of consecutive sweeps.
+- *Standard errors* are those of the means of batches of consecutive sweeps, or of half chains where these are larger,
+  as they are when chains stay on one side for longer than a batch.
 - The *effective sample size* is the number of independent draws that would have had that standard error.
 
 Marginals average the distributions that labels were drawn from, not the labels (Rao–Blackwell: Gelfand & Smith 1990),
@@ -35,6 +36,7 @@ from crfield.inference.ladder import around, climb
 from crfield.kernels import sites
 
 BATCHES = 20  # of each chain, for standard errors
+CLIMBERS = 4  # chains on the ladder for each chain that goes on from there
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +73,8 @@ class Advanced(NamedTuple):
 class GibbsEngine:
     """Marginals from ``n_chains`` chains of ``n_sweeps`` kept sweeps each, after ``burn_in`` more.
 
-    ``n_rungs`` is the number of sweeps that lead to each chain's start and to the total. Of ``n_sweeps``, what is
+    ``n_rungs`` is the number of sweeps that lead to each chain's start; the total comes from those, four times
+    as many climbing as go on. Of ``n_sweeps``, what is
     left over when they are divided into batches joins the burn-in. Under MAX the answer is the best labelling met.
 
     >>> import numpy as np
@@ -120,7 +123,8 @@ class GibbsEngine:
         """
         check_scores(potentials)
         first, second = np.random.SeedSequence(self.random_state).generate_state(2, np.uint64)
-        ladder = climb(potentials, n_chains=self.n_chains, n_rungs=self.n_rungs, seed=int(first), n_jobs=self.n_jobs)
+        climbers = CLIMBERS * self.n_chains
+        ladder = climb(potentials, n_chains=climbers, n_rungs=self.n_rungs, seed=int(first), n_jobs=self.n_jobs)
         batches = BATCHES if self.n_sweeps >= 2 * BATCHES else 2
         kept = self.n_sweeps // batches * batches
         ones = np.ones(self.burn_in + self.n_sweeps)
@@ -129,7 +133,7 @@ class GibbsEngine:
             around(potentials),
             potentials.node,
             potentials.edge,
-            ladder.labels,
+            ladder.labels[: self.n_chains],
             node_scale=ones,
             edge_scale=ones,
             burn_in=len(ones) - kept,
@@ -138,8 +142,12 @@ class GibbsEngine:
             n_jobs=self.n_jobs,
         )
         draws = self.n_chains * kept
-        node = walk.conditional.sum(axis=0) / draws
-        error = _standard_error(node, walk.batch_square.sum(axis=0), self.n_chains * batches)
+        node = walk.conditional.sum(axis=(0, 1)) / draws
+        halves = walk.conditional.reshape(-1, *node.shape) * (2 / kept)
+        error = np.maximum(
+            _standard_error(node, walk.batch_square.sum(axis=0), self.n_chains * batches),
+            _standard_error(node, (halves**2).sum(axis=0), len(halves)),
+        )
         with np.errstate(divide="ignore", invalid="ignore"):
             size = np.where(error > 0, node * (1 - node) / error**2, draws)
         alive = ladder.possible[potentials.topology.sequence_of_node]
@@ -192,7 +200,7 @@ def advance(
         n_jobs=n_jobs,
     )
     draws = max(1, len(walk.labels)) * n_sweeps
-    return Advanced(walk.labels, walk.conditional.sum(axis=0) / draws, walk.pairs.sum(axis=0) / draws)
+    return Advanced(walk.labels, walk.conditional.sum(axis=(0, 1)) / draws, walk.pairs.sum(axis=0) / draws)
 
 
 def _standard_error(mean: np.ndarray, squares: np.ndarray, n_batches: int) -> np.ndarray:

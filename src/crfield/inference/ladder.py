@@ -9,12 +9,14 @@ weight lies. And the way there tells the total, by thermodynamic integration (Ki
 
     d log Z_β / dβ = E_β[edge score]        log Z = log Z₀ + ∫₀¹ E_β[edge score] dβ
 
-taken as the mean over chains of the trapezoids between rungs. The same sums with the score before each sweep alone
-are the log-weights of annealed importance sampling (Neal 2001), whose mean weight is unbiased for Z; on large graphs
-its logarithm lies far below log Z, since one chain's weight outweighs all others, while trapezoids err by a share
-that does not grow with the graph. So an *estimate* is what this is, neither an upper nor a lower bound.
+by trapezoids between the rungs, each chain for itself; what chains say is averaged as weights, not as logarithms, so
+that one that was caught on a poor side counts for as little as it weighs. With the score before each sweep alone in
+place of trapezoids these would be the weights of annealed importance sampling (Neal 2001), whose mean is unbiased
+for Z; on large graphs they lie far below it, while trapezoids err by a share that does not grow with the graph. So
+an *estimate* is what this is, neither an upper nor a lower bound. Its error is that of the mean weight together with
+the gap between the two ways of averaging; it is too small where no chain has met what weighs most.
 
-Rungs stand at β = t³ for even steps of t: a forbidden pair (−∞) is a very low score on the way, and most of what
+Rungs stand at β = t² for even steps of t: a forbidden pair (−∞) is a very low score on the way, and most of what
 it costs happens next to β = 0. Whatever breaks a rule at the top is replaced by another chain's labelling or by a
 search (`inference.feasible`). Time: O((N + E) L) for each rung and chain.
 """
@@ -39,7 +41,7 @@ class Ladder(NamedTuple):
     labels: np.ndarray  # (C, N) int32; of no meaning in graphs that are not possible
     possible: np.ndarray  # (B,) bool, False where no labelling is allowed
     total: np.ndarray  # (B,), −∞ where nothing is possible
-    error: np.ndarray  # (B,) standard error of the total, from the spread of the chains
+    error: np.ndarray  # (B,) standard error of the total, from the spread of the chains; ∞ for one chain
 
 
 def around(potentials: Potentials) -> sites.Neighbourhoods:
@@ -66,7 +68,7 @@ def climb(potentials: Potentials, *, n_chains: int, n_rungs: int, seed: int, n_j
     """
     topology, node = potentials.topology, potentials.node
     soft = _softened(potentials)
-    beta = np.linspace(0.0, 1.0, max(2, n_rungs)) ** 3
+    beta = np.linspace(0.0, 1.0, max(2, n_rungs)) ** 2
     start = np.zeros((n_chains, topology.n_nodes), np.int32) + node.argmax(axis=1)
     walk = sites.gibbs(
         topology.offsets,
@@ -85,8 +87,14 @@ def climb(potentials: Potentials, *, n_chains: int, n_rungs: int, seed: int, n_j
     top = node.max(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         local = top + np.log(np.exp(node - top[:, None]).sum(axis=1))
-    total = segment_sums(np.where(np.isneginf(top), -np.inf, local), topology.offsets) + seen.mean(axis=0)
-    error = seen.std(axis=0, ddof=1) / np.sqrt(n_chains) if n_chains > 1 else np.full(len(total), np.inf)
+    best = seen.max(axis=0, initial=-np.inf)
+    weight = np.exp(seen - best)
+    mean = weight.mean(axis=0)
+    total = segment_sums(np.where(np.isneginf(top), -np.inf, local), topology.offsets) + best + np.log(mean)
+    error = np.full(len(total), np.inf)
+    if n_chains > 1:
+        gap = best + np.log(mean) - seen.mean(axis=0)
+        error = np.hypot(weight.std(axis=0, ddof=1) / (mean * np.sqrt(n_chains)), gap)
     return Ladder(labels, possible, np.where(possible, total, -np.inf), np.where(possible, error, 0.0))
 
 

@@ -40,8 +40,8 @@ class Neighbourhoods:
 class Walk(NamedTuple):
     """What C chains of S sweeps over B graphs left behind; K sweeps were kept, in batches of equal length.
 
-    All sums run over kept sweeps. ``conditional`` adds up softmax s_n as seen by each visit, ``drawn`` counts the
-    labels drawn in the first and the second half, ``batch_square`` adds up the squares of the batches' means of
+    All sums run over kept sweeps. ``conditional`` adds up softmax s_n as seen by each visit and ``drawn`` counts the
+    labels drawn, both in the first and the second half; ``batch_square`` adds up the squares of the batches' means of
     softmax s_n, and ``pairs`` adds up, for every table, softmax s_n(i) at one end beside the label j at the other,
     half of it from either end.
     """
@@ -51,7 +51,7 @@ class Walk(NamedTuple):
     best_score: np.ndarray  # (C, B)
     trace: np.ndarray  # (C, S) score of the labelling of all graphs after each sweep
     work: np.ndarray  # (C, B, 2) Σ_s (edge_scale_s − edge_scale_{s−1}) · edge score before and after sweep s
-    conditional: np.ndarray  # (C, N, L)
+    conditional: np.ndarray  # (C, 2, N, L)
     drawn: np.ndarray  # (C, 2, N, L) int32
     batch_square: np.ndarray  # (C, N, L)
     pairs: np.ndarray  # (C, T, L, L)
@@ -160,7 +160,7 @@ def gibbs(
         np.zeros((chains, len(offsets) - 1)),
         np.zeros((chains, sweeps)),
         np.zeros((chains, len(offsets) - 1, 2)),
-        np.zeros((chains, rows, width)),
+        np.zeros((chains, 2, rows, width)),
         np.zeros((chains, 2, rows, width), np.int32),
         np.zeros((chains, rows, width)),
         np.zeros((chains, len(edge) if kept else 0, width, width)),

@@ -122,8 +122,10 @@ def gibbs(
                         joint += pull[new] - pull[old]
                     if s >= burn_in:
                         p = [x / total for x in p]
+                        half = 2 * (s - burn_in) // kept
                         batch[k] += p
-                        drawn[c, 2 * (s - burn_in) // kept, n, new] += 1
+                        conditional[c, half, n] += p
+                        drawn[c, half, n, new] += 1
                         for m, at in field.places[n]:
                             table = pairs[c, at >> 1]
                             (table[:, y[m]] if at & 1 else table[y[m]])[:] += 0.5 * np.array(p)
@@ -134,7 +136,6 @@ def gibbs(
                     best_score[c, b] = local + joint
                     best[c, mine] = y[mine]
                 if s >= burn_in and (s - burn_in + 1) % length == 0:
-                    conditional[c, mine] += batch
                     batch_square[c, mine] += (batch / length) ** 2
                     batch[:] = 0
         labels[c] = y
