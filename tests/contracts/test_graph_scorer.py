@@ -280,6 +280,23 @@ def test_all_forms_of_features_give_the_same_scores() -> None:
         np.testing.assert_allclose(other.edge, found[0].edge, atol=1e-13)
 
 
+def test_many_rows_score_like_few() -> None:
+    rng = np.random.default_rng(5)
+    image = rng.normal(size=(13, 11, 2))
+    encoder = GraphEncoder()
+    batch = encoder.fit([grid(image, edge_features="difference")])
+    scorer = GraphScorer(GraphLayout.full(encoder.schema, [2]))
+    weights = rng.normal(size=scorer.n_weights)
+    scores = scorer.score(weights, batch)
+    np.testing.assert_allclose(
+        scores.node, image.reshape(-1, 2) @ weights[:4].reshape(2, 2) + weights[4:6], rtol=0, atol=1e-13
+    )
+    tables = weights[6:].reshape(3, 3)[:, [0, 1, 1, 2]]
+    assert batch.edge[0] is not None
+    expected = batch.edge[0].dense @ tables[1:] + tables[0]
+    np.testing.assert_allclose(scores.edge.reshape(-1, 4), expected, rtol=0, atol=1e-13)
+
+
 def test_ties_of_tables() -> None:
     like, to = Relation("like", symmetric=True), Relation("to", tail=0, head=1)
     assert PairTable.of(like, 3, 3).tie.tolist() == [[0, 1, 2], [1, 3, 4], [2, 4, 5]]
