@@ -123,7 +123,7 @@ def _possible(potentials: Potentials, labels: np.ndarray) -> tuple[np.ndarray, n
     """Labellings (C, N) that obey every rule, and whether (B,) there are any."""
     offsets = potentials.topology.offsets
     fine = np.array([path_scores(potentials, y) > -np.inf for y in labels]).reshape(len(labels), len(offsets) - 1)
-    possible = fine.any(axis=0)
+    possible = np.asarray(fine.any(axis=0))
     dead = np.isneginf(potentials.node).all(axis=1)
     hopeless = segment_sums(dead.astype(float), offsets) > 0
     labels = labels.copy()
