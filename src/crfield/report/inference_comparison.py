@@ -42,13 +42,17 @@ class InferenceRow:
     """What one engine made of the scores; None where it gave no answer or there is nothing to compare with.
 
     ``total`` and ``map_score`` are sums over all graphs. ``total_gap`` is the total minus the exact one, so it is
-    positive for an upper bound; ``map_gap`` is the best score that any engine found minus this one's.
+    positive for an upper bound; ``map_gap`` is the best score that any engine found minus this one's. ``loss`` is the
+    accuracy of the exact answer minus the engine's own, with marginals both node by node, otherwise both as a whole;
+    ``loss_error`` is its standard error from the nodes on which the two differ, as if nodes were independent.
     """
 
     name: str
     exact: bool | None = None  # whether the engine vouches for its marginals
     mpm_accuracy: float | None = None
     map_accuracy: float | None = None
+    loss: float | None = None
+    loss_error: float | None = None
     mean_error: float | None = None  # of node marginals, over the labels that a node has
     max_error: float | None = None
     total: float | None = None
@@ -100,7 +104,7 @@ class InferenceComparison:
     @property
     def verdict(self) -> str:
         """Whether the model or the inference is to blame, as a sentence or two."""
-        return verdict(self.rows, self.reference, n_judged=self.n_judged)
+        return verdict(self.rows, self.reference)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the marginals, ready for JSON; numbers that are not finite become None."""
@@ -246,12 +250,18 @@ class _Run:
 
     def rows(self, codes: np.ndarray | None) -> tuple[InferenceRow, ...]:
         """A row for each engine in the order they were asked."""
-        exact = self.answers[self.reference][0] if self.reference is not None else None
+        exact = self.answers[self.reference] if self.reference is not None else (None, None)
         scores = [best.total.sum() for _, best in self.answers.values() if best is not None]
         top = max(scores, default=None)
         return tuple(self._row(name, codes, exact, top) for name in self.order)
 
-    def _row(self, name: str, codes: np.ndarray | None, exact: Beliefs | None, top: float | None) -> InferenceRow:
+    def _row(
+        self,
+        name: str,
+        codes: np.ndarray | None,
+        exact: tuple[Beliefs | None, Beliefs | None],
+        top: float | None,
+    ) -> InferenceRow:
         if name in self.reasons:
             return InferenceRow(name, seconds=self.seconds.get(name), reason=self.reasons[name])
         marginal, best = self.answers[name]
@@ -263,9 +273,9 @@ class _Run:
                 "total": float(marginal.total.sum()),
                 "bound": marginal.bound,
             }
-            if exact is not None:
-                facts["mean_error"], facts["max_error"] = self._errors(marginal.node, exact.node)
-                facts["total_gap"] = _difference(facts["total"], float(exact.total.sum()))
+            if exact[0] is not None:
+                facts["mean_error"], facts["max_error"] = self._errors(marginal.node, exact[0].node)
+                facts["total_gap"] = _difference(facts["total"], float(exact[0].total.sum()))
         if best is not None and top is not None:
             facts |= {
                 "map_accuracy": _accuracy(best.node, codes),
@@ -273,6 +283,9 @@ class _Run:
                 "map_exact": best.exact,
                 "map_gap": _difference(float(top), float(best.total.sum())),
             }
+        ours, theirs = (marginal, exact[0]) if marginal is not None else (best, exact[1])
+        if ours is not None and theirs is not None and codes is not None:
+            facts["loss"], facts["loss_error"] = _loss(ours.node, theirs.node, codes)
         given = [beliefs for beliefs in (marginal, best) if beliefs is not None]
         facts |= {"converged": all(beliefs.converged for beliefs in given), "sweeps": given[0].sweeps}
         return InferenceRow(name, **facts)
@@ -317,6 +330,17 @@ def _accuracy(node: np.ndarray, codes: np.ndarray | None) -> float | None:
     if codes is None or not (codes >= 0).any():
         return None
     return float((best_marginals(node) == codes)[codes >= 0].mean())
+
+
+def _loss(node: np.ndarray, exact: np.ndarray, codes: np.ndarray) -> tuple[float | None, float | None]:
+    """Accuracy lost and its standard error, from the nodes that only one of the two has right."""
+    known = codes >= 0
+    n = int(known.sum())
+    if not n:
+        return None, None
+    ours, theirs = ((best_marginals(beliefs) == codes)[known] for beliefs in (node, exact))
+    apart = theirs.astype(np.float64) - ours
+    return float(apart.mean()), float(apart.std() / np.sqrt(n))
 
 
 def _difference(a: float, b: float) -> float:

@@ -179,7 +179,7 @@ def make_potts_grid(
     *,
     n_labels: int = 2,
     coupling: float = 0.8,
-    noise: float = 1.0,
+    noise: float = 1.5,
     n_sweeps: int = 300,
     random_state: int | np.random.Generator | None = 0,
 ) -> PottsGrid:
