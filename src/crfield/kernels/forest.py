@@ -147,7 +147,7 @@ def eliminate(offsets: np.ndarray, tails: np.ndarray, heads: np.ndarray) -> Elim
         np.ascontiguousarray(tails, np.int64),
         np.ascontiguousarray(heads, np.int64),
     )
-    return Elimination(*arrays, bool(complete))
+    return Elimination(*arrays, complete=bool(complete))
 
 
 def clique_sum_product(

@@ -40,7 +40,7 @@ def check_graph_scores(
 
 
 def check_ends(offsets: np.ndarray, tails: np.ndarray, heads: np.ndarray) -> None:
-    """Refuse edges that leave the nodes, that join a node to itself or two graphs, or that are not sorted."""
+    """Refuse edges that leave the nodes or join a node to itself or two graphs."""
     check_offsets(offsets)
     if len(tails) != len(heads):
         raise ValueError("tails and heads must have one length")
