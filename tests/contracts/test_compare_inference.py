@@ -152,6 +152,20 @@ def test_many_small_graphs_are_too_much_work_although_each_fits() -> None:
     assert choose_engine(many, 3, budget=enough).name == "loopy"
 
 
+def test_large_graphs_are_looked_at_in_part() -> None:
+    """A hopeless one is found out by a part of it; one that is long and thin is planned as a whole."""
+    reason = choose_engine(large_grid(60, 60), 2).reason
+    assert "for 2,500 of its nodes alone" in reason
+    long = choose_engine(large_grid(2, 2_000), np.full(4_000, 2))
+    assert long.name == "junction_tree"
+    assert long.reason.startswith("junction tree: width 2, ")
+
+
+def large_grid(height: int, width: int) -> Graphs:
+    made = make_potts_grid((height, width), n_sweeps=0)
+    return Graphs(np.array([0, height * width]), made.pairs[:, 0], made.pairs[:, 1])
+
+
 def test_labels_that_a_node_lacks_take_no_room() -> None:
     wide = Potentials(np.zeros((36, 8)), np.zeros((1, 8, 8)), grid(6, 6)[0].topology)
     narrow = replace(wide, node=np.where(np.arange(8) < 2, 0.0, -np.inf) * np.ones((36, 1)))
@@ -412,14 +426,14 @@ def test_pictures_that_cannot_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
 def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, float]:
     """A small model, labelled data with a label that it has never seen, and its accuracy node by node."""
     folder = tmp_path_factory.mktemp("compare")
-    made = crfield.make_phrases(60, random_state=1)
+    made = crfield.make_phrases(30, random_state=1)
     X = [[[f"w={word}"] for word in tokens] for tokens in made.tokens]
-    model = crfield.ChainCRF(tol=1e-2, decode="marginal").fit(X[:40], made.labels[:40])
+    model = crfield.ChainCRF(tol=1e-2, decode="marginal").fit(X[:20], made.labels[:20])
     model.save(folder / "model.crfield")
-    labels = [list(labels) for labels in made.labels[40:]]
+    labels = [list(labels) for labels in made.labels[20:]]
     labels[0][0] = "B-SURPRISE"
-    crfield.write_crfsuite(folder / "test.crfsuite", X[40:], labels)
-    predicted = model.predict(X[40:])
+    crfield.write_crfsuite(folder / "test.crfsuite", X[20:], labels)
+    predicted = model.predict(X[20:])
     right = np.mean([a == b for gold, found in zip(labels, predicted) for a, b in zip(gold, found)])
     return folder / "model.crfield", folder / "test.crfsuite", float(right)
 

@@ -19,7 +19,7 @@ from crfield.cli.messages import emit, note
 from crfield.cli.reading import Format
 from crfield.core.graphs import Graphs
 from crfield.core.potentials import Potentials
-from crfield.inference.catalogue import ENGINES
+from crfield.inference.catalogue import ENGINES, engine_class
 from crfield.report.displays import plot_inference_comparison
 from crfield.report.inference_comparison import compare_inference as compare
 from crfield.simulate.fields import make_potts_grid
@@ -70,6 +70,9 @@ def compare_inference(
     If even the exact answer is bad, the model is at fault; if it is good, an engine that is worse is.
     """
     kind = None if plot is None else _kind(plot)
+    chosen = None if engines is None else [name.strip() for name in engines.split(",") if name.strip()]
+    for name in chosen or ():
+        engine_class(name)
     if demo is not None:
         if model is not None or data:
             raise typer.BadParameter("--demo stands alone: leave out the model and the data files.")
@@ -81,7 +84,6 @@ def compare_inference(
         examples = reading.read_for(crf, data, asked=format, label_column=label_column)
         potentials = _scores(crf, examples.X)
         truth = _codes(crf, examples.y)
-    chosen = None if engines is None else [name.strip() for name in engines.split(",") if name.strip()]
     comparison = compare(potentials, truth=truth, engines=chosen, time_limit=time_limit, n_jobs=threads)
     if plot is not None:
         stream = io.BytesIO()

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from crfield.inference.elimination import EliminationPlan
 
 BUDGET = 2**28  # bytes of the tables of one component; all tables together may have four times as much
+_LARGE = 2_500  # nodes of a component; larger ones are first looked at in part
 
 _HOME: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
@@ -140,17 +141,56 @@ def choose_engine(
     if topology.forest.all():
         reason = "graphs without a loop have exact inference"
         return Choice(engine_named("forest", n_jobs=n_jobs), "forest", reason, exact=True)
+    part = _part(topology)
+    if part is not None:
+        graph, nodes = part
+        fits, needs = _junction_tree(graph, counts if np.ndim(counts) == 0 else np.asarray(counts)[nodes], budget)
+        if not fits:
+            return _loopy(f"{needs} for {_LARGE:,} of its nodes alone", n_jobs)
+    fits, needs = _junction_tree(topology, counts, budget)
+    if fits:
+        engine = engine_named("junction_tree", max_bytes=budget, n_jobs=n_jobs)
+        return Choice(engine, "junction_tree", f"junction tree: {needs}", exact=True)
+    return _loopy(needs, n_jobs)
+
+
+def _loopy(needs: str, n_jobs: int) -> Choice:
+    reason = f"exact inference would be too large: a junction tree of {needs}"
+    return Choice(engine_named("loopy", n_jobs=n_jobs), "loopy", reason, exact=False)
+
+
+def _junction_tree(topology: Chains | Graphs, counts: np.ndarray | int, budget: int) -> tuple[bool, str]:
+    """Whether the tables fit the budget, and what they need, in words."""
     from crfield.inference.elimination import in_words, plan
 
     found = plan(topology, counts)
     visits = _cells(found, counts)
     least = "" if found.complete else "at least "
-    needs = f"width {found.width}, {in_words(found.n_bytes)} of tables, {visits:.3g} cells to visit"
-    if found.complete and found.n_bytes <= budget and 8 * visits <= 4 * budget:
-        engine = engine_named("junction_tree", max_bytes=budget, n_jobs=n_jobs)
-        return Choice(engine, "junction_tree", f"junction tree: {needs}", exact=True)
-    reason = f"exact inference would be too large: a junction tree of {least}{needs}"
-    return Choice(engine_named("loopy", n_jobs=n_jobs), "loopy", reason, exact=False)
+    needs = f"{least}width {found.width}, {in_words(found.n_bytes)} of tables, {visits:.3g} cells to visit"
+    return found.complete and found.n_bytes <= budget and 8 * visits <= 4 * budget, needs
+
+
+def _part(topology: Graphs) -> tuple[Graphs, np.ndarray] | None:
+    """The `_LARGE` nodes nearest to some node of the largest component as a graph, and their numbers.
+
+    Planning costs more than linear time on wide graphs. A part is no wider than the whole, so a large graph that is
+    hopeless is found out by a part of it.
+    """
+    sizes = np.bincount(topology.component)
+    if sizes.max() <= _LARGE:
+        return None
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import breadth_first_order
+
+    n = topology.n_nodes
+    links = coo_array((np.ones(topology.n_edges, np.int8), (topology.tails, topology.heads)), shape=(n, n)).tocsr()
+    start = int(np.argmax(topology.component == np.argmax(sizes)))
+    nodes = np.sort(breadth_first_order(links, start, directed=False, return_predecessors=False)[:_LARGE])
+    number = np.full(n, -1, np.int64)
+    number[nodes] = np.arange(len(nodes))
+    tails, heads = number[topology.tails], number[topology.heads]
+    inside = (tails >= 0) & (heads >= 0)
+    return Graphs(np.array([0, len(nodes)]), tails[inside], heads[inside]), nodes
 
 
 def _cells(found: EliminationPlan, counts: np.ndarray | int) -> float:
