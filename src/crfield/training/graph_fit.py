@@ -84,6 +84,9 @@ def fit_graph(
             n_jobs=n_jobs,
             callback=callback,
         )
+    prepare = getattr(scorer, "prepare", None)
+    if prepare is not None:
+        batch = prepare(batch)
     problem = FullBatch(scorer, batch, target, objective=smooth_objective(plan.objective), engine=plan.engine)
     weights = np.zeros(scorer.n_weights) if start is None else start
     if plan.exact:
