@@ -1,8 +1,8 @@
 """One evaluation of pseudo-likelihood on an image against one of logistic regression.
 
-The image has 512 × 512 pixels with two labels, ten dense columns a pixel and two symmetric relations, across and down.
-Given its neighbours' labels a pixel is a logistic regression on its columns and on the counts of its neighbours by
-relation and label, so scikit-learn's loss and gradient on these 10 + 4 columns and an intercept is the same work,
+The image has 512 × 512 pixels with two labels, ten dense columns a pixel and two symmetric relations, across and
+down. Given its neighbours' labels a pixel is a logistic regression on its columns and on the counts of its neighbours
+by relation and label, so scikit-learn's loss and gradient on these 10 + 4 columns and an intercept is the same work,
 and with weights to match gives the same number, which is checked. Ours is timed as training calls it: weights to
 scores, objective, gradient back to weights. The rival's matrix is in the order that it is fastest with, and one
 thread serves both.

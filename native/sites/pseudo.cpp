@@ -148,12 +148,11 @@ double rows_to_gradient(const Gold& g) {
       const int64_t y = g.label[first + r];
       const double weight = g.weight ? g.weight[first + r] : 1.0;
       double* row = scores + r * labels;
-      if (weight == 0) {
+      if (weight == 0 || gold[r] == -INFINITE) {
+        if (weight != 0) value += weight * INFINITE;
         for (int64_t l = 0; l < labels; l++) row[l] = 0.0;
         continue;
       }
-      if (gold[r] == -INFINITE) value += weight * INFINITE;
-      if (!(sums[r] > 0)) continue;
       const double part = weight / sums[r];
       for (int64_t l = 0; l < labels; l++) row[l] *= part;
       if (y >= 0) {

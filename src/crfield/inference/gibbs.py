@@ -143,7 +143,7 @@ class GibbsEngine:
         )
         draws = self.n_chains * kept
         node = walk.conditional.sum(axis=(0, 1)) / draws
-        halves = walk.conditional.reshape(-1, *node.shape) * (2 / kept)
+        halves = walk.conditional.reshape(2 * self.n_chains, *node.shape) * (2 / kept)
         error = np.maximum(
             _standard_error(node, walk.batch_square.sum(axis=0), self.n_chains * batches),
             _standard_error(node, (halves**2).sum(axis=0), len(halves)),
@@ -213,7 +213,7 @@ def _standard_error(mean: np.ndarray, squares: np.ndarray, n_batches: int) -> np
 
 def _split_r_hat(drawn: np.ndarray, length: int) -> np.ndarray:
     """(N, L) from counts (C, 2, N, L) in half chains of that many sweeps; ∞ where halves never change but differ."""
-    share = drawn.reshape(-1, *drawn.shape[2:]) / length
+    share = drawn.reshape(2 * len(drawn), *drawn.shape[2:]) / length
     within = (share * (1 - share)).mean(axis=0) * length / max(1, length - 1)
     between = share.var(axis=0, ddof=1)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -104,19 +104,24 @@ def _softened(potentials: Potentials) -> Potentials:
     if not np.isneginf(edge).any():
         return potentials
     degree = np.bincount(np.concatenate([topology.tails, topology.heads]), minlength=1).max()
-    loss = MARGIN + _spread(potentials.node) + degree * _spread(edge)
+    loss = MARGIN + spreads(potentials.node).max(initial=0.0) + degree * spreads(edge).max(initial=0.0)
     finite = edge[np.isfinite(edge)]
     lowest = (float(finite.min()) if len(finite) else 0.0) - loss
     return Potentials(potentials.node, np.where(np.isneginf(edge), lowest, edge), topology, potentials.tables)
 
 
-def _spread(scores: np.ndarray) -> float:
-    """The largest difference between two finite scores of one row or table."""
-    flat = scores.reshape(len(scores), -1)
+def spreads(scores: np.ndarray) -> np.ndarray:
+    """(R,) the difference between the largest and the smallest finite score of each row or table; 0 if there is none.
+
+    >>> import numpy as np
+    >>> spreads(np.array([[1.0, -2.0, -np.inf], [-np.inf, -np.inf, -np.inf]])).tolist()
+    [3.0, 0.0]
+    """
+    flat = scores.reshape(len(scores), int(np.prod(scores.shape[1:])))
     finite = np.isfinite(flat)
     high = np.where(finite, flat, -np.inf).max(axis=1, initial=-np.inf)
     low = np.where(finite, flat, np.inf).min(axis=1, initial=np.inf)
-    return float(np.max(high - low, initial=0.0, where=finite.any(axis=1)))
+    return np.where(finite.any(axis=1), high - low, 0.0)
 
 
 def _possible(potentials: Potentials, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -24,7 +24,7 @@ from crfield.core.semiring import Semiring
 from crfield.errors import InputError
 from crfield.inference.feasible import forbids_pairs
 from crfield.inference.labellings import check_scores, one_hot, path_scores
-from crfield.inference.ladder import around, climb
+from crfield.inference.ladder import around, climb, spreads
 from crfield.kernels import sites
 
 RUNGS = 50  # sweeps towards a possible start
@@ -184,13 +184,7 @@ def _starts(potentials: Potentials, restarts: int, random_state: int, n_jobs: in
 
 
 def _mean_spread(potentials: Potentials) -> float:
-    """Mean over nodes and edges of the difference between their largest and smallest finite score."""
+    """Mean over nodes and edge tables in use of the difference between their largest and smallest finite score."""
     edge = potentials.edge[np.unique(potentials.tables)]
-    spreads = []
-    for scores in (potentials.node, edge.reshape(len(edge), -1)):
-        finite = np.isfinite(scores)
-        high = np.where(finite, scores, -np.inf).max(axis=1, initial=-np.inf)
-        low = np.where(finite, scores, np.inf).min(axis=1, initial=np.inf)
-        spreads.append((high - low)[finite.any(axis=1)])
-    spread = float(np.concatenate(spreads).mean()) if sum(map(len, spreads)) else 0.0
-    return spread if spread > 0 else 1.0
+    spread = np.concatenate([spreads(potentials.node), spreads(edge)])
+    return float(spread.mean()) if spread.any() else 1.0

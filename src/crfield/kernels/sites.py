@@ -253,7 +253,7 @@ def pseudo_likelihood(
 
     ``labels`` (N,) int32 are the gold labels; where one is −1 row n of ``allowed`` (N, L) says what it may be. A
     node next to one of those has no local scores, so it must have the weight 0. A gold label that is impossible
-    beside its neighbours makes the value +∞.
+    beside its neighbours makes the value +∞ and adds nothing to the gradient.
 
     >>> value, node, edge = pseudo_likelihood(np.zeros((2, 2)), np.zeros((1, 2, 2)), np.array([0]), np.array([1]),
     ...                                       np.array([0]), np.array([0, 1]))

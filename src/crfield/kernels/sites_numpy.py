@@ -286,12 +286,12 @@ def pseudo_likelihood(
     gold[known, labels[known]] = True
     free, free_p = _log_sum(scores)
     clamped, clamped_p = _log_sum(np.where(gold, scores, -np.inf))
-    counts = weight != 0
-    node_gradient[:] = np.where(counts[:, None], weight[:, None] * (free_p - clamped_p), 0.0)
+    counts, possible = weight != 0, clamped > -np.inf
+    node_gradient[:] = np.where((counts & possible)[:, None], weight[:, None] * (free_p - clamped_p), 0.0)
     for own, table, label, _, out in ways:
         np.add.at(out, (table, label), node_gradient[own])
     with np.errstate(invalid="ignore"):
-        gap = np.where(np.isneginf(clamped), np.inf, np.maximum(free - clamped, 0.0))
+        gap = np.where(possible, np.maximum(free - clamped, 0.0), np.inf)
     return float((weight[counts] * gap[counts]).sum())
 
 

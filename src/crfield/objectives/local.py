@@ -9,7 +9,8 @@ sees little of how labels far apart hang together and tends to overrate edges; i
 
 A node that may take several labels counts with the sum over those. What its *neighbours* see of it is unknown,
 so the terms of a node beside a node of unknown label are left out; the nodes that remain are said by
-`counted`. Weights of sequences apply to all terms of their nodes.
+`counted`. Weights of sequences apply to all terms of their nodes. A gold label that is forbidden, by itself or
+beside a neighbour's gold label, is an error that names the node.
 """
 
 from __future__ import annotations
@@ -41,7 +42,10 @@ class PseudoLikelihood:
     """
 
     def evaluate(self, potentials: Potentials, target: Target, engine: Any = None) -> Evaluation:
-        """Value, and gradient in the shape of the potentials; ``engine`` is not used."""
+        """Value, and gradient in the shape of the potentials; LabelError where the target is impossible.
+
+        ``engine`` is not used.
+        """
         check_scores(potentials)
         topology = potentials.topology
         weight, allowed = None, None
@@ -65,6 +69,8 @@ class PseudoLikelihood:
             allowed=allowed,
             weight=weight,
         )
+        if value == np.inf:
+            raise LabelError(_impossible(potentials, target, counted(target) if weight is None else weight != 0))
         return Evaluation(value, node, edge)
 
 
@@ -82,3 +88,23 @@ def counted(target: Target) -> np.ndarray:
     out[topology.tails[unknown[topology.heads]]] = False
     out[topology.heads[unknown[topology.tails]]] = False
     return out
+
+
+def _impossible(potentials: Potentials, target: Target, counts: np.ndarray) -> str:
+    """What to say of the first node that counts and can take none of its allowed labels beside its neighbours."""
+    topology, labels = potentials.topology, target.labels
+    open_labels = target.mask & ~np.isneginf(potentials.node)
+    for own, far, tables in (
+        (topology.tails, topology.heads, potentials.edge.transpose(0, 2, 1)),
+        (topology.heads, topology.tails, potentials.edge),
+    ):
+        known = labels[far] != UNKNOWN
+        rows = tables[potentials.tables[known], labels[far[known]]]
+        np.logical_and.at(open_labels, own[known], ~np.isneginf(rows))
+    node = int(np.argmax(counts & ~open_labels.any(axis=1)))
+    sequence = int(topology.sequence_of_node[node])
+    return (
+        f"sequence {sequence}: what the target allows at node {node - int(topology.offsets[sequence])} is forbidden "
+        "(-inf) by its own scores or beside its neighbours' labels, so it has no probability. Correct the labels or "
+        "allow the pair."
+    )

@@ -10,7 +10,8 @@ twice. Edges with features of their own suffer least.
 
 The softmax of an edge runs over the pairs of labels that its two nodes have at all (node scores above −∞). Where a
 node may take several labels, its piece is the sum over those, and so are the pieces of its edges. Edges with the
-same table, the same labels and the same allowed labels are one term, weighed by their number.
+same table, the same labels and the same allowed labels are one term, weighed by their number. A piece whose target
+is forbidden is an error that names it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import numpy as np
 from crfield.core.beliefs import Evaluation
 from crfield.core.potentials import Potentials
 from crfield.core.target import Target
+from crfield.errors import LabelError
 from crfield.inference.labellings import check_scores
 
 
@@ -40,12 +42,18 @@ class Piecewise:
     """
 
     def evaluate(self, potentials: Potentials, target: Target, engine: Any = None) -> Evaluation:
-        """Value, and gradient in the shape of the potentials; ``engine`` is not used."""
+        """Value, and gradient in the shape of the potentials; LabelError where the target is impossible.
+
+        ``engine`` is not used.
+        """
         check_scores(potentials)
         topology, tables = potentials.topology, potentials.tables
         has = ~np.isneginf(potentials.node)
         weight = np.ones(topology.n_sequences) if target.weight is None else target.weight
-        node_value, node = _contrast(potentials.node, target.mask, weight[topology.sequence_of_node])
+        node_value, node, stuck = _contrast(potentials.node, target.mask, weight[topology.sequence_of_node])
+        if stuck.any():
+            n = int(np.argmax(stuck))
+            raise LabelError(f"what the target allows at node {n} of the batch is forbidden (-inf) there.")
 
         kinds, kind = np.unique(np.concatenate([has, target.mask & has], axis=1), axis=0, return_inverse=True)
         kind = kind.reshape(-1)
@@ -59,20 +67,25 @@ class Piecewise:
         gold_pairs = tail[:, labels:, None] & head[:, None, labels:]
         scores = np.where(open_pairs, potentials.edge[table], -np.inf)
         flat = (len(keys), labels * labels)
-        edge_value, pieces = _contrast(scores.reshape(flat), gold_pairs.reshape(flat), times)
+        edge_value, pieces, stuck = _contrast(scores.reshape(flat), gold_pairs.reshape(flat), times)
+        if stuck.any():
+            e = int(np.argmax(stuck[place.reshape(-1)]))
+            raise LabelError(
+                f"what the target allows at the ends of edge {e} of the batch (nodes {topology.tails[e]} and "
+                f"{topology.heads[e]}) is forbidden (-inf) by the edge. Correct the labels or allow the pair."
+            )
         edge = np.zeros_like(potentials.edge)
         np.add.at(edge, table, pieces.reshape(scores.shape))
         return Evaluation(node_value + edge_value, node, edge)
 
 
-def _contrast(scores: np.ndarray, gold: np.ndarray, weight: np.ndarray) -> tuple[float, np.ndarray]:
-    """Σ_r weight_r [log Σ_k exp s_rk − log Σ_{k gold} exp s_rk] and its gradient (R, K)."""
+def _contrast(scores: np.ndarray, gold: np.ndarray, weight: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+    """Σ_r weight_r [log Σ_k exp s_rk − log Σ_{k gold} exp s_rk], its gradient, and rows (R,) that cannot be."""
     free, p = _log_sum(scores)
     clamped, q = _log_sum(np.where(gold, scores, -np.inf))
-    counts = weight != 0
-    with np.errstate(invalid="ignore"):
-        gap = np.where(np.isneginf(clamped), np.inf, np.maximum(free - clamped, 0.0))
-    return float(weight[counts] @ gap[counts]), weight[:, None] * (p - q)
+    fine = clamped > -np.inf
+    gap = np.maximum(np.subtract(free, clamped, out=np.zeros(len(scores)), where=fine), 0.0)
+    return float(weight @ gap), weight[:, None] * (p - q), ~fine & (weight != 0)
 
 
 def _log_sum(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
