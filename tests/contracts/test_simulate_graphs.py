@@ -203,7 +203,7 @@ def test_every_state_and_context_is_met() -> None:
 
 def test_each_layer_knows_what_the_other_lacks() -> None:
     """A local classifier of one layer gains much from the label of the other, and from steps before and after."""
-    made = make_wearable_episodes(16, random_state=1)
+    made = make_wearable_episodes(16, length=200, random_state=1)
     for own, labels, other in (
         (made.motion_features, made.motions, made.contexts),
         (made.context_features, made.contexts, made.motions),
