@@ -15,7 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
-from crfield.core.topology import Chains
+from crfield.core.topology import Chains, EndToEnd
 from crfield.errors import ShapeError
 
 
@@ -33,7 +33,7 @@ class Adjacency:
 
 
 @dataclass(frozen=True, eq=False)
-class Graphs:
+class Graphs(EndToEnd):
     """B graphs lying end to end.
 
     >>> import numpy as np
@@ -85,24 +85,9 @@ class Graphs:
         return cls(chains.offsets, chains.tails, chains.heads)
 
     @property
-    def n_sequences(self) -> int:
-        """B, the number of graphs."""
-        return len(self.offsets) - 1
-
-    @property
-    def n_nodes(self) -> int:
-        """N, the number of nodes of all graphs."""
-        return int(self.offsets[-1])
-
-    @property
     def n_edges(self) -> int:
         """E, the number of edges of all graphs."""
         return len(self.tails)
-
-    @cached_property
-    def lengths(self) -> np.ndarray:
-        """(B,) nodes of each graph."""
-        return np.diff(self.offsets)
 
     @cached_property
     def edge_offsets(self) -> np.ndarray:
@@ -113,11 +98,6 @@ class Graphs:
     def sequence_of_edge(self) -> np.ndarray:
         """(E,) the graph each edge belongs to."""
         return np.searchsorted(self.offsets, self.tails, side="right") - 1
-
-    @cached_property
-    def sequence_of_node(self) -> np.ndarray:
-        """(N,) the graph each node belongs to."""
-        return np.repeat(np.arange(self.n_sequences), self.lengths)
 
     @cached_property
     def adjacency(self) -> Adjacency:
@@ -141,9 +121,9 @@ class Graphs:
     @cached_property
     def forest(self) -> np.ndarray:
         """(B,) whether the graph has no loop; edges that join the same two nodes count as one."""
-        trees = np.unique(np.stack([self.sequence_of_node, self.component]), axis=1)[0]
-        n_trees = np.bincount(trees.astype(np.int64), minlength=self.n_sequences)
-        ends = np.stack([np.minimum(self.tails, self.heads), np.maximum(self.tails, self.heads)])
-        owner = np.searchsorted(self.offsets, np.unique(ends, axis=1)[0], side="right") - 1
+        first = np.unique(self.component, return_index=True)[1]
+        n_trees = np.bincount(self.sequence_of_node[first], minlength=self.n_sequences)
+        links = np.unique(np.minimum(self.tails, self.heads) * self.n_nodes + np.maximum(self.tails, self.heads))
+        owner = np.searchsorted(self.offsets, links // max(1, self.n_nodes), side="right") - 1
         n_links = np.bincount(owner, minlength=self.n_sequences)
         return n_links == self.lengths - n_trees

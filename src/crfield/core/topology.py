@@ -16,8 +16,34 @@ import numpy as np
 from crfield.errors import ShapeError
 
 
+class EndToEnd:
+    """What follows from ``offsets`` alone, for chains and graphs that lie end to end in one run of nodes."""
+
+    offsets: np.ndarray  # (B + 1,) int64
+
+    @property
+    def n_sequences(self) -> int:
+        """B, the number of chains or graphs."""
+        return len(self.offsets) - 1
+
+    @property
+    def n_nodes(self) -> int:
+        """N, the number of nodes of all of them."""
+        return int(self.offsets[-1])
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        """(B,) nodes of each."""
+        return np.diff(self.offsets)
+
+    @cached_property
+    def sequence_of_node(self) -> np.ndarray:
+        """(N,) the chain or graph that each node belongs to."""
+        return np.repeat(np.arange(self.n_sequences), self.lengths)
+
+
 @dataclass(frozen=True, eq=False)
-class Chains:
+class Chains(EndToEnd):
     """B chains lying end to end.
 
     >>> chains = Chains.from_lengths([3, 0, 1, 2])
@@ -45,24 +71,9 @@ class Chains:
         return cls(np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]))
 
     @property
-    def n_sequences(self) -> int:
-        """B."""
-        return len(self.offsets) - 1
-
-    @property
-    def n_nodes(self) -> int:
-        """N, the number of nodes of all chains."""
-        return int(self.offsets[-1])
-
-    @property
     def n_edges(self) -> int:
         """E, the number of edges of all chains."""
         return int(self.edge_offsets[-1])
-
-    @cached_property
-    def lengths(self) -> np.ndarray:
-        """(B,) nodes of each chain."""
-        return np.diff(self.offsets)
 
     @cached_property
     def edge_offsets(self) -> np.ndarray:
@@ -80,11 +91,6 @@ class Chains:
     def tails(self) -> np.ndarray:
         """(E,) the earlier node of each edge."""
         return self.heads - 1
-
-    @cached_property
-    def sequence_of_node(self) -> np.ndarray:
-        """(N,) the chain each node belongs to."""
-        return np.repeat(np.arange(self.n_sequences), self.lengths)
 
     @cached_property
     def sequence_of_edge(self) -> np.ndarray:
