@@ -19,10 +19,15 @@ from crfield.cli.messages import emit, note
 from crfield.cli.reading import Format
 from crfield.core.graphs import Graphs
 from crfield.core.potentials import Potentials
+from crfield.data.graph import Graph
+from crfield.errors import InputError
+from crfield.estimators.graph import GraphCRF
+from crfield.estimators.load import load
 from crfield.inference.catalogue import ENGINES, engine_class
 from crfield.report.displays import plot_inference_comparison
 from crfield.report.inference_comparison import compare_inference as compare
 from crfield.simulate.fields import make_potts_grid
+from crfield.storage.exchange import read_graphs
 from crfield.storage.files import write_bytes
 
 _PICTURES = ("png", "svg", "pdf")
@@ -38,7 +43,8 @@ class Demo(StrEnum):
 def compare_inference(
     model: Annotated[str | None, typer.Argument(metavar="MODEL", help="The model file.")] = None,
     data: Annotated[
-        list[str] | None, typer.Argument(metavar="DATA", help="Labelled files; - for standard input.")
+        list[str] | None,
+        typer.Argument(metavar="DATA", help="Labelled files (graphs: JSON lines); - for standard input."),
     ] = None,
     *,
     demo: Annotated[
@@ -80,10 +86,14 @@ def compare_inference(
     elif model is None or not data:
         raise typer.BadParameter("give a model and labelled data, or --demo grid.")
     else:
-        crf = reading.load_tagger(model, threads=threads)
-        examples = reading.read_for(crf, data, asked=format, label_column=label_column)
-        potentials = _scores(crf, examples.X)
-        truth = _codes(crf, examples.y)
+        crf = load(model)
+        if isinstance(crf, GraphCRF):
+            potentials, truth = _graph_scores(crf, data)
+        else:
+            crf = reading.load_tagger(model, threads=threads)
+            examples = reading.read_for(crf, data, asked=format, label_column=label_column)
+            potentials = crf._potentials(examples.X)
+            truth = _codes(crf, examples.y)
     comparison = compare(potentials, truth=truth, engines=chosen, time_limit=time_limit, n_jobs=threads)
     if plot is not None:
         stream = io.BytesIO()
@@ -96,9 +106,21 @@ def compare_inference(
         print(comparison)
 
 
-def _scores(model: Any, X: Any) -> Potentials:
-    """The scores of any model that can show them."""
-    return model.potentials(X) if hasattr(model, "potentials") else model._potentials(X)
+def _graph_scores(model: GraphCRF, files: list[str]) -> tuple[Potentials, np.ndarray]:
+    """Scores of graphs in files of JSON lines, and the codes of their labels."""
+    graphs: list[Graph] = []
+    labels: list[Any] = []
+    for file in files:
+        some, known = read_graphs(file)
+        if known is None:
+            raise InputError(f"{file} holds graphs without labels; engines are compared on labelled ones.")
+        graphs += some
+        labels += known
+    potentials, batch = model._fitted.potentials(graphs)
+    codes, _ = model._coder.encode(labels, batch)
+    if (codes < 0).any():
+        raise InputError("some nodes have no label of their own; engines are compared where the truth is known.")
+    return potentials, codes
 
 
 def _codes(model: Any, y: list[np.ndarray]) -> np.ndarray:

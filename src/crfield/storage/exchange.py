@@ -1,4 +1,4 @@
-"""Files of other tools: CoNLL and CRF++ columns, CRFsuite attributes, CRF++ templates.
+"""Files of other tools: CoNLL and CRF++ columns, CRFsuite attributes, CRF++ templates; and graphs as JSON lines.
 
 Every function takes a path, an open stream, or ``-`` for the standard streams, plain or gzip. What is read is
 parsed by `data`; errors name the file and the line.
@@ -14,6 +14,8 @@ import numpy as np
 from crfield.data.attributes import AttributeSequences
 from crfield.data.conll import format_columns, parse_columns
 from crfield.data.crfsuite_text import format_crfsuite, parse_crfsuite
+from crfield.data.graph import Graph
+from crfield.data.graph_json import format_graphs, parse_graphs
 from crfield.data.tokens import TokenColumns
 from crfield.storage.files import Source, name_of, read_bytes, read_text, write_text
 
@@ -76,3 +78,25 @@ def write_crfsuite(
     'N\tw=a\n'
     """
     write_text(target, format_crfsuite(X, y, weights=weights))
+
+
+def read_graphs(source: Source) -> tuple[list[Graph], list[Any] | None]:
+    r"""Graphs, and their labels or None, of a file with one JSON object a line (`crfield.data.graph_json`).
+
+    >>> import io
+    >>> read_graphs(io.StringIO('{"nodes": 2, "edges": {"near": [[0, 1]]}}'))
+    ([Graph(2 nodes, 1 edges: near 1)], None)
+    """
+    return parse_graphs(read_text(source), file=name_of(source))
+
+
+def write_graphs(target: Source, graphs: Iterable[Graph], labels: Sequence[Any] | None = None) -> None:
+    r"""Write graphs, with labels if given, one JSON object a line.
+
+    >>> import io
+    >>> stream = io.StringIO()
+    >>> write_graphs(stream, [Graph(2, {"near": [(0, 1)]})], [["a", "b"]])
+    >>> stream.getvalue()
+    '{"nodes": 2, "edges": {"near": {"pairs": [[0, 1]]}}, "labels": ["a", "b"]}\n'
+    """
+    write_text(target, format_graphs(graphs, labels))
