@@ -217,6 +217,7 @@ void give(const Cliques& c, int64_t k, const CliqueWork& w, const double* p) {
       for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < n; j++) to[e.row[i] * e.row_step + e.column[j] * e.column_step] += w.rows[i * n + j];
     }
+    if (rows == 1) continue;
     for (int64_t x = 0; x < length; x++) w.spare[x] = p[x];
     for (int64_t i = 1; i < rows; i++) {
       const double* from = p + i * length;

@@ -41,7 +41,7 @@ struct TreeSet {
 struct ForestWork {
   double *b = nullptr, *m = nullptr, *q = nullptr;  // (rows, stride)
   double* own = nullptr;                            // (own links, L, stride) exp of merged or single tables
-  double* table = nullptr;                          // (3, L, stride)
+  double* table = nullptr;                          // (L, stride)
   double *inverse = nullptr, *below = nullptr;      // (rows) 1 / scale; spread of the tables to all children
   double *product = nullptr, *high = nullptr, *low = nullptr;  // (rows) by tree: parts of log Z
   int64_t* slot = nullptr;                          // (rows) place in `own`
@@ -73,7 +73,7 @@ struct Cliques {
 
 struct CliqueWork {
   double *table = nullptr, *message = nullptr;  // all of a unit
-  double* spare = nullptr;                      // largest table
+  double* spare = nullptr;                      // half of the largest table for sums, all of it for maxima
   double* rows = nullptr;                       // (L, L) and two of L * 8
   int32_t* back = nullptr;                      // as message
   int64_t* place = nullptr;                     // (positions of a unit)

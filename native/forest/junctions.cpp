@@ -147,7 +147,8 @@ struct Desk {
     const int64_t L = p.c.labels;
     table.resize(sums ? tables : 0);
     message.resize(messages);
-    spare.resize(largest);
+    // sums collapse an axis of two labels or more into it, maxima build whole tables there
+    spare.resize(sums ? largest / 2 + 1 : largest);
     rows.resize(L * L + 16 * L);
     back.resize(sums ? 0 : messages);
     place.resize(positions);

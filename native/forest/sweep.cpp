@@ -109,11 +109,12 @@ void prepare(const Forest& f, const TreeSet& set, const ForestWork& w) {
     w.below[up - set.first] += safe ? spread : UNSAFE_WEIGHT;
   }
   const int vectors = f.stride / LANES;
+  // two loops: a vector read right after the scalars it is made of were written would wait for them
+  for (int64_t r = 0; r < rows; r++) gather_row(f, set.first + r, w.b + r * f.stride);
   for (int64_t r = 0; r < rows; r++) {
-    double* b = w.b + r * f.stride;
-    gather_row(f, set.first + r, b);
     w.hub[r] = w.below[r] > SAFE_SPREAD;
-    if (!w.hub[r]) add_exactly(exponentiate_row(vectors, b), w.high[w.tree[r]], w.low[w.tree[r]]);
+    if (w.hub[r]) continue;
+    add_exactly(exponentiate_row(vectors, w.b + r * f.stride), w.high[w.tree[r]], w.low[w.tree[r]]);
   }
 }
 

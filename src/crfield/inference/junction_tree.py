@@ -28,10 +28,12 @@ from crfield.inference.forest import graph_scores
 from crfield.inference.labellings import check_scores, one_hot
 from crfield.kernels import forest
 
+FAR_TOO_MANY = 1e12  # bytes that nobody will allow
+
 
 @dataclass(frozen=True)
 class JunctionTreeEngine:
-    """Exact totals and marginals of any graph whose tables fit into ``max_bytes``.
+    """Exact totals and marginals of any graph whose tables fit into ``max_bytes`` (for each of ``n_jobs`` threads).
 
     >>> import numpy as np
     >>> from crfield.core.graphs import Graphs
@@ -92,8 +94,9 @@ class JunctionTreeEngine:
 def _too_wide(found: EliminationPlan, max_bytes: int) -> str:
     least = "" if found.complete else "at least "
     graph = found.widest_graph
+    advice = "Use" if found.n_bytes > FAR_TOO_MANY else "Raise max_bytes, or use"
     return (
         f"graph {graph} needs {least}{in_words(found.n_bytes)} for exact inference ({least}width "
-        f"{found.widths[graph]}), the engine may take {in_words(max_bytes)}. Raise max_bytes, or use an approximate "
-        "engine such as loopy belief propagation."
+        f"{found.widths[graph]}), the engine may take {in_words(max_bytes)}. {advice} an approximate engine such as "
+        "loopy belief propagation."
     )

@@ -111,7 +111,10 @@ class _Swept:
             raise ValueError("a link names an edge that does not exist")
         depth = np.repeat(np.arange(len(level) - 1), np.diff(level))
         inner = np.flatnonzero(self.parent >= 0)
-        if (self.parent >= nodes).any() or (depth[self.parent[inner]] != depth[inner] - 1).any():
+        if (self.parent < -1).any() or (self.parent >= nodes).any():
+            raise ValueError("a parent is no position")
+        roots = np.bincount(depth, weights=self.parent < 0, minlength=len(level) - 1)
+        if (depth[self.parent[inner]] != depth[inner] - 1).any() or ((roots > 0) & (roots < np.diff(level))).any():
             raise ValueError("a parent must lie in the level before")
 
     def joint(self, rows: slice) -> np.ndarray:
