@@ -23,10 +23,10 @@ from crfield.data.graph_labels import GraphLabels
 from crfield.errors import ConvergenceWarning, InputError
 from crfield.estimators.chain_checks import check_weights
 from crfield.estimators.jobs import resolve_jobs
-from crfield.inference.catalogue import choose_engine
+from crfield.inference.catalogue import choose_engine, choose_map_engine
 from crfield.inference.decode import best_marginals
 from crfield.inference.labellings import path_scores
-from crfield.training.graph_plan import resolve_engine, with_jobs
+from crfield.training.graph_plan import resolve_engine
 
 
 def target_of(batch: GraphBatch, coder: GraphLabels, labels: Any, sample_weight: Any) -> Target:
@@ -78,8 +78,9 @@ class GraphAnswers:
         wanted = self.engine if semiring is Semiring.LOG or self.map_engine is None else self.map_engine
         jobs = resolve_jobs(self.n_jobs)
         if isinstance(wanted, str) and wanted == "auto":
-            choice = choose_engine(potentials.topology, potentials.n_labels)
-            return with_jobs(choice.engine, jobs), choice.reason
+            choose = choose_engine if semiring is Semiring.LOG else choose_map_engine
+            choice = choose(potentials, n_jobs=jobs)
+            return choice.engine, choice.reason
         engine, name = resolve_engine(wanted, n_jobs=jobs)
         return engine, f"{name}, as asked for"
 
