@@ -18,6 +18,9 @@ constexpr double LEAST = 1e-280;
 // The change of messages in probabilities is followed as a ratio; ratios below this one count as one.
 constexpr double LEAST_RATIO = 1.0 + 1.8e-15;
 
+constexpr int MANY = 16;                  // messages that are made side by side
+constexpr int SPARE_ROWS = 3 * MANY + 1;  // rows of scratch that the functions ask for
+
 struct View {
   int labels = 0, stride = 0;
   bool maximise = false;
@@ -46,8 +49,9 @@ struct Kernels {
   // The same in logs: belief = local + sum of rho message; new messages, damped; the largest change.
   void (*sums)(const View&, int64_t first, int64_t last);
   double (*edges_log)(const View&, int64_t first, int64_t last, double damping, double* spare);
-  // One message in logs from the belief of the node that it leaves, into `out`; its change.
-  double (*arriving)(const View&, int64_t message, const double* belief, double damping, double* out, double* spare);
+  // Up to MANY messages in logs from the beliefs of the nodes that they leave, into rows `made`; their changes.
+  void (*renew)(const View&, int count, const int64_t* message, double damping, double* made, double* change,
+                double* spare);
   void (*to_probabilities)(int64_t rows, int stride, double* row);
   void (*to_logs)(int64_t rows, int stride, double* row);
   // Log of the sum (or the maximum) of a node's belief, and the belief as probabilities (labels).
@@ -58,7 +62,6 @@ struct Kernels {
   void (*exponentiate)(int64_t n, const double* x, double shift, double* out);
 };
 
-constexpr int SPARE_ROWS = 8;  // rows of scratch that the functions ask for
 
 const Kernels* kernels_level0(int labels);
 const Kernels* kernels_level2(int labels);

@@ -8,7 +8,7 @@ namespace CRFIELD_LEVEL_NAME {
 // x = exp(c - max c); gives the maximum (-inf where nothing is left, and then x is zero)
 template <int VECS>
 inline double weights(int stride, const double* c, double* x) {
-  const V top = top_of<VECS>(stride, c), shift = top == fill(-INF) ? V{} : top;
+  const V top = top_of<VECS>(stride, c), shift = top == every(-INF) ? V{} : top;
   for (int v = 0; v < vectors_of<VECS>(stride); v++)
     store(x + v * LANES, exp_vector(load(c + v * LANES) - shift));
   return top[0];
@@ -61,7 +61,7 @@ double finish_edge(const graph::View& g, int64_t e, double* out, double* spare) 
   for (int j = 0; j < L; j++) sum += z[j] * y[j];
   if (!(sum >= graph::LEAST)) return finish_exact(g, form, c, d, out);
   for (int i = 0; i < L; i++) {
-    const V weight = fill(x[i] / sum);
+    const V weight = every(x[i] / sum);
     double* row = out + (int64_t)i * stride;
     for (int v = 0; v < vectors; v++)
       store(row + v * LANES, load(row + v * LANES) +

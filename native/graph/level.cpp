@@ -25,7 +25,7 @@ void exponentiate(int64_t n, const double* x, double shift, double* out) {
 template <int VECS>
 const graph::Kernels* table() {
   static const graph::Kernels made{CRFIELD_LEVEL,     LANES,           products<VECS>, edges_scaled<VECS>,
-                                   sums<VECS>,        edges_log<VECS>, arriving<VECS>, to_probabilities,
+                                   sums<VECS>,        edges_log<VECS>, renew<VECS>, to_probabilities,
                                    to_logs,           finish_node<VECS>, finish_edge<VECS>, exponentiate};
   return &made;
 }

@@ -15,6 +15,8 @@ namespace {
 // A graph of at least so many products a sweep is divided among threads, if it is a good part of the batch.
 constexpr int64_t WORTH_DIVIDING = 20000;
 
+constexpr int64_t LOOK_AHEAD = 4;  // nodes
+
 struct Graph {
   int64_t number, first_node, last_node, first_edge, last_edge;
   bool scaled;
@@ -76,22 +78,33 @@ End in_order(const View& v, const Kernels& k, const Neighbours& near, const Grap
   order.resize(nodes);
   breadth_first(near, g.first_node, g.last_node, order.data(), met.data());
   for (int64_t at = 0; at < nodes; at++) place[order[at]] = (int32_t)at;
-  double* rest = spare + v.stride;
+  double *made = spare + 2 * MANY * v.stride, change[MANY];
+  int64_t message[MANY];
+  // Neighbours in the graph lie anywhere in memory: ask for those of a later node while this one is computed.
+  auto prepare = [&](int32_t n) {
+    __builtin_prefetch(v.local + (int64_t)n * v.stride);
+    for (int64_t q = v.indptr[n]; q < v.indptr[n + 1]; q++) {
+      __builtin_prefetch(v.message + (int64_t)v.into[q] * v.stride);
+      __builtin_prefetch(v.message + (int64_t)(v.into[q] ^ 1) * v.stride);
+    }
+  };
   End end;
   while (end.sweeps < o.max_sweeps) {
     end.residual = 0;
     for (int way = 0; way < 2; way++)
       for (int64_t at = 0; at < nodes; at++) {
         const int32_t n = order[way ? at : nodes - 1 - at];
-        bool summed = false;
-        for (int64_t q = v.indptr[n]; q < v.indptr[n + 1]; q++) {
-          const int32_t answer = v.into[q] ^ 1;
-          if ((place[near.source(v.into[q])] > place[n]) != (way == 1)) continue;
-          if (!summed) k.sums(v, n, n + 1);
-          summed = true;
-          const double change = k.arriving(v, answer, v.belief + (int64_t)n * v.stride, g.damping, spare, rest);
-          std::memcpy(v.message + (int64_t)answer * v.stride, spare, sizeof(double) * v.stride);
-          end.residual = std::max(end.residual, change);
+        if (at + LOOK_AHEAD < nodes) prepare(order[way ? at + LOOK_AHEAD : nodes - 1 - at - LOOK_AHEAD]);
+        k.sums(v, n, n + 1);
+        for (int64_t q = v.indptr[n], stop = v.indptr[n + 1]; q < stop;) {
+          int count = 0;
+          for (; q < stop && count < MANY; q++)
+            if ((place[near.source(v.into[q])] > place[n]) == (way == 1)) message[count++] = v.into[q] ^ 1;
+          k.renew(v, count, message, g.damping, made, change, spare);
+          for (int c = 0; c < count; c++) {
+            std::memcpy(v.message + message[c] * v.stride, made + c * v.stride, sizeof(double) * v.stride);
+            end.residual = std::max(end.residual, change[c]);
+          }
         }
       }
     end.sweeps++;
@@ -152,22 +165,34 @@ End by_residual(const View& v, const Kernels& k, const Neighbours& near, const G
   const int64_t n_messages = g.messages(), base = 2 * g.first_edge, stride = v.stride;
   Buffer<double> candidate(n_messages * stride);
   Queue queue(n_messages);
-  auto compute = [&](int64_t message) {
-    const double change = k.arriving(v, message, v.belief + near.source((int32_t)message) * stride, g.damping,
-                                     candidate.data() + (message - base) * stride, spare);
-    queue.set((int32_t)(message - base), change);
+  int64_t message[MANY];
+  double change[MANY], *made = spare + 2 * MANY * stride;
+  int count = 0;
+  auto flush = [&] {
+    k.renew(v, count, message, g.damping, made, change, spare);
+    for (int c = 0; c < count; c++) {
+      std::memcpy(candidate.data() + (message[c] - base) * stride, made + c * stride, sizeof(double) * stride);
+      queue.set((int32_t)(message[c] - base), change[c]);
+    }
+    count = 0;
+  };
+  auto ask = [&](int64_t m) {
+    message[count++] = m;
+    if (count == MANY) flush();
   };
   k.sums(v, g.first_node, g.last_node);
-  for (int64_t m = base; m < base + n_messages; m++) compute(m);
+  for (int64_t m = base; m < base + n_messages; m++) ask(m);
+  flush();
   int64_t updates = 0;
   while (queue.most() > o.tol && updates < o.max_sweeps * n_messages) {
     const int64_t best = base + queue.best();
     std::memcpy(v.message + best * stride, candidate.data() + (best - base) * stride, sizeof(double) * stride);
     updates++;
-    compute(best);
+    ask(best);
     const int32_t target = near.source((int32_t)(best ^ 1));
     k.sums(v, target, target + 1);
-    for (int64_t q = v.indptr[target]; q < v.indptr[target + 1]; q++) compute(v.into[q] ^ 1);
+    for (int64_t q = v.indptr[target]; q < v.indptr[target + 1]; q++) ask(v.into[q] ^ 1);
+    flush();
   }
   End end;
   end.residual = queue.most();
@@ -233,7 +258,7 @@ void run(Wiring& wiring, const std::vector<int64_t>& first_edge, const Options& 
   if (o.schedule == Schedule::sweeps) met.assign(in.nodes, 0), place.resize(in.nodes);
   const int parts = std::max(1, (int)std::min<int64_t>(o.n_jobs, (int64_t)small.size()));
   run_parts(parts, [&](int) {
-    Buffer<double> spare((SPARE_ROWS + 1) * v.stride);
+    Buffer<double> spare(SPARE_ROWS * v.stride);
     std::vector<int32_t> order;
     double found[2] = {0, 0};
     for (size_t at = next++; at < small.size(); at = next++) {

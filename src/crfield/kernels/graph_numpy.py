@@ -50,8 +50,8 @@ class Field:
     def beliefs(self) -> np.ndarray:
         """(n, L) b_n = node_n + Σ ρ μ."""
         b = self.node.copy()
-        np.add.at(b, self.source[:, 1], self.rho[:, None] * self.messages[:, 0])
-        np.add.at(b, self.source[:, 0], self.rho[:, None] * self.messages[:, 1])
+        arriving = self.rho[:, None, None] * self.messages
+        np.add.at(b, self.source[:, ::-1].ravel(), arriving.reshape(self.n_messages, b.shape[1]))
         return b
 
     def belief(self, n: int) -> np.ndarray:
