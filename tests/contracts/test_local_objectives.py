@@ -33,7 +33,7 @@ def weights_of(target: Target) -> np.ndarray:
 def pseudo_by_enumeration(potentials: Potentials, target: Target) -> float:
     """−Σ w log p(y_n | y_rest) from scores of whole labellings, in which only node n changes."""
     topology, value = potentials.topology, 0.0
-    gold = np.maximum(target.labels, 0)
+    gold = target.mask.argmax(axis=1)  # any label of an unknown node, whose part cancels, will do
     neighbour_unknown = np.zeros(topology.n_nodes, bool)
     for tail, head in zip(topology.tails, topology.heads):
         neighbour_unknown[tail] |= target.labels[head] < 0
@@ -44,7 +44,6 @@ def pseudo_by_enumeration(potentials: Potentials, target: Target) -> float:
         for label in range(potentials.n_labels):
             y = gold.copy()
             y[n] = label
-            # unknown nodes elsewhere in the graph have some label, which cancels
             scores.append(path_scores(potentials, y)[graph])
         free, clamped = np.logaddexp.reduce(scores), np.logaddexp.reduce(np.array(scores)[target.mask[n]])
         value += weights_of(target)[graph] * (free - clamped)
