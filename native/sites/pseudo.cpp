@@ -6,6 +6,7 @@
 // many rows: their sums lie in [1, L], so the product of a few hundred of them is taken first.
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <stdexcept>
 #include <vector>
@@ -20,9 +21,15 @@ namespace {
 
 constexpr double INFINITE = std::numeric_limits<double>::infinity();
 
+// CRFIELD_LEVEL=2, 3 or 4 in the environment asks for a lower level than the processor has, for tests.
 Exponentiate exponentiate() {
 #if defined(CRFIELD_X86)
-  switch (best_level()) {
+  int level = best_level();
+  if (const char* wanted = std::getenv("CRFIELD_LEVEL")) {
+    const int asked = std::atoi(wanted);
+    if (asked >= 2 && asked < level) level = asked;
+  }
+  switch (level) {
     case 4: return level4::exponentiate_rows;
     case 3: return level3::exponentiate_rows;
     default: return level2::exponentiate_rows;

@@ -14,7 +14,7 @@ from crfield.inference.brute import BruteEngine
 from crfield.inference.labellings import path_scores
 from crfield.inference.ladder import around, climb
 from crfield.kernels import choice, sites
-from tests.contracts.cases import examples, needs_native
+from tests.contracts.cases import examples, native_level, needs_native
 from tests.contracts.site_cases import fields, graph_target, local_scores, random_field
 
 
@@ -108,15 +108,19 @@ def test_both_bodies_of_pseudo_likelihood(potentials: Potentials, partial: float
 
 
 @needs_native
-def test_many_rows_many_labels() -> None:
-    """More rows than a block, and every width that has code of its own."""
+@pytest.mark.parametrize("level", [2, 3, 4])
+def test_many_rows_many_labels(level: int) -> None:
+    """More rows than a block, every width and every x86-64 level that has code of its own."""
     rng = np.random.default_rng(0)
     for labels in (1, 2, 3, 4, 5, 9):
         potentials = random_field(rng, [700, 600], labels, tables=200, scale=3.0)
         topology = potentials.topology
         y = rng.integers(0, labels, topology.n_nodes)
         args = (potentials.node, potentials.edge, topology.tails, topology.heads, potentials.tables, y)
-        native, numpy = both(lambda args=args: sites.pseudo_likelihood(*args))
+        with native_level(level):
+            native = sites.pseudo_likelihood(*args)
+        with choice.use("numpy"):
+            numpy = sites.pseudo_likelihood(*args)
         for mine, other in zip(native, numpy):
             np.testing.assert_allclose(mine, other, rtol=1e-12, atol=1e-10)
 
