@@ -11,6 +11,8 @@ fitted to such certainty would be too weak for new data.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -20,9 +22,10 @@ from crfield.core.potentials import Potentials
 from crfield.core.target import Target
 from crfield.data.graph_batch import GraphBatch
 from crfield.data.graph_labels import GraphLabels
-from crfield.errors import ConvergenceWarning, InputError, NotFittedError
-from crfield.estimators.chain_checks import without_weightless
+from crfield.errors import ConvergenceWarning, DataWarning, InputError, NotFittedError
+from crfield.estimators.chain_checks import check_numbers, without_weightless
 from crfield.estimators.graph_answers import GraphAnswers, target_of
+from crfield.estimators.graph_checks import check_answering
 from crfield.estimators.grid import PixelGrids
 from crfield.features.graph_encoder import GraphEncoder
 from crfield.objectives.local import PseudoLikelihood
@@ -43,7 +46,8 @@ class DiscriminativeRandomField(PixelGrids, GraphAnswers, BaseEstimator):
     Parameters
     ----------
     local : scikit-learn classifier with ``predict_proba``, optional
-        Opinions of the sites; logistic regression if None.
+        Opinions of the sites; logistic regression if None. Weights of graphs reach it if its ``fit`` takes
+        ``sample_weight``.
     between : "difference" or "edges"
         What describes a pair of sites: the absolute differences of their features, or the edge features of the
         graphs. Both are brought to deviation 1, and a constant is added.
@@ -67,6 +71,8 @@ class DiscriminativeRandomField(PixelGrids, GraphAnswers, BaseEstimator):
     ...                                                 np.concatenate([t.ravel() for t in truth]))
     True
     """
+
+    file_kind = "discriminative_field"
 
     def __init__(
         self,
@@ -97,8 +103,7 @@ class DiscriminativeRandomField(PixelGrids, GraphAnswers, BaseEstimator):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the local classifier, then the interaction; ``sample_weight`` has one number for each image."""
-        if self.between not in ("difference", "edges"):
-            raise InputError(f"between must be 'difference' or 'edges', got {self.between!r}.")
+        check_field_parameters(self.get_params(deep=False))
         X, y, sample_weight = without_weightless(X, y, sample_weight)
         encoder = GraphEncoder()
         batch = encoder.fit(self._graphs(X))
@@ -110,18 +115,23 @@ class DiscriminativeRandomField(PixelGrids, GraphAnswers, BaseEstimator):
                 f"a discriminative random field tells two labels apart, got {coder.n_labels}: "
                 f"{coder.classes[coder.kinds[0]][:10].tolist()}. Use GridCRF or GraphCRF for more."
             )
+        if not site_features(batch).shape[1]:
+            raise InputError("a discriminative random field needs features of the nodes, and there are none.")
+        if self.between == "edges" and all(columns is None for columns in batch.edge):
+            raise InputError("between='edges' needs edge features, and no relation has any. Use 'difference'.")
         target = target_of(batch, coder, self._labels(y, X), sample_weight)
-        self._encoder, self._labels_known = encoder, coder
-        opinions = self._fit_local(site_features(batch), target, batch)
+        local, opinions = self._fit_local(site_features(batch), target, coder)
         described = self._describe(batch)
-        self._scale = np.maximum(described.std(axis=0), 1e-12) if len(described) else np.ones(described.shape[1])
-        sites = Sites(batch.topology, opinions, self._between_columns(batch))
+        scale = np.maximum(described.std(axis=0), 1e-12) if len(described) else np.ones(described.shape[1])
+        sites = Sites(batch.topology, opinions, between_columns(described, scale))
         problem = InteractionProblem(sites, target, PseudoLikelihood())
         result = minimize(
             problem, np.zeros(problem.n_weights), Penalty(l2=self.l2), tol=self.tol, max_iter=self.max_iter
         )
+        self._encoder, self._labels_known, self._scale, self.local_ = encoder, coder, scale, local
         self.classes_ = coder.classes[coder.kinds[0]]
         self.coef_ = result.weights
+        self.coef_.flags.writeable = False
         self.objective_, self.n_iter_, self.converged_ = float(result.value), result.n_iter, result.converged
         if not result.converged:
             warnings.warn(
@@ -146,36 +156,47 @@ class DiscriminativeRandomField(PixelGrids, GraphAnswers, BaseEstimator):
         """k, the share of plain smoothing in the interaction."""
         return float(1 / (1 + np.exp(-self._weights[2])))
 
-    def _fit_local(self, features: Any, target: Target, batch: GraphBatch) -> np.ndarray:
-        """The classifier on all labelled sites, and its opinions (N, 2) of each by others than itself."""
+    def _fit_local(self, features: Any, target: Target, coder: GraphLabels) -> tuple[Any, np.ndarray]:
+        """The classifier on all labelled sites, and opinions (N, 2) of each site by others than itself."""
         local = self.local
         if local is None:
             from sklearn.linear_model import LogisticRegression
 
             local = LogisticRegression(max_iter=1000)
-        if not hasattr(local, "predict_proba") and not hasattr(clone(local), "predict_proba"):
-            raise InputError(f"local must be a classifier with predict_proba, got {type(local).__name__}.")
+        if isinstance(local, type) or not hasattr(local, "predict_proba"):
+            got = f"the class {local.__name__}" if isinstance(local, type) else type(local).__name__
+            raise InputError(f"local must be a classifier object with predict_proba, got {got}.")
         known = np.flatnonzero(target.labels >= 0)
         codes = target.labels[known]
         if len(np.unique(codes)) < 2:
             raise InputError("both labels must be met on at least one site whose label is known.")
-        self.local_ = clone(local).fit(features[known], self._labels_known.coders[0].classes_[codes])
-        self._local_codes = clone(local).fit(features[known], codes)
-        opinions = self._opinions(self._local_codes, features)
-        graph_of = batch.topology.sequence_of_node
-        folds = min(int(self.cv), batch.n_graphs)
-        if folds > 1:
-            for fold in range(folds):
-                held = graph_of % folds == fold
-                rest = known[~held[known]]
-                if held.any() and len(np.unique(target.labels[rest])) == 2:
-                    taught = clone(local).fit(features[rest], target.labels[rest])
-                    opinions[held] = self._opinions(taught, features[np.flatnonzero(held)])
-        return opinions
+        graph_of, weight = target.topology.sequence_of_node, None
+        if target.weight is not None:
+            weight = target.weight[graph_of]
+        options = node_weights(local, weight, known, role="the local classifier")
+        taught = fit_clone(local, features[known], names_for(coder)[codes], role="the local classifier", **options)
+        opinions = self._opinions(taught, features, coder)
+        folds = min(int(self.cv), target.topology.n_sequences)
+        for fold in range(folds if folds > 1 else 0):
+            held = graph_of % folds == fold
+            rest = known[~held[known]]
+            if held.any() and len(np.unique(target.labels[rest])) == 2:
+                options = node_weights(local, weight, rest, role="")
+                others = fit_clone(
+                    local,
+                    features[rest],
+                    names_for(coder)[target.labels[rest]],
+                    role="the local classifier",
+                    **options,
+                )
+                opinions[held] = self._opinions(others, features[np.flatnonzero(held)], coder)
+        return taught, opinions
 
     @staticmethod
-    def _opinions(classifier: Any, features: Any) -> np.ndarray:
-        return np.log(np.clip(classifier.predict_proba(features), SUREST, 1.0))
+    def _opinions(classifier: Any, features: Any, coder: GraphLabels) -> np.ndarray:
+        """(N, 2) log-probabilities in the order of the labels' codes."""
+        columns = np.searchsorted(classifier.classes_, names_for(coder))
+        return np.log(np.clip(classifier.predict_proba(features)[:, columns], SUREST, 1.0))
 
     def _describe(self, batch: GraphBatch) -> np.ndarray:
         """(E, D) what lies between the ends of every edge, before scaling."""
@@ -195,9 +216,6 @@ class DiscriminativeRandomField(PixelGrids, GraphAnswers, BaseEstimator):
             blocks.append(block)
         return np.concatenate(blocks, axis=1) if blocks else np.zeros((topology.n_edges, 0))
 
-    def _between_columns(self, batch: GraphBatch) -> np.ndarray:
-        return np.concatenate([np.ones((batch.topology.n_edges, 1)), self._describe(batch) / self._scale], axis=1)
-
     @property
     def _weights(self) -> np.ndarray:
         if not hasattr(self, "coef_"):
@@ -206,6 +224,7 @@ class DiscriminativeRandomField(PixelGrids, GraphAnswers, BaseEstimator):
 
     @property
     def _coder(self) -> GraphLabels:
+        self._weights  # noqa: B018  (says so where nothing is fitted)
         return self._labels_known
 
     def _scored(self, X: Any) -> tuple[Potentials, GraphBatch]:
@@ -213,12 +232,94 @@ class DiscriminativeRandomField(PixelGrids, GraphAnswers, BaseEstimator):
         batch = self._encoder.encode(self._graphs(X))
         opinions = np.zeros((0, 2))
         if batch.topology.n_nodes:
-            opinions = self._opinions(self._local_codes, site_features(batch))
-        sites = Sites(batch.topology, opinions, self._between_columns(batch))
+            opinions = self._opinions(self.local_, site_features(batch), self._coder)
+        sites = Sites(batch.topology, opinions, between_columns(self._describe(batch), self._scale))
         return InteractionScorer(len(weights) - FIXED).score(weights, sites), batch
+
+    def save(self, path: Any) -> None:
+        """Write the model to one file, atomically; `crfield.load` reads it. The local classifier must be logistic
+        regression: others are code, and for those there is joblib.
+        """
+        from crfield.estimators.field_file import save_discriminative
+
+        save_discriminative(self, path)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "coef_")
+
+
+def check_field_parameters(parameters: Mapping[str, Any]) -> None:
+    """InputError unless the parameters of a `DiscriminativeRandomField` can be used.
+
+    >>> check_field_parameters(DiscriminativeRandomField(between="pixels").get_params(deep=False))
+    Traceback (most recent call last):
+    crfield.errors.InputError: between must be 'difference' or 'edges', got 'pixels'.
+    """
+    if parameters["between"] not in ("difference", "edges"):
+        raise InputError(f"between must be 'difference' or 'edges', got {parameters['between']!r}.")
+    check_numbers({"l1": 0.0, "min_count": 1, **{name: parameters[name] for name in ("l2", "tol", "max_iter")}})
+    cv = parameters["cv"]
+    if isinstance(cv, bool) or not isinstance(cv, Integral) or cv < 1:
+        raise InputError(f"cv must be a whole number of at least 1, got {cv!r}.")
+    check_answering(parameters)
+
+
+def between_columns(described: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """(E, 1 + D): a constant, and what lies between the ends of every edge, brought to scale."""
+    return np.concatenate([np.ones((len(described), 1)), described / scale], axis=1)
+
+
+def names_for(coder: GraphLabels) -> np.ndarray:
+    """(L,) labels as scikit-learn can have them: themselves where all are of one plain type, else their codes.
+
+    >>> from crfield.data.labels import LabelCoder
+    >>> names_for(GraphLabels.from_coders({"node": LabelCoder.from_classes([False, True])}))
+    array([False,  True])
+    """
+    labels = coder.coders[0].labels
+    types = {type(label) for label in labels}
+    if len(types) == 1 and types <= {str, int, float, bool}:
+        return np.array(labels)
+    return np.arange(len(labels))
+
+
+def fit_clone(estimator: Any, *data: Any, role: str, **options: Any) -> Any:
+    """A fitted clone of a scikit-learn estimator; InputError with its own words where it refuses the data.
+
+    >>> from sklearn.mixture import GaussianMixture
+    >>> fit_clone(GaussianMixture(), np.zeros((1, 1)), role="the density")
+    Traceback (most recent call last):
+    crfield.errors.InputError: the density (GaussianMixture) cannot be fitted: Found array with 1 sample(s) ...
+    """
+    try:
+        return clone(estimator).fit(*data, **options)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{role} ({type(estimator).__name__}) cannot be fitted: {error}") from error
+
+
+def node_weights(estimator: Any, weight: np.ndarray | None, rows: np.ndarray, *, role: str) -> dict[str, np.ndarray]:
+    """Weights (N,) of nodes as an option of ``fit``, if it has one; where it has none they are left out.
+
+    A ``role`` is named in a warning if that matters.
+
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> node_weights(LogisticRegression(), np.array([1.0, 2.0, 2.0]), np.array([0, 2]), role="it")
+    {'sample_weight': array([1., 2.])}
+    """
+    from sklearn.utils.validation import has_fit_parameter
+
+    if weight is None:
+        return {}
+    if has_fit_parameter(estimator, "sample_weight"):
+        return {"sample_weight": weight[rows]}
+    if role and len(rows) and np.ptp(weight[rows]) > 0:
+        warnings.warn(
+            f"{role} ({type(estimator).__name__}) takes no sample_weight: all graphs count alike for it, and their "
+            "weights apply to what holds neighbours together alone.",
+            DataWarning,
+            stacklevel=4,
+        )
+    return {}
 
 
 def as_matrix(columns: Any) -> Any:

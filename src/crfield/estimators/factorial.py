@@ -19,7 +19,8 @@ import numpy as np
 from crfield.data.graph import Graph
 from crfield.data.graph_builders import layers as build_layers
 from crfield.errors import InputError, ShapeError
-from crfield.estimators.graph import GraphCRF
+from crfield.estimators.chain_checks import without_weightless
+from crfield.estimators.graph import GraphCRF, takes_options_of
 
 
 class FactorialCRF(GraphCRF):
@@ -57,6 +58,7 @@ class FactorialCRF(GraphCRF):
     _name = "FactorialCRF"
     file_kind = "factorial_crf"
 
+    @takes_options_of(GraphCRF)
     def __init__(
         self,
         *,
@@ -70,12 +72,9 @@ class FactorialCRF(GraphCRF):
         self.distances = distances
         self.between = between
 
-    @classmethod
-    def _get_param_names(cls) -> list[str]:
-        return sorted([*GraphCRF._get_param_names(), "layers", "distances", "between"])
-
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn from sequences X and the labels y of their layers."""
+        X, y, sample_weight = without_weightless(X, y, sample_weight)
         if not hasattr(y, "__len__") or isinstance(y, str | Mapping) or len(y) == 0:
             raise InputError("y must hold the labels of the layers for each sequence: dicts or arrays (T, layers).")
         names = self.layers
@@ -88,8 +87,15 @@ class FactorialCRF(GraphCRF):
                 names = [f"layer {k}" for k in range(shape[1] if len(shape) == 2 else 1)]
         if isinstance(names, str) or not all(isinstance(name, str) for name in names) or not names:
             raise InputError(f"layers must be a list of names, got {names!r}.")
+        if len(set(names)) < len(names):
+            raise InputError(f"layers must have different names, got {names!r}.")
+        before = getattr(self, "_names", None)
         self._names: list[str] | None = list(names)
-        return super().fit(X, y, sample_weight)
+        try:
+            return super().fit(X, y, sample_weight)
+        except BaseException:
+            self._names = before
+            raise
 
     @property
     def layers_(self) -> list[str]:
@@ -142,6 +148,6 @@ class FactorialCRF(GraphCRF):
             if values.ndim == 1:
                 out[number] = values.reshape(count, steps).T
             else:
-                parts = values.reshape(count, steps, -1)
+                parts = values.reshape(count, steps, values.shape[1])
                 out[number] = {name: parts[k, :, : sizes[k]] for k, name in enumerate(self.layers_)}
         return out

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from inspect import Parameter, Signature, signature
 from typing import Any, Self
 
 import numpy as np
@@ -21,7 +22,7 @@ from crfield.core.potentials import Potentials
 from crfield.core.target import Target
 from crfield.data.graph_batch import GraphBatch
 from crfield.data.graph_labels import GraphLabels
-from crfield.errors import ConvergenceWarning, InputError, NotFittedError
+from crfield.errors import ConvergenceWarning, DataWarning, InputError, NotFittedError
 from crfield.estimators.chain_checks import random_generator, without_weightless
 from crfield.estimators.graph_answers import GraphAnswers, target_of
 from crfield.estimators.graph_checks import check_graph_parameters
@@ -29,13 +30,37 @@ from crfield.estimators.graph_model import GraphModel
 from crfield.estimators.jobs import resolve_jobs
 from crfield.estimators.progress import Progress
 from crfield.features.graph_encoder import GraphEncoder
+from crfield.objectives.local import counted
 from crfield.optimize.history import INTERRUPTED, Result, Step
 from crfield.optimize.penalty import Penalty
 from crfield.report.weights import FeatureList, TransitionTable
 from crfield.scoring.graph_layout import GraphLayout
 from crfield.scoring.graph_linear import GraphScorer
+from crfield.training.frank_wolfe import UNPROVEN
 from crfield.training.graph_fit import fit_graph
 from crfield.training.graph_plan import Plan, plan_training
+from crfield.training.honest import DISAGREE, UNSETTLED
+
+
+def takes_options_of(parent: type) -> Callable[[Any], Any]:
+    """For an ``__init__`` that hands ``**options`` on: its signature names them, as help, repr and clone need it.
+
+    >>> import inspect
+    >>> class Child(GraphCRF):
+    ...     @takes_options_of(GraphCRF)
+    ...     def __init__(self, *, own: int = 1, **options: Any) -> None: ...
+    >>> list(inspect.signature(Child.__init__).parameters)[:4]
+    ['self', 'own', 'l1', 'l2']
+    """
+
+    def dressed(init: Any) -> Any:
+        own = [p for p in signature(init).parameters.values() if p.kind is not Parameter.VAR_KEYWORD]
+        names = {p.name for p in own}
+        handed_on = [p for p in signature(parent.__init__).parameters.values() if p.name not in names]  # type: ignore[misc]
+        init.__signature__ = Signature([*own, *handed_on])
+        return init
+
+    return dressed
 
 
 class GraphCRF(GraphAnswers, BaseEstimator):
@@ -165,6 +190,7 @@ class GraphCRF(GraphAnswers, BaseEstimator):
             engine=self.engine,
             n_jobs=resolve_jobs(self.n_jobs),
         )
+        self._warn_of_unused(plan, coder, batch, target)
         result = self._train(model, batch, target, plan, None if before is None else before.weights)
         model.weights = result.weights
         self._model = model
@@ -222,19 +248,42 @@ class GraphCRF(GraphAnswers, BaseEstimator):
             return
         if result.reason == INTERRUPTED:
             advice = "The best weights so far are kept"
-        elif plan.exact:
+        elif plan.objective == "contrastive":
+            advice = "Raise max_iter: sampled gradients need many rounds until their average stands still"
+        elif result.reason == UNPROVEN:
+            advice = (
+                "A labelling better than the one that this engine found may have been missed; an exact engine or "
+                "tree_reweighted can prove that none was"
+            )
+        elif plan.exact or result.reason not in (UNSETTLED, DISAGREE):
             advice = "Raise max_iter or tol, or scale numeric features (standardize=True)"
         else:
             advice = (
                 "The totals of this engine are approximate and cannot be trusted here. Start from "
                 "initial='pseudo_likelihood', use objective='pseudo_likelihood', or leave out relations"
             )
+        value = "" if np.isnan(result.value) else f", objective {result.value:.6g}"
         warnings.warn(
-            f"training stopped before the tolerance {self.tol:g} was met ({result.reason}, {result.n_iter} steps, "
-            f"objective {result.value:.6g}). {advice}.",
+            f"training stopped before the tolerance {self.tol:g} was met ({result.reason}, {result.n_iter} "
+            f"steps{value}). {advice}.",
             ConvergenceWarning,
             stacklevel=3,
         )
+
+    def _warn_of_unused(self, plan: Plan, coder: GraphLabels, batch: GraphBatch, target: Target) -> None:
+        """Pseudo-likelihood leaves out the nodes beside unknown labels, which may be nearly all."""
+        if plan.objective != "pseudo_likelihood" or target.complete.all():
+            return
+        told = target.mask.sum(axis=1) < coder.states(batch).sum(axis=1)
+        used = told & counted(target)
+        if 2 * used.sum() < told.sum():
+            warnings.warn(
+                f"pseudo-likelihood learns only from nodes whose neighbours' labels are all known: {used.sum()} of "
+                f"{told.sum()} labelled nodes. objective='likelihood' with an engine, or 'contrastive', sum over "
+                "unknown labels.",
+                DataWarning,
+                stacklevel=3,
+            )
 
     # --------------------------------------------------------------- prediction
 
@@ -264,9 +313,10 @@ class GraphCRF(GraphAnswers, BaseEstimator):
     def explain(self) -> str:
         """What was trained, how, and what came of it, in a few lines."""
         model = self._fitted
+        value = "value unknown" if np.isnan(self.objective_) else f"objective {self.objective_:.6g}"
         lines = [
             f"objective   {self.plan_.reason}",
-            f"training    {self.n_iter_} steps, objective {self.objective_:.6g}, "
+            f"training    {self.n_iter_} steps, {value}, "
             f"{'converged' if self.converged_ else f'NOT converged ({self.stop_reason_})'}",
             *(f"kind        {kind}: {len(labels)} labels" for kind, labels in model.labels.classes.items()),
             *(f"relation    {model.describe(relation)}" for relation in model.encoder.schema.relations),

@@ -14,14 +14,16 @@ from typing import Any
 
 import numpy as np
 
+from crfield.core.beliefs import Beliefs
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.core.target import Target
 from crfield.data.graph import Graph
 from crfield.data.graph_batch import GraphBatch
 from crfield.data.graph_labels import GraphLabels
-from crfield.errors import ConvergenceWarning, InputError
+from crfield.errors import ConvergenceWarning
 from crfield.estimators.chain_checks import check_weights
+from crfield.estimators.graph_checks import check_answering
 from crfield.estimators.jobs import resolve_jobs
 from crfield.inference.catalogue import choose_engine, choose_map_engine
 from crfield.inference.decode import best_marginals
@@ -75,6 +77,8 @@ class GraphAnswers:
 
     def engine_for(self, potentials: Potentials, semiring: Semiring = Semiring.LOG) -> tuple[Any, str]:
         """The engine that answers for these scores, and why it."""
+        names = ("engine", "map_engine", "decode", "n_jobs")
+        check_answering({name: getattr(self, name) for name in names})
         wanted = self.engine if semiring is Semiring.LOG or self.map_engine is None else self.map_engine
         jobs = resolve_jobs(self.n_jobs)
         if isinstance(wanted, str) and wanted == "auto":
@@ -86,11 +90,23 @@ class GraphAnswers:
 
     def _codes(self, X: Any) -> tuple[np.ndarray, GraphBatch]:
         potentials, batch = self._scored(X)
-        if self.decode not in ("map", "marginal"):
-            raise InputError(f"decode must be 'map' or 'marginal', got {self.decode!r}.")
-        semiring = Semiring.MAX if self.decode == "map" else Semiring.LOG
-        beliefs = self.engine_for(potentials, semiring)[0].infer(potentials, semiring)
+        if self.decode == "marginal":
+            return best_marginals(self._marginals(potentials).node), batch
+        beliefs = self.engine_for(potentials, Semiring.MAX)[0].infer(potentials, Semiring.MAX)
         return best_marginals(beliefs.node), batch
+
+    def _marginals(self, potentials: Potentials) -> Beliefs:
+        """Beliefs under LOG, with a warning where they are not what the engine promises."""
+        engine, _ = self.engine_for(potentials)
+        beliefs = engine.infer(potentials, Semiring.LOG)
+        if not beliefs.converged:
+            warnings.warn(
+                f"inference had not settled after {beliefs.sweeps} sweeps ({type(engine).__name__}); the "
+                "probabilities are rough. Give the engine more sweeps or damping, or ask another one.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        return beliefs
 
     def predict(self, X: Any) -> np.ndarray:
         """Labels of the nodes of every graph: always a 1-D object array with one label array for each."""
@@ -104,7 +120,7 @@ class GraphAnswers:
         rest is zero.
         """
         potentials, batch = self._scored(X)
-        node = self.engine_for(potentials)[0].infer(potentials, Semiring.LOG).node
+        node = self._marginals(potentials).node
         offsets = batch.topology.offsets
         out = np.empty(batch.n_graphs, dtype=object)
         for graph in range(len(out)):
@@ -114,7 +130,7 @@ class GraphAnswers:
     def predict_marginals(self, X: Any) -> list[list[dict[Hashable, float]]]:
         """Marginal probabilities as one dict ``{label: probability}`` for each node."""
         potentials, batch = self._scored(X)
-        node = self.engine_for(potentials)[0].infer(potentials, Semiring.LOG).node
+        node = self._marginals(potentials).node
         labels = [coder.labels for coder in self._coder.coders]
         rows = [dict(zip(labels[kind], row)) for kind, row in zip(batch.kind.tolist(), node.tolist())]
         offsets = batch.topology.offsets.tolist()

@@ -1,4 +1,8 @@
-"""Parameters of a graph model, looked at before any work is done."""
+"""Parameters of a graph model, looked at before any work is done.
+
+Some concern inference alone (`check_answering`): which engine answers, and what is made of its beliefs. They are
+those of every model that answers for graphs, however it was trained.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,6 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "objective": OBJECTIVES,
     "initial": INITIAL,
     "feature_pairs": PAIRS,
-    "decode": GRAPH_DECODERS,
 }
 _FLAGS = ("standardize", "intercept", "penalize_intercepts", "warm_start")
 
@@ -41,12 +44,7 @@ def check_graph_parameters(parameters: Mapping[str, Any]) -> None:
     for name in _FLAGS:
         if not isinstance(parameters[name], bool | np.bool_):
             raise InputError(f"{name} must be True or False, got {parameters[name]!r}.")
-    for name in ("engine", "map_engine"):
-        engine = parameters[name]
-        if engine is not None and not (isinstance(engine, str) and engine == "auto"):
-            resolve_engine(engine)
-    if parameters["engine"] is None:
-        raise InputError("engine must be 'auto', the name of one or an engine object, got None.")
+    check_answering(parameters)
     relations = parameters["relations"]
     if relations is not None and (
         not isinstance(relations, Mapping) or any(form not in TABLES for form in relations.values())
@@ -61,5 +59,38 @@ def check_graph_parameters(parameters: Mapping[str, Any]) -> None:
         raise InputError(f"verbose must be 0, 1 or 2, got {parameters['verbose']!r}.")
     if parameters["callback"] is not None and not callable(parameters["callback"]):
         raise InputError(f"callback must be a function of (step, weights) or None, got {parameters['callback']!r}.")
-    resolve_jobs(parameters["n_jobs"])
     random_generator(parameters["random_state"])
+
+
+def check_answering(parameters: Mapping[str, Any]) -> None:
+    """InputError unless ``engine``, ``map_engine``, ``decode`` and ``n_jobs`` can be used.
+
+    >>> check_answering({"engine": "lopy", "map_engine": None, "decode": "map", "n_jobs": None})
+    Traceback (most recent call last):
+    crfield.errors.InputError: there is no engine 'lopy'. Did you mean 'loopy'? ...
+    """
+    if parameters["engine"] is None:
+        raise InputError("engine must be 'auto', the name of one or an engine object, got None.")
+    for name in ("engine", "map_engine"):
+        check_engine(name, parameters[name])
+    if not isinstance(parameters["decode"], str) or parameters["decode"] not in GRAPH_DECODERS:
+        raise InputError(
+            f"decode must be one of {', '.join(map(repr, GRAPH_DECODERS))}, got {parameters['decode']!r}."
+        )
+    resolve_jobs(parameters["n_jobs"])
+
+
+def check_engine(name: str, engine: Any) -> None:
+    """InputError unless the parameter of that name is None, "auto", the name of an engine or one itself.
+
+    >>> from crfield.inference.brute import BruteEngine
+    >>> check_engine("engine", BruteEngine)
+    Traceback (most recent call last):
+    crfield.errors.InputError: engine must be an engine object, got the class BruteEngine. Write BruteEngine().
+    """
+    if isinstance(engine, type):
+        raise InputError(
+            f"{name} must be an engine object, got the class {engine.__name__}. Write {engine.__name__}()."
+        )
+    if engine is not None and not (isinstance(engine, str) and engine == "auto"):
+        resolve_engine(engine)

@@ -8,13 +8,15 @@ back.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
 
 from crfield.data.graph_labels import GraphLabels
+from crfield.data.label_json import label_from_json, label_to_json
 from crfield.errors import InputError, ModelFileError
 from crfield.estimators.graph_checks import check_graph_parameters
 from crfield.estimators.graph_model import GraphModel
@@ -36,42 +38,42 @@ _PLAN = ("objective", "exact", "reason")
 
 def save_graph(model: Any, path: Any) -> None:
     """Write a fitted model; see `GraphCRF.save`."""
+    write_archive(path, *graph_state(model))
+
+
+def load_graph(maker: type, archive: Archive) -> Any:
+    """The model of class ``maker`` that an archive holds."""
+    return graph_from_state(maker, archive.header, archive.arrays)
+
+
+def graph_state(model: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """A fitted model as a JSON header and arrays."""
     inner: GraphModel = model._fitted
     encoder_header, encoder_arrays = inner.encoder.state()
     layout_header, layout_arrays = inner.layout.state()
     header = {
         "kind": model.file_kind,
-        "parameters": {
-            name: _plain(value) for name, value in model.get_params(deep=False).items() if name != "callback"
-        },
+        "parameters": stored_parameters(model),
         "labels": inner.labels.to_json(),
         "encoder": encoder_header,
         "layout": layout_header,
-        "report": {name: _plain(getattr(model, name)) for name in _REPORT},
+        "report": {name: _number(getattr(model, name)) for name in _REPORT},
         "plan": {name: getattr(model.plan_, name) for name in _PLAN},
     }
     arrays = {"weights": inner.weights}
     arrays |= {f"encoder/{name}": value for name, value in encoder_arrays.items()}
     arrays |= {f"layout/{name}": value for name, value in layout_arrays.items()}
-    write_archive(path, header, arrays)
+    return header, arrays
 
 
-def load_graph(maker: type, archive: Archive) -> Any:
-    """The model of class ``maker`` that an archive holds."""
-    header, arrays = archive.header, archive.arrays
-    parameters = header.get("parameters")
-    if not isinstance(parameters, dict):
-        raise ModelFileError(f"the model file lacks its parameters. It was not written by {maker.__name__}.save.")
-    known = maker().get_params(deep=False)
-    try:
-        model = maker(**{name: _restored(name, value) for name, value in parameters.items() if name in known})
-        check_graph_parameters(model.get_params(deep=False))
-    except (InputError, TypeError) as error:
-        raise ModelFileError(f"the model file's parameters cannot be used: {error} Was the file edited?") from None
-    _set_report(model, header)
-    encoder = GraphEncoder.from_state(_dict(header, "encoder"), _own(arrays, "encoder/"))
+def graph_from_state(maker: type, header: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> Any:
+    """The model whose `graph_state` this is; ModelFileError for whatever does not fit."""
+    model = restored_model(maker, header, check_graph_parameters)
+    set_report(model, header, _REPORT)
+    _set_plan(model, header)
+    encoder = GraphEncoder.from_state(section(header, "encoder"), own_arrays(arrays, "encoder/"))
     labels = GraphLabels.from_json(header.get("labels"))
-    layout = GraphLayout.from_state(_dict(header, "layout"), _own(arrays, "layout/"), encoder.schema)
+    layout = GraphLayout.from_state(section(header, "layout"), own_arrays(arrays, "layout/"), encoder.schema)
     weights = arrays.get("weights")
     if tuple(kind.name for kind in encoder.schema.kinds) != labels.kinds or labels.sizes != layout.sizes:
         raise ModelFileError("the labels of the model file do not fit its weights: the file is damaged.")
@@ -88,16 +90,58 @@ def load_graph(maker: type, archive: Archive) -> Any:
     return model
 
 
-def _set_report(model: Any, header: dict[str, Any]) -> None:
-    report, plan = _dict(header, "report"), _dict(header, "plan")
-    for name, kind in _REPORT.items():
-        if not isinstance(report.get(name), kind):
+def stored_parameters(model: Any) -> dict[str, Any]:
+    """The parameters of a model as JSON values; code among them becomes None, an engine of one's own "auto"."""
+    parameters = model.get_params(deep=False)
+    return {name: _stored(name, value) for name, value in parameters.items() if name != "callback"}
+
+
+def restored_model(maker: type, header: dict[str, Any], check: Callable[[Mapping[str, Any]], None]) -> Any:
+    """A model that is not fitted yet, with the parameters of a header."""
+    parameters = header.get("parameters")
+    if not isinstance(parameters, dict):
+        raise ModelFileError(f"the model file lacks its parameters. It was not written by {maker.__name__}.save.")
+    known = maker().get_params(deep=False)
+    try:
+        model = maker(**{name: _restored(name, value) for name, value in parameters.items() if name in known})
+        check(model.get_params(deep=False))
+    except (InputError, TypeError) as error:
+        raise ModelFileError(f"the model file's parameters cannot be used: {error} Was the file edited?") from None
+    return model
+
+
+def set_report(model: Any, header: dict[str, Any], names: Mapping[str, type]) -> None:
+    """What a header says of training."""
+    report = section(header, "report")
+    for name, kind in names.items():
+        value = report.get(name)
+        if kind is float and value is None:
+            value = math.nan
+        if not isinstance(value, kind):
             raise ModelFileError(f"the model file's report of training lacks {name}.")
-        setattr(model, name, report[name])
+        setattr(model, name, value)
+
+
+def _set_plan(model: Any, header: dict[str, Any]) -> None:
+    plan = section(header, "plan")
     objective, exact, reason = (plan.get(name) for name in _PLAN)
     if not isinstance(objective, str) or not isinstance(exact, bool) or not isinstance(reason, str):
         raise ModelFileError("the model file does not say what was trained: the file is damaged.")
     model.plan_ = Plan(objective, None, exact, reason)
+
+
+def _number(value: Any) -> Any:
+    """A value of the report; contrastive training knows no objective (NaN), for which JSON has no number."""
+    value = _plain(value)
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _stored(name: str, value: Any) -> Any:
+    if name != "forbidden":
+        return _plain(value)
+    items = [item.item() if isinstance(item, np.generic) else item for triple in value for item in triple]
+    spelt = [label_to_json(item) for item in items]
+    return [spelt[at : at + 3] for at in range(0, len(spelt), 3)]
 
 
 def _plain(value: Any) -> Any:
@@ -126,16 +170,18 @@ def _restored(name: str, value: Any) -> Any:
             raise InputError(f"{name} is damaged: {value!r:.60}.")
         return engine_named(value["engine"], **options)
     if name == "forbidden" and isinstance(value, list):
-        return [tuple(item) if isinstance(item, list) else item for item in value]
+        return [tuple(label_from_json(part) for part in item) if isinstance(item, list) else item for item in value]
     return value
 
 
-def _dict(header: dict[str, Any], name: str) -> dict[str, Any]:
+def section(header: dict[str, Any], name: str) -> dict[str, Any]:
+    """A part of a header; ModelFileError where it is missing."""
     value = header.get(name)
     if not isinstance(value, dict):
         raise ModelFileError(f"the model file lacks its {name}: the file is damaged.")
     return value
 
 
-def _own(arrays: Any, prefix: str) -> dict[str, np.ndarray]:
+def own_arrays(arrays: Any, prefix: str) -> dict[str, np.ndarray]:
+    """The arrays whose names begin with a prefix, without it."""
     return {name[len(prefix) :]: arrays[name] for name in arrays if name.startswith(prefix)}

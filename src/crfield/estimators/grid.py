@@ -13,8 +13,8 @@ import numpy as np
 
 from crfield.data.graph import Graph
 from crfield.data.graph_builders import grid
-from crfield.errors import InputError, ShapeError
-from crfield.estimators.graph import GraphCRF
+from crfield.errors import InputError, LabelError, ShapeError
+from crfield.estimators.graph import GraphCRF, takes_options_of
 
 NEIGHBOURS = (4, 8)
 
@@ -29,6 +29,8 @@ def as_grids(X: Any, **options: Any) -> list[Graph]:
         raise InputError(
             f"X must be a list of images (H, W) or (H, W, D), got {type(X).__name__}. Write [image] for one."
         )
+    if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "biuf":
+        raise ShapeError(f"X must be a list of images, got one of shape {X.shape}. Write [image].")
     made = []
     for number, image in enumerate(X):
         if isinstance(image, Graph):
@@ -54,6 +56,8 @@ class PixelGrids:
         return as_grids(X, neighbours=self.neighbours, directed=self.directed, edge_features=self.edge_features)
 
     def _labels(self, y: Any, X: Any) -> Any:
+        if not hasattr(y, "__len__") or isinstance(y, str | bytes):
+            raise LabelError(f"y must be a list of images of labels, one for each image, got {type(y).__name__}.")
         flat = []
         for number, (labels, image) in enumerate(zip(y, X)):
             if isinstance(image, Graph):
@@ -107,6 +111,7 @@ class GridCRF(PixelGrids, GraphCRF):
     _name = "GridCRF"
     file_kind = "grid_crf"
 
+    @takes_options_of(GraphCRF)
     def __init__(
         self, *, neighbours: int = 4, directed: bool = False, edge_features: Any = None, **options: Any
     ) -> None:
@@ -114,7 +119,3 @@ class GridCRF(PixelGrids, GraphCRF):
         self.neighbours = neighbours
         self.directed = directed
         self.edge_features = edge_features
-
-    @classmethod
-    def _get_param_names(cls) -> list[str]:
-        return sorted([*GraphCRF._get_param_names(), "neighbours", "directed", "edge_features"])

@@ -21,7 +21,11 @@ _GRAPHS = {
     "grid_crf": ("crfield.estimators.grid", "GridCRF"),
     "factorial_crf": ("crfield.estimators.factorial", "FactorialCRF"),
 }
-KINDS = (chain_file.KIND, *_GRAPHS)
+_FIELDS = {
+    "discriminative_field": "load_discriminative",
+    "markov_field": "load_markov",
+}
+KINDS = (chain_file.KIND, *_GRAPHS, *_FIELDS)
 
 
 def load(
@@ -56,6 +60,8 @@ def load(
 
         module, maker = _GRAPHS[kind]
         return load_graph(getattr(import_module(module), maker), archive)
+    if kind in _FIELDS:
+        return getattr(import_module("crfield.estimators.field_file"), _FIELDS[kind])(archive)
     model = chain_file.load_chain(archive, functions=functions, transition_functions=transition_functions)
     if not mmap:
         model._fitted  # noqa: B018  (builds and checks everything now)

@@ -21,9 +21,10 @@ from crfield.data.graph_batch import GraphBatch
 from crfield.data.graph_labels import GraphLabels
 from crfield.errors import InputError, NotFittedError
 from crfield.estimators.chain_checks import without_weightless
-from crfield.estimators.discriminative_field import site_features
+from crfield.estimators.discriminative_field import fit_clone, node_weights, site_features
 from crfield.estimators.graph import GraphCRF
 from crfield.estimators.graph_answers import GraphAnswers, target_of
+from crfield.estimators.graph_checks import check_answering
 from crfield.estimators.grid import PixelGrids
 from crfield.features.graph_encoder import GraphEncoder
 
@@ -36,11 +37,13 @@ class MarkovRandomField(PixelGrids, GraphAnswers, BaseEstimator):
     Parameters
     ----------
     density : scikit-learn density estimator with ``score_samples``, optional
-        Cloned and fitted for each label; a Gaussian mixture of ``n_components`` if None.
+        Cloned and fitted for each label; a Gaussian mixture of ``n_components`` if None. Weights of graphs reach it
+        if its ``fit`` takes ``sample_weight``, which that mixture's does not.
     n_components : int
         Of that mixture.
     field : GraphCRF, optional
-        Trained on graphs without features to be the field of the labels; by default pseudo-likelihood with l2 = 1.
+        Trained on graphs without features to be the field of the labels; ``GraphCRF()`` if None, which is exact
+        likelihood where the graphs allow it and pseudo-likelihood elsewhere.
     neighbours, engine, map_engine, decode, n_jobs
         As in `GridCRF`.
 
@@ -55,6 +58,8 @@ class MarkovRandomField(PixelGrids, GraphAnswers, BaseEstimator):
     >>> round(model.score(images, truth), 1)
     1.0
     """
+
+    file_kind = "markov_field"
 
     def __init__(
         self,
@@ -79,6 +84,10 @@ class MarkovRandomField(PixelGrids, GraphAnswers, BaseEstimator):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit a density for each label, then the field of the labels."""
+        check_answering(self.get_params(deep=False))
+        field = GraphCRF() if self.field is None else self.field
+        if not isinstance(field, GraphCRF):
+            raise InputError(f"field must be a GraphCRF or None, got {type(field).__name__}.")
         X, y, sample_weight = without_weightless(X, y, sample_weight)
         graphs = self._graphs(X)
         encoder = GraphEncoder()
@@ -95,36 +104,51 @@ class MarkovRandomField(PixelGrids, GraphAnswers, BaseEstimator):
             from sklearn.mixture import GaussianMixture
 
             density = GaussianMixture(self.n_components, random_state=0)
-        if not hasattr(density, "score_samples"):
-            raise InputError(f"density must have score_samples, got {type(density).__name__}.")
-        self.densities_ = []
-        for code in range(coder.n_labels):
-            own = features[target.labels == code]
+        if isinstance(density, type) or not hasattr(density, "score_samples"):
+            got = f"the class {density.__name__}" if isinstance(density, type) else type(density).__name__
+            raise InputError(f"density must be an object with score_samples, got {got}.")
+        weight = None if target.weight is None else target.weight[batch.topology.sequence_of_node]
+        options = node_weights(density, weight, np.arange(len(features)), role="the density")
+        densities = []
+        for code, label in enumerate(coder.coders[0].labels):
+            own = np.flatnonzero(target.labels == code)
             if not len(own):
-                raise InputError(f"label {coder.coders[0].labels[code]!r} is on no site whose label is known.")
-            self.densities_.append(clone(density).fit(own))
-        field = GraphCRF(objective="pseudo_likelihood") if self.field is None else self.field
+                raise InputError(f"label {label!r} is on no site whose label is known.")
+            some = {name: values[own] for name, values in options.items()}
+            densities.append(fit_clone(density, features[own], role=f"the density of label {label!r}", **some))
         bare = [Graph(graph.n_nodes, _plain(graph)) for graph in graphs]
         self.field_ = clone(field).fit(bare, self._labels(y, X), sample_weight)
-        self._encoder, self._labels_known = encoder, coder
+        self.densities_, self._encoder, self._labels_known = densities, encoder, coder
         self.classes_ = coder.classes[coder.kinds[0]]
         self.converged_ = self.field_.converged_
         return self
 
     @property
     def _coder(self) -> GraphLabels:
+        if not hasattr(self, "densities_"):
+            raise NotFittedError("this MarkovRandomField is not fitted yet. Call fit(X, y) first.")
         return self._labels_known
 
     def _scored(self, X: Any) -> tuple[Potentials, GraphBatch]:
-        if not hasattr(self, "densities_"):
-            raise NotFittedError("this MarkovRandomField is not fitted yet. Call fit(X, y) first.")
+        self._coder  # noqa: B018  (says so where nothing is fitted)
         graphs = self._graphs(X)
         batch = self._encoder.encode(graphs)
         prior = self.field_.potentials([Graph(graph.n_nodes, _plain(graph)) for graph in graphs])
         node = prior.node.copy()
         if batch.topology.n_nodes:
-            node += np.stack([density.score_samples(site_features(batch)) for density in self.densities_], axis=1)
+            evidence = np.stack([density.score_samples(site_features(batch)) for density in self.densities_], axis=1)
+            # Features that no density knows tell nothing; taken at their word they would forbid every label.
+            evidence[np.isneginf(evidence).all(axis=1)] = 0.0
+            node += evidence
         return Potentials(node, prior.edge, prior.topology, prior.table), batch
+
+    def save(self, path: Any) -> None:
+        """Write the model to one file, atomically; `crfield.load` reads it. The density must be a Gaussian mixture:
+        others are code, and for those there is joblib.
+        """
+        from crfield.estimators.field_file import save_markov
+
+        save_markov(self, path)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "densities_")
