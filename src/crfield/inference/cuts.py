@@ -13,9 +13,10 @@ whichever choice of all nodes together scores best (Boykov, Veksler & Zabih 2001
 minimization via graph cuts*). That is a problem of two states; labels are offered in turn until a whole cycle
 changes nothing. Where disagreement costs a metric (Potts, truncated distances) every move is exact and the result
 lies within a known factor of the best. With other tables a move may meet loops that repel; it is then settled by
-roof duality, which never lowers the score: nodes that it leaves open keep their labels (Lempitsky, Rother, Roth &
-Blake 2010, *Fusion moves*; truncating the tables instead, as Rother et al. 2005 do, would settle a problem that is
-not the given one). A labelling found so is best with respect to very large moves, not proven to be the best of all.
+roof duality, which never lowers the score (Lempitsky, Rother, Roth & Blake 2010, *Fusion moves*; truncating tables
+instead, as Rother et al. 2005 do, would settle a problem that is not the given one), and nodes that it leaves open
+take α one by one where that helps. A labelling found so is best with respect to very large moves, not proven to be
+the best of all.
 
 There is no sum over labellings in a cut: LOG is refused.
 """
@@ -30,6 +31,7 @@ from crfield.core.beliefs import Beliefs
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.errors import InputError, ShapeError
+from crfield.inference.feasible import possible_labelling
 from crfield.inference.labellings import check_scores, one_hot, path_scores
 from crfield.inference.two_states import Links, TwoStates, solve
 
@@ -67,11 +69,8 @@ class CutEngine:
         labels = _two_labels(potentials)
         topology = potentials.topology
         links = Links.of(topology.n_nodes, topology.tails, topology.heads)
-        solution = solve(
-            _two_state_problem(potentials, labels, links),
-            roof=self.repelling == "roof",
-            climb=self.repelling == "roof",
-        )
+        problem = _two_state_problem(potentials, labels, links)
+        solution = solve(problem, roof=self.repelling == "roof", start=problem.node.argmax(axis=1))
         if solution.repelling >= 0 and self.repelling == "refuse":
             edge = int(links.first[solution.repelling])
             raise InputError(
@@ -89,8 +88,9 @@ class ExpansionEngine:
 
     ``max_cycles`` limits the turns through all labels. Where every node has at most two labels it is `CutEngine`,
     exact if that is; otherwise `exact` is False and the total a lower bound of the best. As long as a labelling
-    breaks a rule, −∞ counts as a very low finite score, so that moves lead out of it; graphs for which no way out was
-    found have the total −∞ and are not converged. ``n_jobs`` is there because every engine has it.
+    breaks a rule, −∞ counts as a very low finite score, so that moves lead out of it; where they do not, a search
+    looks for a start. Graphs for which there is none, or none was found, have the total −∞; the latter are not
+    converged. ``n_jobs`` is there because every engine has it.
 
     >>> import numpy as np
     >>> from crfield.core.graphs import Graphs
@@ -115,8 +115,8 @@ class ExpansionEngine:
         possible = ~np.isneginf(potentials.node)
         if not potentials.node.size or possible.sum(axis=1).max() <= 2:
             return CutEngine(repelling="roof").infer(potentials, semiring)
-        labels, converged, cycles = self.improve(potentials, potentials.node.argmax(axis=1))
-        hopeless = np.asarray(~possible.any(axis=1))
+        labels, impossible, converged, cycles = self._settle(potentials, potentials.node.argmax(axis=1))
+        hopeless = impossible[potentials.topology.sequence_of_node]
         return _labelled(potentials, labels, impossible=hopeless, exact=False, converged=converged, sweeps=cycles)
 
     def improve(self, potentials: Potentials, labels: np.ndarray) -> tuple[np.ndarray, bool, int]:
@@ -139,17 +139,31 @@ class ExpansionEngine:
             raise InputError(
                 f"labels must lie in 0 … {potentials.n_labels - 1}, got {labels.min()} … {labels.max()}."
             )
+        labels, _, converged, cycles = self._settle(potentials, labels)
+        return labels, converged, cycles
+
+    def _settle(self, potentials: Potentials, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, bool, int]:
+        """Better labels, graphs (B,) that have none at all, whether it converged, and the cycles run."""
+        topology = potentials.topology
         links = Links.of(topology.n_nodes, topology.tails, topology.heads)
-        broken, softened = np.isneginf(path_scores(potentials, labels)), _softened(potentials)
-        spent = 0
-        settled = True
+        broken, impossible, spent = (
+            np.isneginf(path_scores(potentials, labels)),
+            np.zeros(topology.n_sequences, bool),
+            0,
+        )
         if broken.any():
-            labels, settled, spent = self._cycle(softened, labels, links, only=broken)
+            labels, _, spent = self._cycle(_softened(potentials), labels, links, only=broken)
+            for graph in np.flatnonzero(np.isneginf(path_scores(potentials, labels))):
+                try:
+                    found = possible_labelling(potentials, int(graph))
+                except InputError:  # neither found nor disproved: the total of -inf is then not exact
+                    continue
+                impossible[graph] = found is None
+                if found is not None:
+                    labels[topology.offsets[graph] : topology.offsets[graph + 1]] = found
             broken = np.isneginf(path_scores(potentials, labels))
-        if broken.all() and len(broken):
-            return labels, False, spent
         labels, settled, cycles = self._cycle(potentials, labels, links, only=~broken)
-        return labels, settled and not broken.any(), spent + cycles
+        return labels, impossible, settled and bool((broken == impossible).all()), spent + cycles
 
     def _cycle(
         self, potentials: Potentials, labels: np.ndarray, links: Links, *, only: np.ndarray
@@ -160,6 +174,8 @@ class ExpansionEngine:
         movable, possible = only[owner], ~np.isneginf(potentials.node)
         offered = np.flatnonzero(possible.any(axis=0))
         unchanged = 0
+        if not len(offered):
+            return labels, True, 0
         for cycle in range(self.max_cycles):
             for offer in offered:
                 takes = movable & possible[:, offer] & (labels != offer)

@@ -11,8 +11,8 @@ An edge *attracts* when pair(0,0) + pair(1,1) ≥ pair(0,1) + pair(1,0). If all 
    edges that repel: the graph is *balanced*, Harary 1953), that naming is used and the cut is exact.
 3. Otherwise every node gets a twin with the opposite state, and a cut of the doubled graph (roof duality: Hammer,
    Hansen & Simeone 1984; Boros & Hammer 2002) settles the nodes whose twin lies on the other side: those states are
-   right whatever the others are, and taking them over never lowers the score of any x. Nodes that stay open keep
-   the state 0 or, if asked, climb from it to a local best.
+   right whatever the others are, and taking them over never lowers the score of any x. Nodes that stay open climb
+   from a given start to a local best.
 
 So the answer is proven best exactly when nothing stayed open and the gap of the cut is rounding.
 """
@@ -90,8 +90,10 @@ class Links:
         return out
 
 
-def solve(problem: TwoStates, *, roof: bool = True, climb: bool = False) -> Solution:
+def solve(problem: TwoStates, *, roof: bool = True, start: np.ndarray | None = None) -> Solution:
     """The best states, or the best that roof duality finds; with ``roof=False`` it stops at a repelling loop.
+
+    Nodes left open climb from ``start`` (n,), by default from 0, so the score is at least that of ``start``.
 
     >>> import numpy as np
     >>> attract = np.array([[[2.0, 0.0], [0.0, 2.0]]])
@@ -121,10 +123,10 @@ def solve(problem: TwoStates, *, roof: bool = True, climb: bool = False) -> Solu
         return Solution(state, cut.gap <= ROUNDING * magnitude, impossible)
     found, gap = _roof(gain, pair, tails, heads, bend < 0)
     left = found == OPEN
-    start = np.where(left, 0, found)
-    if climb and left.any():
-        start = _climb(TwoStates(node, pair, tails, heads), np.where(left, gain > 0, start), left)
-    state[free] = start
+    if left.any():
+        first = 0 if start is None else start[free]
+        found = _climb(TwoStates(node, pair, tails, heads), np.where(left, first, found), left)
+    state[free] = found
     exact = not left.any() and gap <= ROUNDING * magnitude
     return Solution(state, exact, impossible, int(edges[repelling]), int(left.sum()))
 

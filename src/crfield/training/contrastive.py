@@ -9,10 +9,15 @@ and where no engine can take the expectation, Gibbs chains can. They are not run
 Tieleman 2008). As steps become smaller the chains keep up better, and the weights settle where likelihood's do. What
 a sweep saw enters as the probabilities that labels were drawn from, which are less noisy than the labels.
 
-Steps are those of `averaged_steps`. The result is their average over the latter part of the run; a single iterate is
-noisy. Nothing here knows the value of the likelihood, so values are NaN. A run counts as converged when twice the
-rounds moved the average by no more than STABLE of its length (sampling noise makes smaller tolerances meaningless):
-that is a sign, not a proof, and chains that mix badly can fake it.
+With up to CURVED weights and no l1 penalty the fantasies also tell the curvature, and steps are Newton's
+(`averaged_steps`): a few hundred rounds then come within a few percent of exact likelihood, whatever the scale of
+the features. The run counts as converged when twice the rounds moved the average by no more than STABLE of its
+length; sampling noise makes smaller tolerances meaningless, and chains that mix badly can fake it: a sign, not a
+proof. Otherwise steps know the gradient alone. Directions in which weights make up for each other can then creep so
+slowly that standing still proves nothing, so such a run never calls itself converged.
+
+The result is the average over the latter part of the run; a single iterate is noisy. Nothing here knows the value of
+the likelihood, so values are NaN.
 
 Where labels are partly unknown a second set of chains, clamped to what is allowed, stands for the truth.
 """
@@ -35,13 +40,13 @@ from crfield.inference.gibbs import Advanced, advance
 from crfield.inference.labellings import one_hot, path_scores
 from crfield.optimize.history import CALLBACK, INTERRUPTED, MAX_ITER, TOLERANCE, Result, Step
 from crfield.optimize.penalty import Penalty
-from crfield.training.averaged_steps import AveragedSteps
+from crfield.training.averaged_steps import AdaptiveSteps, CurvedSteps
 from crfield.training.full_batch import Scorer
 from crfield.training.graph_by_graph import prepared
 
 STABLE = 0.02  # change of the average, relative to its length, that counts as none
 FEWEST = 64  # rounds before that is taken for a sign
-MEMORY = 0.98  # of the size of gradients: about the last fifty
+CURVED = 1000  # weights up to which steps follow the curvature
 
 Callback = Callable[[Step, np.ndarray], bool | None]
 
@@ -75,8 +80,9 @@ def fit_contrastive(
 ) -> Result:
     """Weights that make likelihood large, by ``max_iter`` rounds of ``n_sweeps`` of ``n_chains`` chains a graph.
 
-    ``rate`` is about how far a weight moves in its first step. The same generator gives the same weights, whatever
-    ``n_jobs``. Ctrl-C, and a callback that gives True, end it with the average so far.
+    ``rate`` is the farthest that a weight moves in a round (about, where there is no curvature). The same generator
+    gives the same weights, whatever ``n_jobs``. Ctrl-C, and a callback that gives True, end it with the average so
+    far.
 
     >>> import numpy as np
     >>> from crfield.core.graphs import Graphs
@@ -94,9 +100,9 @@ def fit_contrastive(
     >>> result.weights.round(2).tolist(), result.converged
     ([1.1], True)
     """
-    if n_chains < 1 or n_sweeps < 2 or n_sweeps % 2 or not rate > 0:
+    if n_chains < 2 or n_sweeps < 2 or n_sweeps % 2 or not rate > 0:
         raise InputError(
-            "contrastive divergence needs n_chains >= 1, an even n_sweeps >= 2 and rate > 0, got "
+            "contrastive divergence needs n_chains >= 2, an even n_sweeps >= 2 and rate > 0, got "
             f"{n_chains}, {n_sweeps}, {rate}."
         )
     began = time.perf_counter()
@@ -104,41 +110,36 @@ def fit_contrastive(
     slope = _Slope(
         scorer, batch, target, weights, n_chains=n_chains, n_sweeps=n_sweeps, n_jobs=n_jobs, sampler=sampler
     )
-    pace = AveragedSteps(weights, penalty, rate=rate, memory=MEMORY)
+    curved = len(weights) <= CURVED and penalty.l1 == 0
+    pace: AdaptiveSteps | CurvedSteps = (CurvedSteps if curved else AdaptiveSteps)(weights, penalty, rate=rate)
     steps: list[Step] = []
-    settled, change, reason = weights.copy(), math.inf, MAX_ITER
+    trail, change, reason = pace.trail, math.inf, MAX_ITER
     try:
         for round_ in range(1, max_iter + 1):
             gradient = slope.at(pace.weights, rng)
-            pace.take(gradient)
-            due = pace.end_round()
-            if due or (round_ == max_iter and _long_enough(pace)):
-                change = _distance(pace.average, settled)
+            if isinstance(pace, CurvedSteps):
+                pace.take(gradient, slope.features())
+            else:
+                pace.take(gradient)
+            due = trail.end_round()
+            if due or round_ == max_iter:
+                length = float(np.linalg.norm(trail.best))
+                change = float(np.linalg.norm(trail.best - trail.last)) / max(length, 1e-12)
             active = int(np.count_nonzero(pace.weights)) if penalty.l1 else len(weights)
             norm, seconds = float(np.linalg.norm(gradient)), time.perf_counter() - began
             steps.append(Step(round_, round_, math.nan, norm, rate, active, seconds, change))
-            if (due or round_ == max_iter) and round_ >= FEWEST and change <= max(tol, STABLE):
+            still = trail.best is not trail.last and change <= max(tol, STABLE)
+            if (due or round_ == max_iter) and curved and round_ >= FEWEST and still:
                 reason = TOLERANCE
                 break
-            if callback is not None and callback(steps[-1], pace.average):
+            if callback is not None and callback(steps[-1], trail.best):
                 reason = CALLBACK
                 break
             if due:
-                settled = pace.average
-                pace.restart()
+                trail.restart()
     except KeyboardInterrupt:
         reason = INTERRUPTED
-    result = pace.average if _long_enough(pace) else settled
-    return Result(result, math.nan, len(steps), len(steps), reason == TOLERANCE, reason, steps)
-
-
-def _long_enough(pace: AveragedSteps) -> bool:
-    """Whether the average holds a third of the run; one that has only just begun is noisier than the last."""
-    return pace.n_averaged > 0 and 3 * pace.n_averaged >= pace.n_rounds
-
-
-def _distance(here: np.ndarray, there: np.ndarray) -> float:
-    return float(np.linalg.norm(here - there)) / max(float(np.linalg.norm(here)), 1e-12)
+    return Result(trail.best, math.nan, len(steps), len(steps), reason == TOLERANCE, reason, steps)
 
 
 class _Slope:
@@ -158,7 +159,8 @@ class _Slope:
     ) -> None:
         self.scorer, self.batch, self.target = scorer, prepared(scorer, batch), target
         self.n_sweeps, self.n_jobs, self.sampler = n_sweeps, n_jobs, sampler
-        truth = _possible_truth(scorer.score(weights, self.batch), target)
+        self.scores = scorer.score(weights, self.batch)
+        truth = _possible_truth(self.scores, target)
         self.fantasies = np.repeat(truth[None], n_chains, axis=0)
         self.clamped = None if target.complete.all() else self.fantasies.copy()
 
@@ -167,19 +169,30 @@ class _Slope:
         scores, target = self.scorer.score(weights, self.batch), self.target
         # A shared table sums over graphs before they can be weighed.
         potentials = scores if target.weight is None else scores.each()
+        self.scores = scores
         self.fantasies, node, edge = self._moved(potentials, self.fantasies, rng)
         if self.clamped is None:
             true_node, true_edge = one_hot(potentials, target.labels)
         else:
             masked = replace(potentials, node=np.where(target.mask, potentials.node, -np.inf))
             self.clamped, true_node, true_edge = self._moved(masked, self.clamped, rng)
-        node, edge = node - true_node, edge - true_edge
-        if target.weight is not None:
-            topology = potentials.topology
-            node *= target.weight[topology.sequence_of_node][:, None]
-            each = edge * target.weight[topology.sequence_of_edge][:, None, None]
-            edge = np.zeros_like(scores.edge)
-            np.add.at(edge, scores.tables, each)
+        return self._pull(node - true_node, edge - true_edge, target.weight)
+
+    def features(self) -> np.ndarray:
+        """(C, W) of each set of fantasies; graphs count by the root of their weight, so covariances by the weight."""
+        weight = self.target.weight
+        scores = self.scores if weight is None else self.scores.each()
+        root = None if weight is None else np.sqrt(weight)
+        return np.array([self._pull(*one_hot(scores, labels), root) for labels in self.fantasies])
+
+    def _pull(self, node: np.ndarray, edge: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
+        """(W,) of node (N, L) and edge scores: (T, L, L), or (E, L, L) where graphs have a ``weight`` (B,)."""
+        if weight is not None:
+            topology = self.scores.topology
+            node = node * weight[topology.sequence_of_node][:, None]
+            each = edge * weight[topology.sequence_of_edge][:, None, None]
+            edge = np.zeros_like(self.scores.edge)
+            np.add.at(edge, self.scores.tables, each)
         return self.scorer.pull(node, edge, self.batch)
 
     def _moved(self, potentials: Potentials, labels: np.ndarray, rng: np.random.Generator) -> Advanced:

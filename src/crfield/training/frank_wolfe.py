@@ -66,7 +66,7 @@ class _Part:
         self.costs, self.shares = np.append(self.costs, cost), np.append(self.shares, 0.0)
 
     def solve(self, weights: np.ndarray, l2: float) -> float:
-        """Shift weight from the worst planes to the best, changing ``weights``; what the mixture fell short before."""
+        """Shift weight from the worst planes to the best, changing ``weights``; what their mixture fell short."""
         values = self.costs + self.gradients @ weights[self.columns]
         short = float(values.max() - self.shares @ values)
         before = self.shares.copy()

@@ -27,7 +27,7 @@ from crfield.objectives.contrast import Engine
 from crfield.objectives.margin import Margin, Perceptron
 from crfield.optimize.history import CALLBACK, INTERRUPTED, MAX_ITER, TOLERANCE, Result, Step
 from crfield.optimize.penalty import Penalty
-from crfield.training.averaged_steps import AveragedSteps
+from crfield.training.averaged_steps import AdaptiveSteps
 from crfield.training.frank_wolfe import UNPROVEN, minimize_hinge
 from crfield.training.full_batch import Scorer
 from crfield.training.graph_by_graph import GraphByGraph, Parts, whole
@@ -159,7 +159,7 @@ def averaged_subgradient(
     """
     began, size = time.perf_counter(), problem.n_weights
     first = np.zeros(size) if start is None else np.asarray(start, dtype=np.float64)
-    pace = AveragedSteps(first, penalty, share=1.0 / max(1, problem.n_parts), rate=rate)
+    pace = AdaptiveSteps(first, penalty, share=1.0 / max(1, problem.n_parts), rate=rate)
     gradient, steps, passes = np.empty(size), [], 0
     best, value, last, reason = first.copy(), math.inf, math.inf, MAX_ITER
 
@@ -167,7 +167,7 @@ def averaged_subgradient(
         """Look at the average; by how much F differs from that of the average before."""
         nonlocal best, value, last, passes
         passes += 1
-        candidate, before = pace.average, last
+        candidate, before = pace.trail.average, last
         last = whole(problem, candidate, gradient) + _cost(candidate, penalty)
         if last < value:
             best, value = candidate, last
@@ -183,14 +183,14 @@ def averaged_subgradient(
             met += _cost(pace.weights, penalty)
             active = int(np.count_nonzero(pace.weights)) if penalty.l1 else size
             left = math.inf
-            if pace.end_round():
+            if pace.trail.end_round():
                 left = AHEAD * check() / max(abs(value), 1e-300)
-                pace.restart()
+                pace.trail.restart()
             steps.append(Step(epoch, passes, met, math.nan, rate, active, time.perf_counter() - began, left))
             if left <= tol and epoch >= FEWEST:
                 reason = TOLERANCE if problem.exact else UNPROVEN
                 break
-            if callback is not None and callback(steps[-1], pace.average):
+            if callback is not None and callback(steps[-1], pace.trail.best):
                 reason = CALLBACK
                 break
     except KeyboardInterrupt:
