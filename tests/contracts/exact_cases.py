@@ -55,6 +55,37 @@ def graph_potentials(
     return Potentials(node, edge, graphs, table)
 
 
+@st.composite
+def steep_graphs(draw: st.DrawFn, *, loops: bool = False) -> Potentials:
+    """Scores on ladders around the places where exp leaves the double numbers, many of them forbidden.
+
+    Whole numbers, so that sums are exact; rungs one nat apart, so that what is lost would be seen.
+    """
+    labels = draw(st.integers(2, 3))
+    size = draw(st.integers(2, int(np.log(MOST_LABELLINGS) / np.log(labels))))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    graphs = random_graphs(rng, [size], loops=0.7 if loops else 0.0, split=0.05)
+    tables = draw(st.sampled_from([1, max(1, graphs.n_edges)]))
+
+    def ladder(shape: tuple[int, ...]) -> np.ndarray:
+        feet = draw(st.lists(st.sampled_from([0, 296, 350, 460, 594, 706, 742, 1000]), min_size=1, max_size=3))
+        scores = (rng.choice(feet, shape) + rng.integers(0, 5, shape)).astype(float) * (rng.random(shape) < 0.8)
+        scores[rng.random(shape) < draw(st.sampled_from([0.0, 0.3]))] = INF
+        return scores
+
+    edge = -ladder((tables, labels, labels))
+    if draw(st.booleans()):
+        edge = np.where(np.eye(labels) > 0, edge, -INF)
+    return Potentials(-ladder((graphs.n_nodes, labels)), edge, graphs, np.arange(graphs.n_edges) % tables)
+
+
+def dense_graphs(rng: np.random.Generator, nodes: int, edges: int) -> Graphs:
+    """One graph of random edges, whose elimination adds many more."""
+    pairs = np.stack(np.triu_indices(nodes, 1))[:, rng.permutation(nodes * (nodes - 1) // 2)[:edges]]
+    name = rng.permutation(nodes)
+    return Graphs(np.array([0, nodes]), name[pairs[0]], name[pairs[1]])
+
+
 def sizes_of_sums(potentials: Potentials) -> np.ndarray:
     """(B,) one plus the largest finite scores of all parts: what rounding errors are relative to."""
     graphs, out = potentials.topology, np.ones(potentials.topology.n_sequences)

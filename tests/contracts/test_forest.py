@@ -28,6 +28,7 @@ from tests.contracts.exact_cases import (
     assert_same_totals,
     graph_potentials,
     random_graphs,
+    steep_graphs,
 )
 
 ENGINES = [ForestEngine(), ForestEngine(n_jobs=3)]
@@ -98,10 +99,60 @@ def test_any_finite_scores(body: str, scale: float, forbidden: float) -> None:
         assert_max_as_enumerated(ForestEngine(), potentials)
 
 
+@examples(120)
+@given(steep_graphs())
+def test_scores_where_exp_leaves_the_double_numbers(body: str, potentials: Potentials) -> None:
+    assert_log_as_enumerated(ForestEngine(), potentials)
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_what_underflows_may_be_most_of_the_answer(body: str, own: bool) -> None:
+    """From below label 1 is ahead, 2 is kept and 0 is lost; then 1 turns out to be impossible and 2 to be worse."""
+    path = Graphs(np.array([0, 3]), np.array([0, 1]), np.array([1, 2]))
+    node = np.array([[-750.0, 0.0, -700.0], [0.0, 0.0, 0.0], [0.0, -INF, -53.0]])
+    edge = np.where(np.eye(3) > 0, 0.0, -INF)[None]
+    potentials = Potentials(node, np.repeat(edge, 2, axis=0) if own else edge, path)
+    beliefs = ForestEngine().infer(potentials, Semiring.LOG)
+    p = 1 / (1 + np.exp(-3.0))
+    np.testing.assert_allclose(beliefs.total, [-750.0 - np.log(p)], rtol=1e-14)
+    np.testing.assert_allclose(beliefs.node, np.tile([p, 0.0, 1 - p], (3, 1)), rtol=0, atol=1e-13)
+
+
+def test_a_hub_reads_no_message_that_lost_its_digits(body: str) -> None:
+    """Two leaves say e^-730 to opposite labels of a hub: such numbers have lost digits."""
+    leaves = 12
+    star = Graphs(np.array([0, leaves + 1]), np.zeros(leaves, int), np.arange(1, leaves + 1))
+    edge = np.full((1, 3, 3), -INF)
+    edge[0, 0, 0] = edge[0, 1, 1] = -290.0
+    edge[0, 2, 2] = 0.0
+    node = np.zeros((leaves + 1, 3))
+    node[:, 2] = -INF
+    node[1, 0], node[2, 1] = -440.3, -441.7
+    beliefs = ForestEngine().infer(Potentials(node, edge, star), Semiring.LOG)
+    p = 1 / (1 + np.exp(-1.4))
+    np.testing.assert_allclose(beliefs.node[0], [p, 1 - p, 0.0], rtol=0, atol=1e-12)
+
+
+def test_beliefs_add_up_to_one_at_any_depth(body: str) -> None:
+    """In logs of large scores every step rounds; the errors must not add up over the depth of a tree."""
+    nodes, rng = 1_000, np.random.default_rng(13)
+    node = rng.standard_normal((nodes, 2))
+    node[0, 1] = -500.0  # with a table that is not safe, this sends the tree to the logs
+    edge = 1e7 + rng.standard_normal((1, 2, 2))
+    potentials = Potentials(
+        node,
+        np.concatenate([edge, edge + np.array([[0.0, 0.0], [-400.0, 0.0]])]),
+        Chains.from_lengths([nodes]),
+        (np.arange(nodes - 1) == 5).astype(np.int64),
+    )
+    beliefs = ForestEngine().infer(potentials, Semiring.LOG)
+    np.testing.assert_allclose(beliefs.node.sum(axis=1), 1, rtol=0, atol=1e-13)
+
+
 @pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("height", [50.0, 400.0, 800.0, 1e5])
 def test_the_only_labelling_survives(body: str, height: float, own: bool) -> None:
-    """A star of chains; at every node but the leaves, label 1 is far ahead and leads nowhere."""
+    """A star of chains; at every node but the last of each, label 1 is far ahead and leads nowhere."""
     arms, steps = 4, 5
     tails = [0 if t == 0 else a * steps + t for a in range(arms) for t in range(steps)]
     heads = [a * steps + t + 1 for a in range(arms) for t in range(steps)]
@@ -119,7 +170,7 @@ def test_the_only_labelling_survives(body: str, height: float, own: bool) -> Non
 
 
 @pytest.mark.parametrize("leaves", [3, 40, 3_000])
-@pytest.mark.parametrize("strength", [1.0, 20.0, 290.0])
+@pytest.mark.parametrize("strength", [1.0, 20.0, 37.0, 290.0])
 def test_hubs_lose_nothing(body: str, leaves: int, strength: float) -> None:
     """Half of the leaves pull the hub one way and half the other: partial products leave the double numbers."""
     rng, hub = np.random.default_rng(0), leaves // 2

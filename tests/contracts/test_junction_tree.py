@@ -29,8 +29,10 @@ from tests.contracts.exact_cases import (
     assert_max_as_enumerated,
     assert_same_beliefs,
     assert_same_totals,
+    dense_graphs,
     graph_potentials,
     random_graphs,
+    steep_graphs,
 )
 
 ENGINES = [JunctionTreeEngine(), JunctionTreeEngine(n_jobs=2)]
@@ -77,6 +79,22 @@ def test_forests_and_chains_are_graphs(body: str, trees: Potentials, chains: Pot
     for potentials, engine in ((trees, ForestEngine()), (chains, ChainEngine())):
         expected = engine.infer(potentials, Semiring.LOG)
         assert_same_beliefs(JunctionTreeEngine().infer(potentials, Semiring.LOG), expected, potentials)
+
+
+@examples(60)
+@given(steep_graphs(loops=True))
+def test_scores_where_exp_leaves_the_double_numbers(body: str, potentials: Potentials) -> None:
+    assert_log_as_enumerated(JunctionTreeEngine(), potentials)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_dense_graphs_equal_enumeration(body: str, seed: int) -> None:
+    """Cliques that share some of their axes with their parents and not others."""
+    rng = np.random.default_rng(seed)
+    graphs = dense_graphs(rng, 9, 15)
+    potentials = Potentials(rng.standard_normal((9, 2)), rng.standard_normal((15, 2, 2)), graphs)
+    assert_log_as_enumerated(JunctionTreeEngine(), potentials)
+    assert_max_as_enumerated(JunctionTreeEngine(), potentials)
 
 
 @pytest.mark.parametrize("scale", [2_000.0, 1e5])
@@ -315,8 +333,12 @@ def test_damaged_labels_are_refused(body: str, every: tuple[list[int], list[int]
 @st.composite
 def larger(draw: st.DrawFn) -> Potentials:
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    graphs = random_graphs(rng, draw(st.lists(st.integers(0, 14), max_size=5)), loops=0.4)
     labels = draw(st.sampled_from([1, 2, 3, 5]))
+    if draw(st.booleans()):
+        graphs = random_graphs(rng, draw(st.lists(st.integers(0, 14), max_size=5)), loops=0.4)
+    else:
+        nodes = draw(st.integers(4, 18))
+        graphs = dense_graphs(rng, nodes, nodes * 7 // 4)
     node, edge = rng.standard_normal((graphs.n_nodes, labels)), 3 * rng.standard_normal((4, labels, labels))
     node[rng.random(node.shape) < draw(st.sampled_from([0.0, 0.3]))] = -INF
     edge[rng.random(edge.shape) < draw(st.sampled_from([0.0, 0.1]))] = -INF

@@ -142,12 +142,12 @@ def eliminate(offsets: np.ndarray, tails: np.ndarray, heads: np.ndarray) -> Elim
     >>> found.node.tolist(), np.diff(found.scope_ptr).tolist()
     ([0, 1, 2, 3], [2, 2, 1, 0])
     """
-    *arrays, complete = choice.body("forest").eliminate(
+    found = choice.body("forest").eliminate(
         np.ascontiguousarray(offsets, np.int64),
         np.ascontiguousarray(tails, np.int64),
         np.ascontiguousarray(heads, np.int64),
     )
-    return Elimination(*arrays, complete=bool(complete))
+    return Elimination(*found)
 
 
 def clique_sum_product(
