@@ -14,11 +14,21 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from crfield import ChainCRF, TokenColumns, read_crfsuite
+from crfield import (
+    ChainCRF,
+    DiscriminativeRandomField,
+    FactorialCRF,
+    GraphCRF,
+    GridCRF,
+    MarkovRandomField,
+    TokenColumns,
+    chain,
+    read_crfsuite,
+)
 from crfield.core.topology import Chains
 from crfield.data.attributes import AttributeSequences
 
-ESTIMATORS: list[type[Any]] = [ChainCRF]
+SEQUENCE_ESTIMATORS: list[type[Any]] = [ChainCRF]
 LABELS = ["A", "B", "C"]
 TEMPLATE = "# words around\nU00:%x[0,0]\nU01:%x[-1,0]/%x[0,1]\nB\nB01:%x[0,1]\n"
 
@@ -177,3 +187,51 @@ def same(one: Any, other: Any) -> bool:
     return len(one) == len(other) and all(
         a.dtype == b.dtype and a.tolist() == b.tolist() for a, b in zip(one, other, strict=True)
     )
+
+
+# ------------------------------------------------------------------------------------------ the front door
+
+
+def some_chains(n: int, seed: int) -> tuple[Any, Any]:
+    X, y = world(n, seed=seed)
+    return as_strings(X), y
+
+
+def some_graphs(n: int, seed: int) -> tuple[Any, Any]:
+    """The same sequences as graphs, with a link over a step in between, so that the longer ones have loops."""
+    X, y = world(n, seed=seed)
+    return [chain([list(words) for words in x], distances=(1, 2)) for x in as_strings(X)], y
+
+
+def some_images(n: int, seed: int) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    truth = [np.kron(rng.integers(0, 2, (2, 2)), np.ones((2, int(rng.integers(1, 4))), int)) for _ in range(n)]
+    return [t + rng.normal(scale=0.7, size=t.shape) for t in truth], [np.where(t, "on", "off") for t in truth]
+
+
+def some_layers(n: int, seed: int) -> tuple[Any, Any]:
+    X, y = world(n, seed=seed)
+    rng = np.random.default_rng(seed)
+    place = [["in" if (label == "A") == (rng.random() < 0.8) else "out" for label in labels] for labels in y]
+    return as_arrays(X), [np.array([a, b], dtype="<U3").T for a, b in zip(y, place, strict=True)]
+
+
+@dataclass(frozen=True)
+class Front:
+    """An estimator with data of the form that it reads, and what is special about it."""
+
+    estimator: type[Any]
+    data: Callable[[int, int], tuple[Any, Any]]
+    positional: tuple[str, ...] = ()  # parameters that may be given without their name
+    options: tuple[tuple[str, Any], ...] = ()  # not the defaults, for clones and files
+
+
+FRONT_DOOR = [
+    Front(ChainCRF, some_chains, options=(("l2", 2.5), ("decode", "marginal"))),
+    Front(GraphCRF, some_graphs, options=(("l2", 2.5), ("forbidden", (("+1", "A", "C"),)), ("decode", "marginal"))),
+    Front(GridCRF, some_images, options=(("l2", 2.5), ("neighbours", 8), ("directed", True))),
+    Front(FactorialCRF, some_layers, options=(("l2", 2.5), ("layers", ("motion", "place")), ("distances", (1, 2)))),
+    Front(DiscriminativeRandomField, some_images, ("local",), options=(("l2", 2.5), ("cv", 2))),
+    Front(MarkovRandomField, some_images, ("density",), options=(("n_components", 2), ("decode", "marginal"))),
+]
+ESTIMATORS: list[type[Any]] = [front.estimator for front in FRONT_DOOR]

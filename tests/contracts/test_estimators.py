@@ -18,9 +18,9 @@ from sklearn.utils.validation import check_is_fitted
 
 import crfield
 from crfield.errors import NotFittedError
-from tests.contracts.estimator_cases import ESTIMATORS, KINDS, Kind, as_strings, exact, kinds, same, world
+from tests.contracts.estimator_cases import KINDS, SEQUENCE_ESTIMATORS, Kind, as_strings, exact, kinds, same, world
 
-each_estimator = pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: e.__name__)
+each_estimator = pytest.mark.parametrize("estimator", SEQUENCE_ESTIMATORS, ids=lambda e: e.__name__)
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.name)
 
 METHODS = (

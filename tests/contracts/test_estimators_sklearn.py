@@ -21,8 +21,8 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from crfield.errors import InputError
 from crfield.metrics import label_f1_scorer, sequence_accuracy_scorer, span_f1_scorer, token_accuracy_scorer
 from tests.contracts.estimator_cases import (
-    ESTIMATORS,
     KINDS,
+    SEQUENCE_ESTIMATORS,
     Kind,
     as_dicts,
     as_rows,
@@ -32,7 +32,7 @@ from tests.contracts.estimator_cases import (
     world,
 )
 
-each_estimator = pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: e.__name__)
+each_estimator = pytest.mark.parametrize("estimator", SEQUENCE_ESTIMATORS, ids=lambda e: e.__name__)
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.name)
 
 

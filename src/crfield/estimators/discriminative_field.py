@@ -278,7 +278,7 @@ def names_for(coder: GraphLabels) -> np.ndarray:
     """
     labels = coder.coders[0].labels
     types = {type(label) for label in labels}
-    if len(types) == 1 and types <= {str, int, float, bool}:
+    if len(types) == 1 and types <= {str, int, bool}:
         return np.array(labels)
     return np.arange(len(labels))
 

@@ -255,6 +255,8 @@ class GraphCRF(GraphAnswers, BaseEstimator):
                 "A labelling better than the one that this engine found may have been missed; an exact engine or "
                 "tree_reweighted can prove that none was"
             )
+        elif plan.objective == "perceptron":
+            advice = "Every epoch had a mistake; the average of all weights met is kept, which often does well enough"
         elif plan.exact or result.reason not in (UNSETTLED, DISAGREE):
             advice = "Raise max_iter or tol, or scale numeric features (standardize=True)"
         else:
