@@ -1,8 +1,13 @@
-// Elimination by min-fill: the next node is the one whose neighbours lack the fewest edges among themselves.
+// Orders of elimination of small width, for each connected component.
 //
-// Keys (missing edges, neighbours, number) lie in a heap; a node whose key changed is pushed again and the stale entry
-// is skipped when it comes up. Eliminating n changes the keys of its neighbours, and those of whoever has both ends
-// of an edge that was added. Neighbours are sorted lists from which eliminated nodes are dropped only now and then.
+// Min-fill: the next node is the one whose neighbours lack the fewest edges among themselves. Keys (missing edges,
+// neighbours, number) lie in a heap; a node whose key changed is pushed again and the stale entry is skipped when it
+// comes up. Eliminating n changes the keys of its neighbours, and those of whoever has both ends of an edge that was
+// added. Neighbours are sorted lists from which eliminated nodes are dropped only now and then.
+//
+// Where edges were added two plain sweeps are tried as well (as numbered, and breadth first from far out). The scopes
+// of a given order cost no more than they are long: what follows among a node's neighbours, and in the scopes whose
+// first node it is.
 #include <functional>
 #include <numeric>
 #include <queue>
@@ -17,39 +22,58 @@ namespace {
 using Key = std::tuple<int64_t, int32_t, int32_t>;
 using List = std::vector<int32_t>;
 
-class Eliminator {
+// Neighbours of every node, sorted, each once.
+std::vector<List> neighbours(const Ends& g) {
+  std::vector<List> links(g.nodes);
+  for (int64_t e = 0; e < g.edges; e++) {
+    links[g.tails[e]].push_back((int32_t)g.heads[e]);
+    links[g.heads[e]].push_back((int32_t)g.tails[e]);
+  }
+  for (List& a : links) {
+    std::sort(a.begin(), a.end());
+    a.erase(std::unique(a.begin(), a.end()), a.end());
+  }
+  return links;
+}
+
+class MinFill {
  public:
-  explicit Eliminator(const Ends& g) : around_(g.nodes), live_(g.nodes), gone_(g.nodes, 0), key_(g.nodes), seen_(g.nodes, 0) {
-    for (int64_t e = 0; e < g.edges; e++) {
-      around_[g.tails[e]].push_back((int32_t)g.heads[e]);
-      around_[g.heads[e]].push_back((int32_t)g.tails[e]);
-    }
-    for (int64_t n = 0; n < g.nodes; n++) {
-      List& a = around_[n];
-      std::sort(a.begin(), a.end());
-      a.erase(std::unique(a.begin(), a.end()), a.end());
-      live_[n] = (int32_t)a.size();
-    }
-    for (int64_t n = 0; n < g.nodes; n++) push((int32_t)n);
+  MinFill(const std::vector<List>& links, const std::vector<int64_t>& component)
+      : when(links.size(), (int64_t)links.size()),
+        scopes(links.size()),
+        filled(links.size(), 0),
+        hopeless(links.size(), 0),
+        component_(component),
+        around_(links),
+        live_(links.size()),
+        gone_(links.size(), 0),
+        key_(links.size()),
+        seen_(links.size(), 0) {
+    for (size_t n = 0; n < links.size(); n++) live_[n] = (int32_t)links[n].size();
+    for (size_t n = 0; n < links.size(); n++) push((int32_t)n);
   }
 
-  std::vector<int32_t> chosen;
-  std::vector<List> scopes;
+  std::vector<int64_t> when;               // by node: its turn
+  std::vector<List> scopes;                // by node
+  std::vector<uint8_t> filled, hopeless;   // by component: edges were added; given up
 
-  // False when a node of more than WIDEST neighbours had to be chosen.
-  bool run() {
+  void run() {
+    int64_t step = 0;
     while (!heap_.empty()) {
       const Key key = heap_.top();
       heap_.pop();
       const int32_t n = std::get<2>(key);
-      if (gone_[n] || key != key_[n]) continue;
+      if (gone_[n] || key != key_[n] || hopeless[component_[n]]) continue;
       tidy(n);
       gone_[n] = 1;
-      chosen.push_back(n);
-      scopes.push_back(std::move(around_[n]));
-      around_[n] = List();
-      const List& scope = scopes.back();
-      if (scope.size() > (size_t)WIDEST) return false;
+      when[n] = step++;
+      scopes[n].swap(around_[n]);
+      const List& scope = scopes[n];
+      if (std::get<0>(key)) filled[component_[n]] = 1;
+      if (scope.size() > (size_t)WIDEST) {
+        hopeless[component_[n]] = 1;
+        continue;
+      }
       for (int32_t m : scope) live_[m]--;
       touched_.clear();
       for (int32_t m : scope) touch(m);
@@ -59,7 +83,6 @@ class Eliminator {
         push(m);
       }
     }
-    return true;
   }
 
  private:
@@ -118,6 +141,7 @@ class Eliminator {
     }
   }
 
+  const std::vector<int64_t>& component_;
   std::vector<List> around_;
   std::vector<int32_t> live_;
   std::vector<uint8_t> gone_;
@@ -143,6 +167,77 @@ std::vector<int64_t> components(const Ends& g) {
   return lead;
 }
 
+// Nodes by their distance from one that lies far out (Cuthill and McKee 1969).
+List breadth_first(int32_t first, const std::vector<List>& links, std::vector<uint8_t>& seen) {
+  List found(1, first);
+  for (int turn = 0; turn < 2; turn++) {
+    found.assign(1, int32_t(found.back()));
+    seen[found[0]] = 1;
+    for (size_t at = 0; at < found.size(); at++) {
+      const size_t begin = found.size();
+      for (int32_t m : links[found[at]]) {
+        if (seen[m]) continue;
+        seen[m] = 1;
+        found.push_back(m);
+      }
+      std::sort(found.begin() + begin, found.end(), [&](int32_t a, int32_t b) {
+        return links[a].size() != links[b].size() ? links[a].size() < links[b].size() : a < b;
+      });
+    }
+    for (int32_t n : found) seen[n] = 0;
+  }
+  return found;
+}
+
+// Scopes of an order that is given, as places in it, sorted; nothing if one of them has `below` places or more.
+std::vector<List> scopes_of(const List& order, const std::vector<List>& links, std::vector<int32_t>& place, size_t below) {
+  std::vector<List> scopes(order.size()), children(order.size());
+  for (size_t k = 0; k < order.size(); k++) place[order[k]] = (int32_t)k;
+  List wider;
+  for (size_t k = 0; k < order.size(); k++) {
+    List& scope = scopes[k];
+    for (int32_t m : links[order[k]])
+      if (place[m] > (int32_t)k) scope.push_back(place[m]);
+    std::sort(scope.begin(), scope.end());
+    for (int32_t child : children[k]) {
+      wider.clear();
+      std::set_union(scope.begin(), scope.end(), scopes[child].begin() + 1, scopes[child].end(), std::back_inserter(wider));
+      scope.swap(wider);
+    }
+    if (scope.size() >= below) return {};
+    if (!scope.empty()) children[scope[0]].push_back((int32_t)k);
+  }
+  return scopes;
+}
+
+// Where min-fill had to add edges, take a plain sweep if it is narrower.
+void try_sweeps(const std::vector<List>& links, const std::vector<int64_t>& component, MinFill& found) {
+  const size_t nodes = links.size();
+  std::vector<List> members(nodes);
+  for (size_t n = 0; n < nodes; n++)
+    if (found.filled[component[n]]) members[component[n]].push_back((int32_t)n);
+  std::vector<uint8_t> seen(nodes, 0);
+  std::vector<int32_t> place(nodes, 0);
+  for (size_t c = 0; c < nodes; c++) {
+    if (members[c].empty()) continue;
+    size_t width = 0;
+    for (int32_t n : members[c]) width = std::max(width, found.scopes[n].size());
+    if (found.hopeless[c]) width = (size_t)WIDEST + 1;
+    for (const List& order : {members[c], breadth_first(members[c][0], links, seen)}) {
+      const std::vector<List> scopes = scopes_of(order, links, place, width);
+      if (scopes.empty()) continue;
+      width = 0;
+      found.hopeless[c] = 0;
+      for (size_t k = 0; k < order.size(); k++) {
+        width = std::max(width, scopes[k].size());
+        found.when[order[k]] = (int64_t)k;
+        found.scopes[order[k]].clear();
+        for (int32_t later : scopes[k]) found.scopes[order[k]].push_back(order[later]);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 nb::tuple eliminate(Ints offsets_, Ints tails_, Ints heads_) {
@@ -151,21 +246,22 @@ nb::tuple eliminate(Ints offsets_, Ints tails_, Ints heads_) {
   bool complete;
   {
     nb::gil_scoped_release unlocked;
-    Eliminator eliminator(g);
-    complete = eliminator.run();
-    // one component after another; nodes that were never eliminated take the last places of theirs
     const std::vector<int64_t> component = components(g);
-    std::vector<int64_t> when(g.nodes, g.nodes), place(g.nodes);
-    for (size_t k = 0; k < eliminator.chosen.size(); k++) when[eliminator.chosen[k]] = (int64_t)k;
+    const std::vector<List> links = neighbours(g);
+    MinFill found(links, component);
+    found.run();
+    try_sweeps(links, component, found);
+    complete = std::find(found.hopeless.begin(), found.hopeless.end(), 1) == found.hopeless.end();
+    // one component after another; nodes that were never eliminated take the last places of theirs
+    std::vector<int64_t> place(g.nodes);
     std::iota(node.begin(), node.end(), 0);
     std::stable_sort(node.begin(), node.end(), [&](int64_t a, int64_t b) {
-      return component[a] != component[b] ? component[a] < component[b] : when[a] < when[b];
+      return component[a] != component[b] ? component[a] < component[b] : found.when[a] < found.when[b];
     });
     for (int64_t k = 0; k < g.nodes; k++) place[node[k]] = k;
     scope_ptr.reserve(g.nodes + 1);
     for (int64_t k = 0; k < g.nodes; k++) {
-      if (when[node[k]] < g.nodes)
-        for (int32_t m : eliminator.scopes[when[node[k]]]) scope.push_back(place[m]);
+      for (int32_t m : found.scopes[node[k]]) scope.push_back(place[m]);
       std::sort(scope.begin() + scope_ptr.back(), scope.end(), std::greater<int64_t>());
       scope_ptr.push_back((int64_t)scope.size());
       if (k + 1 < g.nodes ? component[node[k]] != component[node[k + 1]] : true) unit.push_back(k + 1);

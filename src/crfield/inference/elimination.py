@@ -3,9 +3,10 @@
 Nodes are eliminated one after another. Summing a node out joins all its neighbours, so the table that is summed then
 has an axis for the node and for each neighbour it has at that time. The largest number of neighbours met is the width
 of the order: a table of L labels has L^(width + 1) entries, which is what decides whether exact inference can be done
-at all. The best order is hard to find (Arnborg, Corneil and Proskurowski 1987); the node whose elimination adds the
-fewest edges (min-fill) is a good next one (Kjærulff 1990), and is exact for trees, chains of any order and whatever
-else needs no edge added.
+at all. The best order is hard to find (Arnborg, Corneil and Proskurowski 1987). The node whose elimination adds the
+fewest edges (min-fill, Kjærulff 1990) is a good next one, and is exact for trees, chains of any order and whatever
+else needs no edge added. Where edges are added, plain sweeps through the graph are tried as well and the narrowest
+order is taken.
 
 A plan can be asked for without running anything. It depends on the graph alone, is found once for a topology and kept
 as long as the topology lives; only the bytes depend on how many labels there are. Components of a batch are inferred

@@ -52,7 +52,7 @@ class Elimination:
     edge_ptr: np.ndarray  # (N + 1,)
     edge: np.ndarray  # (E,) edges by clique
     unit: np.ndarray  # (U + 1,)
-    complete: bool  # False: given up at a clique of more than `WIDEST` neighbours, whose scope is the last listed
+    complete: bool  # False: a component was given up; its last scope has more than `WIDEST` positions
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,11 +131,14 @@ def max_product(plan: ForestOrder, scores: GraphScores, *, n_jobs: int = 1) -> t
 
 
 def eliminate(offsets: np.ndarray, tails: np.ndarray, heads: np.ndarray) -> Elimination:
-    """An order of elimination that adds few edges: always the node that needs the fewest (min-fill).
+    """An order of elimination of small width, for each connected component.
 
-    Ties go to the node with fewer neighbours, then to the smaller number. A node of more than `forest_numpy.WIDE`
-    neighbours counts as needing more than any other: counting costs their square, and it goes last anyway. Nothing is
-    eliminated any more once every node left has more than `forest_numpy.WIDEST` neighbours.
+    First that of min-fill: always the node that needs the fewest edges added among its neighbours, ties to the one
+    with fewer neighbours, then to the smaller number. A node of more than `forest_numpy.WIDE` neighbours counts as
+    needing more than any other: counting costs their square, and it goes last anyway. Where edges had to be added two
+    plain sweeps are tried as well, the nodes as they are numbered and by distance from one far out, and the order of
+    smallest width wins: min-fill works inwards from all corners of a grid and ends up wider than its side. A
+    component in which every order meets more than `forest_numpy.WIDEST` neighbours is given up.
 
     >>> import numpy as np
     >>> found = eliminate(np.array([0, 4]), np.array([0, 1, 2, 3]), np.array([1, 2, 3, 0]))

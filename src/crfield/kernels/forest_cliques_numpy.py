@@ -1,4 +1,4 @@
-"""The clique kernels to read: elimination by min-fill, and sums over cliques one at a time.
+"""The clique kernels to read: orders of elimination, and sums over cliques one at a time.
 
 A clique's table has an axis for each position of its scope, from the last eliminated to the first, and the
 eliminated node itself as its last axis. Scopes of children keep that order, so a message is added to its parent's
@@ -8,7 +8,8 @@ table by broadcasting and never transposed.
     down    p_k = p(scope of k) exp(T_k − μ_k)         p(scope of k) = Σ of the parent's p over what k does not hold
 
 References: Rose, *Triangulated graphs and the elimination process* (1970); Kjærulff, *Triangulation of graphs* (1990)
-for min-fill; Shafer and Shenoy, *Probability propagation* (1990).
+for min-fill; Cuthill and McKee, *Reducing the bandwidth of sparse symmetric matrices* (1969); Shafer and Shenoy,
+*Probability propagation* (1990).
 """
 
 from __future__ import annotations
@@ -83,29 +84,54 @@ def eliminate(
     """Body of `crfield.kernels.forest.eliminate`."""
     check_ends(offsets, tails, heads)
     nodes = int(offsets[-1])
-    neighbours: list[set[int]] = [set() for _ in range(nodes)]
+    links: list[set[int]] = [set() for _ in range(nodes)]
     for a, b in zip(tails.tolist(), heads.tolist()):
-        neighbours[a].add(b)
-        neighbours[b].add(a)
+        links[a].add(b)
+        links[b].add(a)
+    component = _components(nodes, tails, heads)
+    when, scopes, filled, hopeless = _min_fill(links, component.tolist())
+    members: dict[int, list[int]] = {c: [] for c in filled}
+    for n, c in enumerate(component.tolist()):
+        if c in members:
+            members[c].append(n)
+    for c, names in members.items():
+        width = WIDEST + 1 if c in hopeless else max(len(scopes[n]) for n in names)
+        for order in (names, _breadth_first(names[0], links)):
+            found = _scopes_of(order, links, width)
+            if found is not None:
+                width = max(len(scope) for scope in found)
+                hopeless.discard(c)
+                for k, (n, scope) in enumerate(zip(order, found)):
+                    when[n], scopes[n] = k, scope
+    return (*_by_component(component, tails, heads, when, scopes), not hopeless)
+
+
+def _min_fill(
+    links: list[set[int]], component: list[int]
+) -> tuple[np.ndarray, list[set[int]], dict[int, None], set[int]]:
+    """When each node is eliminated and its scope; components that edges were added to, and those given up."""
+    nodes = len(links)
+    neighbours = [set(around) for around in links]
     current = [_fill(neighbours, n) for n in range(nodes)]
     heap = list(current)
     heapify(heap)
-    gone = [False] * nodes
-    chosen: list[int] = []
-    scopes: list[list[int]] = []
-    complete = True
+    when = np.full(nodes, nodes, np.int64)
+    scopes: list[set[int]] = [set() for _ in range(nodes)]
+    filled: dict[int, None] = {}
+    hopeless: set[int] = set()
+    step = 0
     while heap:
         key = heappop(heap)
         n = key[2]
-        if gone[n] or key != current[n]:
+        if when[n] < nodes or key != current[n] or component[n] in hopeless:
             continue
-        around = neighbours[n]
-        gone[n] = True
-        chosen.append(n)
-        scopes.append(list(around))
+        when[n], step = step, step + 1
+        scopes[n] = around = neighbours[n]
+        if key[0]:
+            filled[component[n]] = None
         if len(around) > WIDEST:
-            complete = False
-            break
+            hopeless.add(component[n])
+            continue
         touched = set(around)
         for m in around:
             neighbours[m].discard(n)
@@ -119,22 +145,51 @@ def eliminate(
         for m in touched:
             current[m] = _fill(neighbours, m)
             heappush(heap, current[m])
-    return (*_by_component(nodes, tails, heads, chosen, scopes), complete)
+    return when, scopes, filled, hopeless
+
+
+def _breadth_first(first: int, links: list[set[int]]) -> list[int]:
+    """Nodes by their distance from one that lies far out (Cuthill and McKee 1969)."""
+    found = [first]
+    for _ in range(2):
+        found = [found[-1]]
+        seen = set(found)
+        for n in found:
+            near = sorted(links[n] - seen, key=lambda m: (len(links[m]), m))
+            seen.update(near)
+            found += near
+    return found
+
+
+def _scopes_of(order: list[int], links: list[set[int]], below: int) -> list[set[int]] | None:
+    """Scopes of an order that is given, or None if one of them has ``below`` nodes or more.
+
+    A scope is what follows among a node's neighbours and in the scopes whose first node it is.
+    """
+    place = {n: k for k, n in enumerate(order)}
+    waiting: dict[int, set[int]] = {}
+    scopes = []
+    for n in order:
+        scope = {m for m in links[n] if place[m] > place[n]} | waiting.pop(n, set())
+        scope.discard(n)
+        if len(scope) >= below:
+            return None
+        if scope:
+            parent = min(scope, key=lambda m: place[m])
+            waiting[parent] = waiting.get(parent, set()) | scope
+        scopes.append(scope)
+    return scopes
 
 
 def _by_component(
-    nodes: int, tails: np.ndarray, heads: np.ndarray, chosen: list[int], scopes: list[list[int]]
+    component: np.ndarray, tails: np.ndarray, heads: np.ndarray, when: np.ndarray, scopes: list[set[int]]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Cliques of one component after another; nodes that were never eliminated take the last places of theirs."""
-    component = _components(nodes, tails, heads)
-    when = np.full(nodes, nodes, np.int64)
-    when[chosen] = np.arange(len(chosen))
+    nodes = len(component)
     node = np.lexsort((np.arange(nodes), when, component)).astype(np.int64)
     place = np.empty(nodes, np.int64)
     place[node] = np.arange(nodes)
-    scope_of: list[list[int]] = [[] for _ in range(nodes)]
-    for n, scope in zip(chosen, scopes):
-        scope_of[place[n]] = sorted((int(place[m]) for m in scope), reverse=True)
+    scope_of = [sorted((int(place[m]) for m in scopes[n]), reverse=True) for n in node.tolist()]
     scope_ptr = np.concatenate([[0], np.cumsum([len(s) for s in scope_of])]).astype(np.int64)
     scope_flat = np.array([k for s in scope_of for k in s], np.int64)
     clique = np.minimum(place[tails], place[heads])
