@@ -9,7 +9,19 @@ import time
 from importlib import import_module
 from pathlib import Path
 
-COMPARISONS = ("evaluation", "training", "owlqn", "tagging", "labels", "memory", "imports", "programs", "pseudo")
+COMPARISONS = (
+    "evaluation",
+    "training",
+    "owlqn",
+    "tagging",
+    "labels",
+    "memory",
+    "stopping",
+    "imports",
+    "programs",
+    "pseudo",
+    "graphs",
+)
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 

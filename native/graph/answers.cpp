@@ -19,17 +19,7 @@ struct Block {
   int64_t partial;             // where its sum goes, -1: it has the table to itself
 };
 
-// body(k, spare) for k < n, dealt out in pieces
-template <class Body>
-void deal(int64_t n, int64_t piece, int n_jobs, int stride, Body body) {
-  const int parts = std::max(1, (int)std::min<int64_t>(n_jobs, (n + piece - 1) / piece));
-  std::atomic<int64_t> next{0};
-  run_parts(parts, [&](int) {
-    Buffer<double> spare(SPARE_ROWS * stride);
-    for (int64_t first = next.fetch_add(piece); first < n; first = next.fetch_add(piece))
-      for (int64_t k = first; k < std::min(n, first + piece); k++) body(k, spare.data());
-  });
-}
+constexpr int64_t AHEAD = 8;  // edges by which memory is asked for in advance
 
 }  // namespace
 
@@ -40,8 +30,13 @@ void answers(Wiring& wiring, const std::vector<int64_t>& first_edge, int n_jobs,
   const Kernels& k = *wiring.kernels();
   const int64_t L = in.labels, size = v.table_size();
   std::vector<double> of_node(in.nodes), of_edge(in.edges);
-  deal(in.nodes, 256, n_jobs, v.stride,
-       [&](int64_t n, double* spare) { of_node[n] = k.finish_node(v, n, node + n * L, spare); });
+  const int node_parts = std::max(1, (int)std::min<int64_t>(n_jobs, in.nodes / BLOCK));
+  run_parts(node_parts, [&](int part) {
+    Buffer<double> spare(SPARE_ROWS * v.stride);
+    const int64_t first = in.nodes * part / node_parts, last = in.nodes * (part + 1) / node_parts;
+    k.sums(v, first, last);
+    for (int64_t n = first; n < last; n++) of_node[n] = k.finish_node(v, n, node + n * L, spare.data());
+  });
 
   // Edges by table (a counting sort keeps their order), and blocks of them.
   std::vector<int64_t> start(in.tables + 1, 0), sorted(in.edges);
@@ -84,6 +79,10 @@ void answers(Wiring& wiring, const std::vector<int64_t>& first_edge, int n_jobs,
         if (block.partial < 0) own.zero();
         for (int64_t q = block.first; q < block.last; q++) {
           const int64_t e = sorted[q];
+          if (q + AHEAD < block.last) {
+            __builtin_prefetch(v.belief + (int64_t)v.tail[sorted[q + AHEAD]] * v.stride);
+            __builtin_prefetch(v.belief + (int64_t)v.head[sorted[q + AHEAD]] * v.stride);
+          }
           if (!dead[v.tail[e]]) of_edge[e] = k.finish_edge(v, e, sum, spare.data());
         }
         if (block.partial < 0)

@@ -54,7 +54,7 @@ struct Kernels {
                 double* spare);
   void (*to_probabilities)(int64_t rows, int stride, double* row);
   void (*to_logs)(int64_t rows, int stride, double* row);
-  // Log of the sum (or the maximum) of a node's belief, and the belief as probabilities (labels).
+  // Log of the sum (or the maximum) of a node's belief as `sums` left it, and the belief as probabilities (labels).
   double (*finish_node)(const View&, int64_t node, double* out, double* spare);
   // The same for an edge; its probabilities are added to `out` (labels, stride).
   double (*finish_edge)(const View&, int64_t edge, double* out, double* spare);

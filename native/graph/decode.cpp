@@ -8,11 +8,9 @@
 namespace crfield {
 namespace graph {
 
-void decode(const Input& in, const std::vector<int64_t>& first_edge, const double* messages, int32_t* labels,
-            int n_jobs) {
+void decode(const Input& in, const double* messages, int32_t* labels, int n_jobs) {
   const Neighbours near(in);
   const int64_t L = in.labels;
-  (void)first_edge;
   std::fill(labels, labels + in.nodes, -1);
   std::vector<uint8_t> met(in.nodes, 0);
   std::atomic<int64_t> next{0};

@@ -17,7 +17,6 @@ inline double weights(int stride, const double* c, double* x) {
 template <int VECS>
 double finish_node(const graph::View& g, int64_t n, double* out, double* spare) {
   double *b = g.belief + n * g.stride, *x = spare;
-  sum_at<VECS>(g, n, b);
   const double top = weights<VECS>(g.stride, b, x);
   double sum = 0;
   for (int j = 0; j < g.labels; j++) sum += x[j];

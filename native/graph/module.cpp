@@ -3,7 +3,6 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
-#include <cmath>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -93,8 +92,8 @@ void decode_labels(Numbers offsets, Numbers tails, Numbers heads, Numbers tables
   check_messages(messages, in);
   require((int64_t)labels.shape(0) == in.nodes, "labels do not fit");
   nb::gil_scoped_release unlocked;
-  const std::vector<int64_t> first_edge = check(in);
-  decode(in, first_edge, messages.data(), labels.data(), n_jobs < 1 ? 1 : n_jobs > 256 ? 256 : n_jobs);
+  check(in);
+  decode(in, messages.data(), labels.data(), n_jobs < 1 ? 1 : n_jobs > 256 ? 256 : n_jobs);
 }
 
 }  // namespace

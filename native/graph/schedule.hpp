@@ -27,7 +27,7 @@ void run(Wiring&, const std::vector<int64_t>& first_edge, const Options&, double
 void answers(Wiring&, const std::vector<int64_t>& first_edge, int n_jobs, double* total, double* node, double* edge);
 
 // Labels (N) read off messages (E, 2, L).
-void decode(const Input&, const std::vector<int64_t>& first_edge, const double* messages, int32_t* labels, int n_jobs);
+void decode(const Input&, const double* messages, int32_t* labels, int n_jobs);
 
 }  // namespace graph
 }  // namespace crfield
