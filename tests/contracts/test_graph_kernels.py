@@ -73,7 +73,10 @@ def forests(draw: st.DrawFn, scales: tuple[float, ...] = (1.0, 30.0)) -> Potenti
     )
 
 
-def arrays(potentials: Potentials) -> tuple[np.ndarray, ...]:
+Arrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def arrays(potentials: Potentials) -> Arrays:
     """The arguments that every kernel begins with."""
     topology = potentials.topology
     return topology.offsets, topology.tails, topology.heads, potentials.tables, potentials.node, potentials.edge

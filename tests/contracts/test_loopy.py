@@ -304,7 +304,7 @@ def test_wrong_scores_and_options_are_refused() -> None:
         ({"max_sweeps": 0}, "max"),
     ):
         with pytest.raises(InputError, match=words):
-            LoopyEngine(**options).infer(  # type: ignore[arg-type]
+            LoopyEngine(**options).infer(
                 Potentials(
                     np.zeros((3, 2)), good.edge, Graphs(np.array([0, 3]), np.array([0, 1, 2]), np.array([1, 2, 0]))
                 ),
