@@ -16,7 +16,7 @@ from crfield.core.topology import Chains
 from crfield.errors import InputError
 from crfield.inference.brute import BruteEngine
 from crfield.inference.chain import ChainEngine
-from crfield.inference.forest import ForestEngine, graph_scores
+from crfield.inference.forest import ForestEngine
 from crfield.kernels import choice, forest
 from tests.contracts.cases import examples, native_level, needs_native, random_potentials, small_potentials
 from tests.contracts.exact_cases import (
@@ -362,74 +362,6 @@ def test_nan_and_infinity_are_refused(body: str, bad: float, semiring: Semiring)
 def test_engines_are_values(body: str) -> None:
     assert pickle.loads(pickle.dumps(ForestEngine(n_jobs=2))) == ForestEngine(n_jobs=2)
     assert hash(ForestEngine()) == hash(ForestEngine(n_jobs=1))
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("node", [0, 0, 2, 3]),
-        ("node", [0, 1, 2]),
-        ("node", [0, 1, 2, 9]),
-        ("parent", [-1, 3, 1, 1]),
-        ("parent", [-1, 0, -7, 1]),
-        ("parent", [0, 0, 0, 0]),
-        ("level", [0, 1, 9]),
-        ("level", [1, 4]),
-        ("level", []),
-        ("link_ptr", [0, 0, 1, 2]),
-        ("link_ptr", [0, 2, 1, 2, 3]),
-        ("link", [0, 1, 7]),
-        ("link", [0, -1, 2]),
-    ],
-)
-def test_damaged_orders_are_refused(body: str, name: str, value: list[int]) -> None:
-    """Kernels check every index before they use it."""
-    potentials = Potentials(np.zeros((4, 2)), np.zeros((1, 2, 2)), Chains.from_lengths([4]))
-    plan = forest.ForestOrder(
-        node=np.array([1, 0, 2, 3]),
-        parent=np.array([-1, 0, 0, 2]),
-        level=np.array([0, 1, 3, 4]),
-        link_ptr=np.array([0, 0, 1, 2, 3]),
-        link=np.array([0, 1, 2]),
-    )
-    scores = graph_scores(potentials)
-    np.testing.assert_allclose(forest.sum_product(plan, scores)[0], [4 * np.log(2)])
-    damaged = forest.ForestOrder(**{**vars(plan), name: np.array(value, np.int64)})
-    with pytest.raises(ValueError):
-        forest.sum_product(damaged, scores)
-    with pytest.raises(ValueError):
-        forest.max_product(damaged, scores)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("offsets", [0, 5]),
-        ("offsets", [1, 4]),
-        ("tails", [0, 1, 9]),
-        ("heads", [0, 2, 3]),
-        ("table", [0, 0, 1]),
-        ("table", [0, 0]),
-        ("node", [[0.0, 0.0]]),
-        ("edge", [[[0.0]]]),
-    ],
-)
-def test_damaged_graphs_are_refused(body: str, name: str, value: list[int]) -> None:
-    potentials = Potentials(np.zeros((4, 2)), np.zeros((1, 2, 2)), Chains.from_lengths([4]))
-    scores = graph_scores(potentials)
-    plan = forest.order(scores.offsets, scores.tails, scores.heads)[1]
-    assert plan is not None
-    cliques = forest.eliminate(scores.offsets, scores.tails, scores.heads)
-    damaged = forest.GraphScores(**{**vars(scores), name: np.array(value)})
-    every = np.arange(0, 9, 2), np.tile([0, 1], 4)
-    for ask in (
-        lambda: forest.sum_product(plan, damaged),
-        lambda: forest.max_product(plan, damaged),
-        lambda: forest.clique_sum_product(cliques, damaged, *every),
-        lambda: forest.clique_max_product(cliques, damaged, *every),
-    ):
-        with pytest.raises(ValueError):
-            ask()
 
 
 def test_brute_force_is_what_it_says(body: str) -> None:

@@ -17,7 +17,7 @@ from crfield.errors import InputError, ShapeError, WidthError
 from crfield.inference import elimination
 from crfield.inference.chain import ChainEngine
 from crfield.inference.elimination import plan
-from crfield.inference.forest import ForestEngine, graph_scores
+from crfield.inference.forest import ForestEngine
 from crfield.inference.junction_tree import JunctionTreeEngine
 from crfield.kernels import choice, forest
 from crfield.objectives.contrast import Contrast
@@ -313,46 +313,6 @@ def test_engines_are_values() -> None:
     engine = JunctionTreeEngine(max_bytes=123, n_jobs=2)
     assert pickle.loads(pickle.dumps(engine)) == engine
     assert hash(engine) == hash(JunctionTreeEngine(max_bytes=123, n_jobs=2))
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("node", [0, 1, 2, 2]),
-        ("scope_ptr", [0, 2, 4, 5]),
-        ("scope", [3, 1, 3, 0, 3]),
-        ("scope", [3, 1, 3, 9, 3]),
-        ("scope", [1, 3, 3, 2, 3]),
-        ("scope", [2, 1, 3, 2, 2]),
-        ("edge_ptr", [0, 0, 2, 3, 4]),
-        ("edge", [0, 3, 1, 9]),
-        ("edge", [0, 3, 1, -1]),
-        ("unit", [0, 5]),
-    ],
-)
-@needs_native
-def test_damaged_eliminations_are_refused(name: str, value: list[int]) -> None:
-    """The compiled kernels check every index before they use it."""
-    square = Graphs(np.array([0, 4]), np.array([0, 1, 2, 3]), np.array([1, 2, 3, 0]))
-    potentials = Potentials(np.zeros((4, 2)), np.zeros((1, 2, 2)), square)
-    every = np.arange(0, 9, 2), np.tile([0, 1], 4)
-    with choice.use("native"):
-        whole = forest.eliminate(square.offsets, square.tails, square.heads)
-        damaged = forest.Elimination(**{**vars(whole), name: np.array(value, np.int64)})
-        for ask in (forest.clique_sum_product, forest.clique_max_product):
-            ask(whole, graph_scores(potentials), *every)
-            with pytest.raises(ValueError):
-                ask(damaged, graph_scores(potentials), *every)
-
-
-@pytest.mark.parametrize("every", [([0, 2, 4, 6], [0, 1] * 3), ([0, 2, 4, 6, 8], [0, 1, 0, 1, 0, 2, 0, 1]),
-                                   ([0, 2, 2, 6, 8], [0, 1] * 4)])  # fmt: skip
-def test_damaged_labels_are_refused(body: str, every: tuple[list[int], list[int]]) -> None:
-    square = Graphs(np.array([0, 4]), np.array([0, 1, 2, 3]), np.array([1, 2, 3, 0]))
-    scores = graph_scores(Potentials(np.zeros((4, 2)), np.zeros((1, 2, 2)), square))
-    whole = forest.eliminate(square.offsets, square.tails, square.heads)
-    with pytest.raises(ValueError):
-        forest.clique_sum_product(whole, scores, np.array(every[0]), np.array(every[1]))
 
 
 # --------------------------------------------------------------------------------------- bodies and sizes
