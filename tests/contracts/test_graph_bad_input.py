@@ -159,8 +159,8 @@ def test_files_of_models_without_a_value_and_of_tuples(tmp_path: Path) -> None:
     loaded = crfield.load(tmp_path / "sampled.crfield")
     assert np.isnan(loaded.objective_)
     assert loaded.explain() == model.explain()
-    pairs = [[("a", 1)] * 4, [("b", 2)] * 4] * 3
-    GraphCRF(forbidden=[("near", ("a", 1), ("b", 2))]).fit(X, pairs).save(tmp_path / "tuples.crfield")
+    pairs = [[("a", 1.5)] * 4, [("b", 2)] * 4] * 3
+    GraphCRF(forbidden=[("near", ("a", 1.5), ("b", 2))]).fit(X, pairs).save(tmp_path / "tuples.crfield")
     again = crfield.load(tmp_path / "tuples.crfield")
-    assert again.forbidden == [("near", ("a", 1), ("b", 2))]
+    assert again.forbidden == [("near", ("a", 1.5), ("b", 2))]
     again.fit(X, pairs)
