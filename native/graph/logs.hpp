@@ -125,15 +125,12 @@ void renew(const graph::View& given, int count, const int64_t* message, double d
   for (int q = 0; q < count; q++) {
     double* now = made + q * stride;
     const double* old = g.message + message[q] * stride;
-    shift_row<VECS>(stride, now);
     if (damping > 0) {
       const V keep = every(damping), take = every(1 - damping);
-      for (int v = 0; v < vectors; v++) {
-        const V mixed = load(now + v * LANES), before = load(old + v * LANES);
-        store(now + v * LANES, before == every(-INF) ? mixed : take * mixed + keep * before);
-      }
-      shift_row<VECS>(stride, now);
+      for (int v = 0; v < vectors; v++)
+        store(now + v * LANES, take * load(now + v * LANES) + keep * load(old + v * LANES));
     }
+    shift_row<VECS>(stride, now);
     V largest = V{};
     for (int v = 0; v < vectors; v++) {
       const V after = load(now + v * LANES), before = load(old + v * LANES);

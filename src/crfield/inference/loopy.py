@@ -52,7 +52,7 @@ class LoopyEngine:
 
     schedule: str = "sweeps"
     damping: float = 0.2
-    max_sweeps: int = 200
+    max_sweeps: int = 500
     tol: float = 1e-8
     n_jobs: int = 1
 

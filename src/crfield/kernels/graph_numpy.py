@@ -70,10 +70,7 @@ class Field:
         table = np.where((side == 0)[:, None, None], to_head, np.swapaxes(to_head, 1, 2))
         new = shifted(self.add(table + cavity[:, :, None], axis=1))
         if damping:
-            old = self.messages[e, side]
-            # What was excluded at the start of a run has nothing to mix with.
-            mixed = (1 - damping) * new + damping * np.where(np.isneginf(old), 0.0, old)
-            new = shifted(np.where(np.isneginf(old), new, mixed))
+            new = shifted((1 - damping) * new + damping * self.messages[e, side])
         return new
 
     def update(self, message: np.ndarray, source: np.ndarray, damping: float) -> float:
