@@ -33,10 +33,10 @@ def distance(found: np.ndarray, wanted: np.ndarray) -> float:
 
 
 def test_averaged_weights_come_close_to_exact_likelihood() -> None:
-    world, penalty = grid_world(60, np.random.default_rng(0)), Penalty(l2=1.0)
+    world, penalty = grid_world(60, np.random.default_rng(2)), Penalty(l2=1.0)
     exact = most_likely(world, world.target, penalty)
     result = fit_contrastive(
-        world.scorer, world.batch, world.target, penalty, max_iter=600, rng=np.random.default_rng(1)
+        world.scorer, world.batch, world.target, penalty, max_iter=512, rng=np.random.default_rng(1)
     )
     assert result.converged
     assert result.reason == TOLERANCE
@@ -50,7 +50,7 @@ def test_weights_of_graphs_count() -> None:
     weight = np.tile([3.0, 0.0, 0.5], 20)
     target = Target(world.batch.topology, 2, world.target.labels, None, weight)
     exact, plain = most_likely(world, target, penalty), most_likely(world, world.target, penalty)
-    result = fit_contrastive(world.scorer, world.batch, target, penalty, max_iter=400, rng=np.random.default_rng(1))
+    result = fit_contrastive(world.scorer, world.batch, target, penalty, max_iter=256, rng=np.random.default_rng(1))
     assert distance(plain, exact) > 0.1
     assert distance(result.weights, exact) <= 0.05
 
@@ -61,7 +61,7 @@ def test_unknown_labels_have_chains_of_their_own() -> None:
     labels[::4] = -1
     target = Target(world.batch.topology, 2, labels, np.ones((len(labels), 2), bool))
     exact = most_likely(world, target, penalty)
-    result = fit_contrastive(world.scorer, world.batch, target, penalty, max_iter=400, rng=np.random.default_rng(1))
+    result = fit_contrastive(world.scorer, world.batch, target, penalty, max_iter=256, rng=np.random.default_rng(1))
     assert distance(result.weights, exact) <= 0.08
 
 

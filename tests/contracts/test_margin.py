@@ -24,7 +24,7 @@ from crfield.optimize.history import CALLBACK, INTERRUPTED, MAX_ITER, Step
 from crfield.optimize.penalty import Penalty
 from crfield.training.frank_wolfe import UNPROVEN, minimize_hinge
 from crfield.training.graph_by_graph import GraphByGraph, take_target
-from crfield.training.online_structured import averaged_subgradient, fit_structured
+from crfield.training.online_structured import averaged_perceptron, averaged_subgradient, fit_structured
 from tests.contracts.cases import examples, paths_of
 from tests.contracts.grid_worlds import EveryLabelling, GridWorld, grid_world, oracle
 from tests.contracts.test_cuts import random_graphs
@@ -246,7 +246,7 @@ def test_the_hinge_reaches_the_solution_of_its_quadratic_program(separable: bool
 
 
 def test_gaps_close_and_separable_grids_are_learnt() -> None:
-    world, engine = grid_world(15, np.random.default_rng(3), side=2, separable=True), oracle(2)
+    world, engine = grid_world(10, np.random.default_rng(3), side=2, separable=True), oracle(2)
     result = fit_structured(
         world.scorer,
         world.batch,
@@ -265,7 +265,7 @@ def test_gaps_close_and_separable_grids_are_learnt() -> None:
 
 
 def test_the_perceptron_separates_what_can_be_separated() -> None:
-    world, engine = grid_world(20, np.random.default_rng(4), separable=True), oracle(3)
+    world, engine = grid_world(12, np.random.default_rng(4), separable=True), oracle(3)
     result = fit_structured(
         world.scorer, world.batch, world.target, Penalty(), "perceptron", engine, rng=np.random.default_rng(0)
     )
@@ -284,6 +284,23 @@ def test_the_perceptron_separates_what_can_be_separated() -> None:
         rng=np.random.default_rng(0),
     )
     assert (result.reason, result.converged, result.n_iter) == (MAX_ITER, False, 3)
+
+
+def test_the_perceptron_gives_the_average_of_all_weights_it_met() -> None:
+    world, engine = grid_world(4, np.random.default_rng(5), side=2), oracle(2)
+    met = []
+
+    class Watched(GraphByGraph):
+        def evaluate_part(self, part: int, weights: np.ndarray, gradient: np.ndarray) -> float:
+            value = super().evaluate_part(part, weights, gradient)
+            met.append((weights.copy(), gradient.copy()))
+            return value
+
+    problem = Watched(world.scorer, world.batch, world.target, objective=Perceptron(), engine=engine)
+    result = averaged_perceptron(problem, max_iter=3, rng=np.random.default_rng(0))
+    visits = met[:12]
+    last = visits[-1][0] - visits[-1][1]
+    np.testing.assert_allclose(result.weights, np.mean([*(weights for weights, _ in visits), last], axis=0))
 
 
 def test_an_inexact_engine_proves_nothing() -> None:
