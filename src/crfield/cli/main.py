@@ -5,6 +5,7 @@
     crfield evaluate  score a model, or a file that was tagged already
     crfield inspect   show what a model has learnt
     crfield compare-inference   the model wrong, or the inference? all engines on the same scores
+    crfield gallery   small models of graphs, their tables and pictures
     crfield demo      all of it on generated data
 
 Exit codes: 0 when all went well; 1 when data, a template or a model cannot be used (``error: …`` on standard error,
@@ -26,6 +27,7 @@ import crfield
 from crfield.cli.compare_inference import compare_inference
 from crfield.cli.demo import demo
 from crfield.cli.evaluate import evaluate
+from crfield.cli.gallery import gallery
 from crfield.cli.inspect import inspect
 from crfield.cli.messages import complain, note, plain_warnings
 from crfield.cli.tag import tag
@@ -99,7 +101,7 @@ def _options(
     """Conditional random fields: train, tag, evaluate, inspect."""
 
 
-for verb in (train, tag, evaluate, inspect, compare_inference, demo):
+for verb in (train, tag, evaluate, inspect, compare_inference, gallery, demo):
     app.command()(verb)
 
 
