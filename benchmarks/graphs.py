@@ -28,7 +28,7 @@ from crfield.kernels import graph
 from crfield.kernels.graph import Propagation
 
 REQUIRED, THREADS_REQUIRED = 8.0, 1.7
-SWEEPS = 50
+SWEEPS = 100
 AGREE = 2e-3  # of beliefs, after SWEEPS sweeps in single and in double precision
 MISSING = "PGMax is not installed: pip install 'crfield[bench-graphs]'"
 ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"

@@ -80,7 +80,8 @@ void propagate(Numbers offsets, Numbers tails, Numbers heads, Numbers tables, Ar
   options.n_jobs = n_jobs < 1 ? 1 : n_jobs > 256 ? 256 : n_jobs;
   nb::gil_scoped_release unlocked;
   const std::vector<int64_t> first_edge = check(in);
-  Wiring wiring(in, maximise, options.schedule == Schedule::synchronous && !maximise && !in.rho);
+  const bool synchronous = options.schedule == Schedule::synchronous;
+  Wiring wiring(in, maximise, synchronous, synchronous && !maximise && !in.rho);
   run(wiring, first_edge, options, messages.data(), residual.data(), sweeps.data());
   answers(wiring, first_edge, options.n_jobs, total.data(), node_out.data(), edge_out.data());
 }

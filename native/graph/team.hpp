@@ -11,6 +11,8 @@
 namespace crfield {
 namespace graph {
 
+constexpr int PATIENCE = 5000;  // turns, about a tenth of a millisecond
+
 class Barrier {
  public:
   explicit Barrier(int size) : size_(size) {}
@@ -23,7 +25,7 @@ class Barrier {
       return;
     }
     for (int spun = 0; turn_.load(std::memory_order_acquire) == turn; spun++) {
-      if (spun < 4000) {
+      if (spun < PATIENCE) {
 #if defined(__x86_64__) || defined(__i386__)
         __builtin_ia32_pause();
 #endif
@@ -38,9 +40,12 @@ class Barrier {
   std::atomic<int> here_{0}, turn_{0};
 };
 
-// body(member, size, barrier) for each member of a team of at most `size`; it must not throw.
+// body(member, size, barrier) for each member of a team of at most `size`, and no more than there are processors, as
+// those who spin would keep the others from working. It must not throw.
 template <class Body>
 void run_team(int size, Body body) {
+  const int processors = (int)std::thread::hardware_concurrency();
+  if (processors > 0 && size > processors) size = processors;
   std::vector<std::thread> threads;
   std::atomic<int> agreed{0};
   std::atomic<Barrier*> meeting{nullptr};

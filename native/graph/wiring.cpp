@@ -89,8 +89,37 @@ const Kernels* best_kernels(int labels) {
 #endif
 }
 
-Wiring::Wiring(const Input& in, bool maximise, bool spreads)
-    : in_(in), near_(in), kernels_(best_kernels((int)in.labels)), maximise_(maximise), form_(in.edges) {
+Input Wiring::reordered(const Input& given, bool sorted, Order& order) {
+  auto lower = [&](int64_t e) { return std::min(given.tails[e], given.heads[e]); };
+  bool in_order = true;
+  for (int64_t e = 1; e < given.edges && in_order; e++) in_order = lower(e - 1) <= lower(e);
+  if (!sorted || in_order) return given;
+  std::vector<int64_t> next(given.nodes + 1, 0);
+  for (int64_t e = 0; e < given.edges; e++) next[lower(e) + 1]++;
+  for (int64_t n = 0; n < given.nodes; n++) next[n + 1] += next[n];
+  order.edge.resize(given.edges);
+  for (int64_t e = 0; e < given.edges; e++) order.edge[next[lower(e)]++] = e;
+  for (const int64_t e : order.edge) {
+    order.tails.push_back(given.tails[e]);
+    order.heads.push_back(given.heads[e]);
+    order.table.push_back(given.table[e]);
+    if (given.rho) order.rho.push_back(given.rho[e]);
+  }
+  Input in = given;
+  in.tails = order.tails.data();
+  in.heads = order.heads.data();
+  in.table = order.table.data();
+  in.rho = given.rho ? order.rho.data() : nullptr;
+  return in;
+}
+
+Wiring::Wiring(const Input& given, bool maximise, bool sorted, bool spreads)
+    : in_(reordered(given, sorted, order_)),
+      near_(in_),
+      kernels_(best_kernels((int)given.labels)),
+      maximise_(maximise),
+      form_(given.edges) {
+  const Input& in = in_;
   const int lanes = kernels_->lanes;
   stride_ = (int)((in.labels + lanes - 1) / lanes * lanes);
   // One prepared table for each (table, rho) that occurs, or one for each table.
@@ -200,7 +229,7 @@ void Wiring::load_messages(const double* from, int64_t first_edge, int64_t last_
   const int64_t L = in_.labels;
   for (int64_t m = 2 * first_edge; m < 2 * last_edge; m++) {
     double* to = message_.data() + m * stride_;
-    std::memcpy(to, from + m * L, sizeof(double) * L);
+    std::memcpy(to, from + (2 * handed_in(m >> 1) + (m & 1)) * L, sizeof(double) * L);
     for (int64_t j = L; j < stride_; j++) to[j] = to[0];
   }
 }
@@ -208,7 +237,7 @@ void Wiring::load_messages(const double* from, int64_t first_edge, int64_t last_
 void Wiring::store_messages(double* to, int64_t first_edge, int64_t last_edge) const {
   const int64_t L = in_.labels;
   for (int64_t m = 2 * first_edge; m < 2 * last_edge; m++)
-    std::memcpy(to + m * L, message_.data() + m * stride_, sizeof(double) * L);
+    std::memcpy(to + (2 * handed_in(m >> 1) + (m & 1)) * L, message_.data() + m * stride_, sizeof(double) * L);
 }
 
 }  // namespace graph

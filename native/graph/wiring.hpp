@@ -40,9 +40,11 @@ const Kernels* best_kernels(int labels);
 // The scores of a call in the form that the kernels want, and its messages.
 class Wiring {
  public:
-  // `spreads`: also find out over how many nats the tables spread (`calm`)
-  Wiring(const Input&, bool maximise, bool spreads);
+  // `sorted`: edges are taken in the order of their lower nodes, so that a stretch of edges and a stretch of nodes meet
+  // the same messages; `spreads`: also find out over how many nats the tables spread (`calm`).
+  Wiring(const Input&, bool maximise, bool sorted, bool spreads);
   View view();
+  // As it was handed in, but for the order of edges within a graph; all numbers of edges here are in that order.
   const Input& input() const { return in_; }
   const Neighbours& neighbours() const { return near_; }
   const Kernels* kernels() const { return kernels_; }
@@ -51,11 +53,19 @@ class Wiring {
   bool calm(int64_t first_node, int64_t last_node) const;
   // Node scores of these nodes into the padded rows, as logs or as exp(score - max).
   void load_nodes(int64_t first, int64_t last, bool probabilities);
-  // Messages (E, 2, L) in and out of the padded rows.
+  // Messages (E, 2, L), as Python numbers them, in and out of the padded rows.
   void load_messages(const double* from, int64_t first_edge, int64_t last_edge);
   void store_messages(double* to, int64_t first_edge, int64_t last_edge) const;
 
  private:
+  struct Order {
+    std::vector<int64_t> edge, tails, heads, table;  // empty: as handed in
+    std::vector<double> rho;
+  };
+  static Input reordered(const Input&, bool sorted, Order&);
+  int64_t handed_in(int64_t edge) const { return order_.edge.empty() ? edge : order_.edge[edge]; }
+
+  Order order_;
   Input in_;
   Neighbours near_;
   const Kernels* kernels_;

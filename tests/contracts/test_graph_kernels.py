@@ -448,5 +448,5 @@ def test_what_does_not_fit_is_refused(body: str, change: dict[str, np.ndarray]) 
 def test_wrong_options_are_named(body: str, options: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         graph.propagate(**GOOD, **options)
-    with pytest.raises(ShapeError, match="other graphs"):
+    with pytest.raises(ShapeError, match="of other graphs"):
         graph.propagate(**GOOD, messages=np.zeros((3, 2, 2)))

@@ -281,7 +281,7 @@ def test_a_run_goes_on_where_another_stopped(engine: Engine) -> None:
     assert again.sweeps < first.sweeps
     assert messages.shape == same.shape == (len(links_of(potentials.topology).tails), 2, 2)
     np.testing.assert_allclose(again.total, first.total, rtol=1e-9)
-    with pytest.raises(ShapeError, match="other graphs"):
+    with pytest.raises(ShapeError, match="of other graphs"):
         engine.run(potentials, Semiring.LOG, messages[:-1])
 
 

@@ -39,7 +39,7 @@ _links: WeakKeyDictionary[Graphs, Links] = WeakKeyDictionary()
 class LoopyEngine:
     """Belief propagation: exact on forests, an estimate elsewhere.
 
-    ``schedule`` is "sweeps", "synchronous" or "residual". Messages have settled when none changes by more than ``tol``
+    ``schedule``: "sweeps", "synchronous" or "residual". Messages have settled when none changes by more than ``tol``
     (in logs); graphs with loops mix ``damping`` of the old message into the new.
 
     >>> import numpy as np

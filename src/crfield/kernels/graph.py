@@ -68,7 +68,7 @@ def propagate(
 ) -> Propagation:
     """Belief propagation on B graphs, each until no message changes by more than ``tol`` or ``max_sweeps`` are done.
 
-    Graph b owns the nodes ``offsets[b]:offsets[b+1]``; edges ``tails``, ``heads`` (E,) are sorted by graph; edge e has
+    Graph b owns nodes ``offsets[b]:offsets[b+1]``; edges ``tails``, ``heads`` (E,) are sorted by graph; edge e has
     the scores ``edge[tables[e]]`` of (T, L, L). Parallel edges are separate edges here, and form a loop.
 
     ``schedule``: "synchronous" makes every message from those before; "sweeps" visits the nodes in breadth-first
@@ -179,7 +179,7 @@ def _started(
     messages = np.asarray(messages, np.float64)
     if messages.shape != shape:
         raise ShapeError(
-            f"messages must be (n_edges, 2, n_labels) = {shape}, got {messages.shape}. Do they come from other graphs?"
+            f"messages must be (n_edges, 2, n_labels) = {shape}, got {messages.shape}. Are they of other graphs?"
         )
     if np.isnan(messages).any() or np.isposinf(messages).any():
         raise InputError("messages must be finite or -inf, got NaN or +inf.")
