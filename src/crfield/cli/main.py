@@ -5,6 +5,7 @@
     crfield evaluate  score a model, or a file that was tagged already
     crfield inspect   show what a model has learnt
     crfield compare-inference   the model wrong, or the inference? all engines on the same scores
+    crfield experiment   a table of the documentation, computed again
     crfield gallery   small models of graphs, their tables and pictures
     crfield demo      all of it on generated data
 
@@ -27,6 +28,7 @@ import crfield
 from crfield.cli.compare_inference import compare_inference
 from crfield.cli.demo import demo
 from crfield.cli.evaluate import evaluate
+from crfield.cli.experiment import experiment
 from crfield.cli.gallery import gallery
 from crfield.cli.inspect import inspect
 from crfield.cli.messages import complain, note, plain_warnings
@@ -101,7 +103,7 @@ def _options(
     """Conditional random fields: train, tag, evaluate, inspect."""
 
 
-for verb in (train, tag, evaluate, inspect, compare_inference, gallery, demo):
+for verb in (train, tag, evaluate, inspect, compare_inference, experiment, gallery, demo):
     app.command()(verb)
 
 

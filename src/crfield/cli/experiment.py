@@ -1,0 +1,42 @@
+"""``crfield experiment``: a table of the documentation, computed again.
+
+What is found goes to standard output, with a line for every claim; a claim that does not hold is no error of the
+program, but the exit code is then 1, so that a script notices.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from crfield.cli.messages import emit
+from crfield.experiments.catalogue import EXPERIMENTS, experiment_named
+
+_FAILED = 1
+
+
+def experiment(
+    name: Annotated[str, typer.Argument(metavar="NAME", help=f"Which: {', '.join(EXPERIMENTS)}.")],
+    *,
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="FOLDER", help="Folder with the corpora.", show_default="the variable CRFIELD_DATA"),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="The same rows on less data; claims may not hold.")] = False,
+    threads: Annotated[int, typer.Option(min=1, help="Threads.", metavar="N")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Report as one JSON object.")] = False,
+) -> None:
+    """Compute one of the tables of the documentation again, and say whether what it claims is so."""
+    if name not in EXPERIMENTS:
+        raise typer.BadParameter(f"there is no experiment {name!r}; there are {', '.join(EXPERIMENTS)}.")
+    found = experiment_named(name).run(
+        quick=quick, data=data or os.environ.get("CRFIELD_DATA") or None, n_jobs=threads
+    )
+    if as_json:
+        emit(found.to_dict())
+    else:
+        print(found)
+    if not quick and not all(claim.holds for claim in found.claims):
+        raise typer.Exit(_FAILED)

@@ -1,0 +1,81 @@
+"""Experiments by name: what ``crfield experiment NAME`` runs, whole or in a quick form.
+
+The whole form is the one whose tables stand in the documentation. The quick form shows the same rows on less data,
+so that a change of the code which breaks an experiment is noticed within seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from inspect import signature
+from types import MappingProxyType
+from typing import Any
+
+from crfield.errors import InputError
+from crfield.experiments.findings import Findings
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Where an experiment lives, what it shows, and the options of its quick form."""
+
+    module: str
+    summary: str
+    quick: Mapping[str, Any]
+    needs_data: bool = False
+
+    def run(self, *, quick: bool = False, data: str | None = None, n_jobs: int = 1) -> Findings:
+        """Run it; ``data`` is the folder with the corpora for those that need one."""
+        name = self.module.rpartition(".")[2]
+        function: Callable[..., Findings] = getattr(import_module(self.module), name)
+        options: dict[str, Any] = dict(self.quick) if quick else {}
+        if "n_jobs" in signature(function).parameters:
+            options["n_jobs"] = n_jobs
+        if not self.needs_data:
+            return function(**options)
+        if not data:
+            raise InputError(
+                f"the experiment {name!r} reads files: name the folder that holds them with --data FOLDER, or in the "
+                "environment as CRFIELD_DATA."
+            )
+        return function(data, **options)
+
+
+EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
+    {
+        "snakes": Experiment(
+            "crfield.experiments.snakes",
+            "labels that follow from a chain of coloured cells (needs data)",
+            {"quick": True},
+            needs_data=True,
+        ),
+        "order-chains": Experiment(
+            "crfield.experiments.order_chains",
+            "which of five relations is true? exact, pseudo and Bethe likelihood",
+            {"orders": (1, 3), "seeds": (1, 2), "n_chains": 4, "length": 300},
+        ),
+        "noisy-images": Experiment(
+            "crfield.experiments.noisy_images",
+            "logistic regression, MRF, CRF and DRF under bimodal noise",
+            {"seeds": (0, 1, 2), "n_train": 4, "n_test": 2, "size": 32},
+        ),
+        "wearable-layers": Experiment(
+            "crfield.experiments.wearable_layers",
+            "motion and context: two chains, coupled layers, one chain of pairs",
+            {"n_episodes": 6, "length": 120, "folds": 3},
+        ),
+    }
+)
+
+
+def experiment_named(name: str) -> Experiment:
+    """The experiment of that name.
+
+    >>> experiment_named("snakes").needs_data
+    True
+    """
+    if name not in EXPERIMENTS:
+        raise InputError(f"there is no experiment {name!r}; there are {', '.join(EXPERIMENTS)}.")
+    return EXPERIMENTS[name]
