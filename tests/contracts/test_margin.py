@@ -49,7 +49,7 @@ def cases(draw: st.DrawFn) -> Case:
     """Three labels on small graphs; some nodes with several allowed labels, some graphs weighted."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     graphs = random_graphs(rng, draw(st.lists(st.integers(0, 4), min_size=1, max_size=3)))
-    tables = draw(st.integers(1, 3)) if graphs.n_edges != 1 else 1
+    tables = draw(st.integers(1, 3))
     potentials = Potentials(
         rng.standard_normal((graphs.n_nodes, 3)),
         rng.standard_normal((tables, 3, 3)),

@@ -5,8 +5,8 @@ r"""Graphs as text: one JSON object on each line.
 ``nodes`` are features as `Graph` takes them: a number of nodes, rows of numbers, rows of names, or dicts of features;
 or an object of such by kind. A relation is a list of pairs, or an object with ``pairs`` and, where wanted,
 ``features``, ``symmetric`` and ``between``. ``labels`` may be missing; otherwise they are a list in the order of the
-nodes, or an object of lists by kind, of strings, whole numbers and booleans; ``null`` is unknown, ``{"any": […]}`` one
-of these.
+nodes, or an object of lists by kind, of strings, whole numbers and booleans; ``null`` is unknown, ``{"any": […]}``
+one of these.
 """
 
 from __future__ import annotations

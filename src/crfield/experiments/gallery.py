@@ -69,7 +69,9 @@ def skip_chain(random_state: int = 0) -> Shown:
     rng = np.random.default_rng(random_state)
     graphs, labels = [], []
     for _ in range(160):
-        words, truth, first = [], [], {}
+        words: list[str] = []
+        truth: list[str] = []
+        first: dict[str, int] = {}
         for name, person, told in zip(rng.permutation(40)[:5], rng.random(5) < 0.5, rng.random(5) < 0.5):
             for mention in (0, 1):
                 cue = ("mr" if person else "in") if mention == int(told) else "the"
@@ -89,7 +91,7 @@ def skip_chain(random_state: int = 0) -> Shown:
             for t, word in enumerate(words)
         ]
         following = [(t, t + 1) for t in range(len(words) - 1)]
-        graphs.append(Graph(features, {"next": following, "same": Edges(pairs, symmetric=True)}))
+        graphs.append(Graph(features, {"next": following, "same": Edges(np.array(pairs), symmetric=True)}))
         labels.append(truth)
     chains = [Graph(graph.nodes, {"next": graph.edges["next"]}) for graph in graphs]
     rows: list[tuple[Any, ...]] = []

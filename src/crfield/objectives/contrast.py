@@ -54,14 +54,14 @@ class Contrast:
     def evaluate(self, potentials: Potentials, target: Target, engine: Engine) -> Evaluation:
         """Value, and gradient in the shape of the potentials; LabelError where the target is impossible."""
         topology = potentials.topology
-        if target.weight is not None and (potentials.table is not None or potentials.shared):
+        own = potentials.table is None and len(potentials.edge) == topology.n_edges
+        if target.weight is not None and not own:
             # A shared table sums over sequences before they can be weighed: one table for every edge instead.
             each = Potentials(potentials.node, potentials.edge[potentials.tables], topology)
-            if not each.shared:
-                full = self.evaluate(each, target, engine)
-                edge = np.zeros_like(potentials.edge)
-                np.add.at(edge, potentials.tables, full.edge)
-                return Evaluation(full.value, full.node, edge, full.converged)
+            full = self.evaluate(each, target, engine)
+            edge = np.zeros_like(potentials.edge)
+            np.add.at(edge, potentials.tables, full.edge)
+            return Evaluation(full.value, full.node, edge, full.converged)
         weight = np.ones(topology.n_sequences) if target.weight is None else target.weight
         free = engine.infer(potentials, self.semiring)
         converged = free.converged
@@ -80,7 +80,7 @@ class Contrast:
             raise LabelError(_impossible(potentials, target, impossible))
         node = (free.node - clamped_node) * weight[topology.sequence_of_node][:, None]
         edge = free.edge - clamped_edge
-        if len(edge) == topology.n_edges and target.weight is not None:
+        if target.weight is not None:
             edge = edge * weight[topology.sequence_of_edge][:, None, None]
         gap = np.subtract(free.total, clamped_total, out=np.zeros(len(weight)), where=weight != 0)
         if free.exact:
