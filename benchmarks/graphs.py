@@ -6,8 +6,8 @@ the beliefs must agree (to single precision, which is PGMax's). A call of many s
 number, so that ours carries its preparation and its final beliefs; PGMax's is compiled beforehand, as its users do.
 
 PGMax and the JAX it needs are no dependencies of the project: the extra ``bench-graphs`` has them, and without them
-only the threads are compared. PGMax 0.6.1 asks for ``jax.lib.xla_bridge``, which JAX 0.8 no longer has. XLA is to
-use one thread; CPU time counts them all anyway.
+only the threads are compared. PGMax 0.6.1 asks for ``jax.lib.xla_bridge``, which the newest JAX no longer has, so an
+older one is pinned. XLA is to use one thread; CPU time counts them all anyway.
 """
 
 from __future__ import annotations
