@@ -90,8 +90,9 @@ def propagate(
     _check_option("schedule", schedule, SCHEDULES)
     graphs, edges, labels = len(offsets) - 1, len(tails), node.shape[1] if node.ndim == 2 else 0
     mixed = np.array(np.broadcast_to(np.asarray(damping, np.float64), (max(graphs, 0),)))
-    if not ((mixed >= 0) & (mixed < 1)).all():
-        raise InputError(f"damping must lie in [0, 1), got {damping}.")
+    wrong = mixed[~((mixed >= 0) & (mixed < 1))]
+    if len(wrong):
+        raise InputError(f"damping must lie in [0, 1), got {wrong[0]}.")
     if max_sweeps < 1:
         raise InputError(f"max_sweeps must be at least 1, got {max_sweeps}.")
     if not tol >= 0:

@@ -55,7 +55,12 @@ def _against_exact(rows: Sequence[InferenceRow], exact: InferenceRow) -> str:
         said += f" An inexact answer gains {_list(winners)}, so the model is at fault: it prefers a worse one."
     if not losers and not winners:
         beside = "no other engine does noticeably better or worse" if others else "better inference there is none"
-        said += f" The other {100 - right:.1f} % are the fault of the model or of the data: {beside}."
+        fault = (
+            f"The other {100 - right:.1f} % are the fault of the model or of the data"
+            if right < 100
+            else "None is wrong"
+        )
+        said += f" {fault}: {beside}."
     if exact.map_accuracy is not None and abs(whole := right - 100 * exact.map_accuracy) > 100 * _NOTICED:
         said += (
             f" The best labelling as a whole (MAP) is {abs(whole):.1f} points {'worse' if whole > 0 else 'better'}."

@@ -60,7 +60,9 @@ def plan_training(
     if objective not in OBJECTIVES:
         raise InputError(f"objective must be one of {', '.join(map(repr, OBJECTIVES))}, got {objective!r}.")
     if objective in WITHOUT_INFERENCE:
-        return Plan(objective, None, exact=objective != "contrastive", reason=f"{objective}: needs no inference")
+        sampled = objective == "contrastive"
+        reason = "expectations are sampled as training goes on" if sampled else "needs no inference"
+        return Plan(objective, None, exact=not sampled, reason=f"{objective}: {reason}")
     if isinstance(engine, str) and engine == "auto":
         choice = choose_engine(topology, n_labels, budget=TRAINING_BUDGET)
         exact = choice.name in EXACT
