@@ -2,10 +2,10 @@
 
 Each run goes far beyond the default tolerance. Its history holds the estimated gap at every step, which does not
 depend on the tolerance, so one run tells where every tolerance would have stopped it; the least value that any run
-on the same data and penalty met stands for the optimum. Where no run of these came to an end the optimum is not
-known, and they are left out. Kinds of data: text, numeric columns on one scale, and the same
-in raw units, where steps are many; penalties weak and strong, with l1 and without; from zero and from stochastic
-epochs. Nothing here was used to choose the rule's factors but the phrases.
+on the same data and penalty met stands for the optimum. Where none of these came to an end the optimum is not known;
+such runs, which are the hardest, are left out and counted. Kinds of data: text, numeric columns on one scale, and
+the same in raw units; penalties weak and strong, with l1 and without; from zero and from stochastic epochs. Phrases,
+parts of speech and letters are of the data that the rule's factors were chosen on; Spanish names and sensors are not.
 """
 
 from __future__ import annotations
@@ -114,9 +114,10 @@ def parts_of_speech(path: Any, n: int) -> Data:
     return Data("parts of speech", X, y, {"template": FORM_TEMPLATE})
 
 
-def stops(data: Data, *, seeds: tuple[int, ...]) -> dict[float, list[Stop]]:
-    """For each tolerance, the stops of all runs on these data."""
+def stops(data: Data, *, seeds: tuple[int, ...]) -> tuple[dict[float, list[Stop]], int]:
+    """For each tolerance, the stops of all runs on these data; and how many were left out."""
     found: dict[float, list[Stop]] = {tolerance: [] for tolerance in TOLERANCES}
+    left_out = 0
     for penalty in PENALTIES:
         runs = {}
         for solver in SOLVERS:
@@ -128,10 +129,11 @@ def stops(data: Data, *, seeds: tuple[int, ...]) -> dict[float, list[Stop]]:
                 runs[f"{data.name}, {penalty}, {solver}, seed {seed}"] = model.history_
         least = min(step.value for history in runs.values() for step in history)
         if not any(history[-1].gap <= FAR["tol"] for history in runs.values()):
+            left_out += len(runs)
             continue
         for tolerance, listed in found.items():
             listed += [stop for name, history in runs.items() if (stop := stop_at(name, history, least, tolerance))]
-    return found
+    return found, left_out
 
 
 def stop_at(name: str, history: list[Step], least: float, tolerance: float) -> Stop | None:
@@ -143,10 +145,10 @@ def stop_at(name: str, history: list[Step], least: float, tolerance: float) -> S
     return Stop(name, ended.value / least - 1, ended.n_iter, next(within, None))
 
 
-def row(name: str, found: list[Stop], tolerance: float) -> Row:
+def row(name: str, found: list[Stop], tolerance: float, left_out: int) -> Row:
     """Worst gap as a multiple of the tolerance, with the rest in the note."""
     if not found:
-        return Row(name, None, note="no run came to an end")
+        return Row(name, None, note=f"no run of {left_out} came to an end")
     share = np.array([stop.gap for stop in found]) / tolerance
     worst = found[int(share.argmax())]
     cost = [stop.step / max(stop.first, 1) for stop in found if stop.first is not None]
@@ -157,7 +159,7 @@ def row(name: str, found: list[Stop], tolerance: float) -> Row:
         required=1.0 if tolerance == PROMISED else None,
         better="less",
         ours=f"{worst.gap:.1e}",
-        note=f"{len(found)} runs, {int((share > 1).sum())} beyond; median {np.median(share):.2f}, 95 % "
+        note=f"{len(found)} runs, {int((share > 1).sum())} beyond, {left_out} left out; median {np.median(share):.2f}, 95 % "
         f"{np.quantile(share, 0.95):.2f} of the tolerance; {np.median(cost):.2f}× the steps to the first within "
         f"(median); worst: {worst.run}",
         detail={"gaps": share.tolist(), "steps": [stop.step for stop in found], "worst": worst.run},
@@ -166,11 +168,12 @@ def row(name: str, found: list[Stop], tolerance: float) -> Row:
 
 def run(bench: Bench) -> list[Row]:
     """A row for each kind of data at the default tolerance, and one for each tolerance over all of them."""
-    rows, total = [], {tolerance: list[Stop]() for tolerance in TOLERANCES}
+    rows, total, omitted = [], {tolerance: list[Stop]() for tolerance in TOLERANCES}, 0
     seeds: tuple[int, ...] = (0,) if bench.quick else (0, 1, 2)
     for data in all_data(bench):
-        found = stops(data, seeds=seeds)
-        rows.append(row(f"stopping: {data.name}, tolerance {PROMISED:.0e}", found[PROMISED], PROMISED))
+        found, left_out = stops(data, seeds=seeds)
+        omitted += left_out
+        rows.append(row(f"stopping: {data.name}, tolerance {PROMISED:.0e}", found[PROMISED], PROMISED, left_out))
         for tolerance, listed in found.items():
             total[tolerance] += listed
-    return rows + [row(f"stopping: all, tolerance {t:.0e}", listed, t) for t, listed in total.items()]
+    return rows + [row(f"stopping: all, tolerance {t:.0e}", listed, t, omitted) for t, listed in total.items()]
