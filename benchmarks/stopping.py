@@ -159,9 +159,9 @@ def row(name: str, found: list[Stop], tolerance: float, left_out: int) -> Row:
         required=1.0 if tolerance == PROMISED else None,
         better="less",
         ours=f"{worst.gap:.1e}",
-        note=f"{len(found)} runs, {int((share > 1).sum())} beyond, {left_out} left out; median {np.median(share):.2f}, 95 % "
-        f"{np.quantile(share, 0.95):.2f} of the tolerance; {np.median(cost):.2f}× the steps to the first within "
-        f"(median); worst: {worst.run}",
+        note=f"{len(found)} runs, {int((share > 1).sum())} beyond, {left_out} left out; median "
+        f"{np.median(share):.2f}, 95 % {np.quantile(share, 0.95):.2f} of the tolerance; {np.median(cost):.2f}× the "
+        f"steps to the first within (median); worst: {worst.run}",
         detail={"gaps": share.tolist(), "steps": [stop.step for stop in found], "worst": worst.run},
     )
 
