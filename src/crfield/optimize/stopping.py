@@ -5,7 +5,7 @@ or a small last decrease says little of that, since on a badly scaled problem ev
 end. Three things are known without further evaluations:
 
 1. The model's own view. The quasi-Newton model promises a decrease of ½ gᵀHg, half the Newton decrement. H has seen
-   few directions and is too timid in the flat ones, so this is low, commonly by a factor of two to ten.
+   few directions and is too timid in the flat ones, so this is low, and on a plateau far too low.
 2. The run's own view. Far from the end many rates of convergence are mixed, the slow ones take over one after the
    other, and F − F* falls about like a power of the number of steps. For any such power, falls over windows that
    shrink by a common factor going back, from step k to qk and from qk to q²k, shrink by a common ratio: if they
