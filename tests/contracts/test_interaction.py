@@ -9,9 +9,12 @@ from crfield.core.graphs import Graphs
 from crfield.core.target import Target
 from crfield.errors import ShapeError
 from crfield.inference.brute import BruteEngine
+from crfield.inference.loopy import LoopyEngine
 from crfield.objectives.contrast import Contrast
+from crfield.optimize.penalty import Penalty
 from crfield.scoring.interaction import InteractionScorer, Sites
-from crfield.training.interaction_fit import InteractionProblem
+from crfield.training.honest import UNSETTLED
+from crfield.training.interaction_fit import InteractionProblem, fit_interaction
 
 
 def square(rng: np.random.Generator, columns: int) -> Sites:
@@ -48,6 +51,39 @@ def test_gradient_by_finite_differences(columns: int) -> None:
         step[k] = 1e-5
         slope = (problem.evaluate(weights + step, scratch) - problem.evaluate(weights - step, scratch)) / 2e-5
         assert gradient[k] == pytest.approx(slope, rel=1e-7, abs=1e-9)
+
+
+def rings(count: int) -> tuple[Sites, Target]:
+    """Rings of four sites that mostly agree, seen through noise."""
+    rng = np.random.default_rng(2)
+    labels = np.where(rng.random(4 * count) < 0.15, 1, 0) ^ np.repeat(rng.integers(0, 2, count), 4)
+    first = np.arange(4 * count)
+    graph = Graphs(4 * np.arange(count + 1), first, np.where(first % 4 == 3, first - 3, first + 1))
+    logit = 2.0 * labels - 1 + rng.normal(scale=1.5, size=4 * count)
+    share = 1 / (1 + np.exp(-logit))
+    sites = Sites(graph, np.log(np.stack([1 - share, share], axis=1)), np.ones((4 * count, 1)))
+    return sites, Target(graph, 2, labels)
+
+
+def test_likelihood_goes_on_from_pseudo_likelihood() -> None:
+    sites, target = rings(40)
+    penalty, options = Penalty(l2=0.1), {"tol": 1e-9, "max_iter": 500}
+    problem = InteractionProblem(sites, target, Contrast(), BruteEngine())
+    before = fit_interaction(sites, target, penalty, **options)
+    after = fit_interaction(sites, target, penalty, BruteEngine(), **options)
+    assert after.converged
+    ridge = [0.05 * float(found.weights @ found.weights) for found in (before, after)]
+    values = [problem.evaluate(found.weights, np.empty(4)) for found in (before, after)]
+    assert values[1] + ridge[1] < values[0] + ridge[0] - 1e-3
+    gradient = np.empty(4)
+    problem.evaluate(after.weights, gradient)
+    np.testing.assert_allclose(gradient + 0.1 * after.weights, 0, atol=1e-3)
+
+
+def test_likelihood_says_when_propagation_had_not_settled() -> None:
+    sites, target = rings(10)
+    found = fit_interaction(sites, target, Penalty(l2=0.1), LoopyEngine(max_sweeps=1), tol=1e-6, max_iter=50)
+    assert (found.converged, found.reason) == (False, UNSETTLED)
 
 
 def test_shapes_are_checked() -> None:

@@ -62,9 +62,9 @@ def test_noisy_images() -> None:
     right = {row[0]: row[3].mean for row in found.rows}
     assert right["logistic regression"] + 0.05 < right["MRF"]
     assert right["MRF, one Gaussian"] + 0.02 < right["MRF"]
-    assert right["DRF"] == pytest.approx(right["MRF"], abs=0.003)
-    assert found.claims[0].sentence == "4 neighbours: DRF is not below MRF"
-    assert found.claims[0].holds
+    for name in ("DRF", "DRF, likelihood"):
+        assert right[name] == pytest.approx(right["MRF"], abs=0.003)
+    assert [claim.sentence for claim in found.claims if not claim.holds] == []
 
 
 def test_wearable_layers() -> None:

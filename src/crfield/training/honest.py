@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Protocol
 
 import numpy as np
 
 from crfield.optimize.history import INTERRUPTED, Result, Step
 from crfield.optimize.lbfgs import minimize
 from crfield.optimize.penalty import Penalised, Penalty, Point
-from crfield.training.full_batch import FullBatch
 
 UNSETTLED = "inference had not settled"
 DISAGREE = "value and gradient disagree"
@@ -31,8 +31,23 @@ SMALLEST_SLOPE = 1e-7  # relative to |F|: below it the difference of two values 
 Callback = Callable[[Step, np.ndarray], bool | None]
 
 
+class Doubtful(Protocol):
+    """A function of weights that knows whether the engine behind its last value had settled."""
+
+    settled: bool
+
+    @property
+    def n_weights(self) -> int:
+        """W."""
+        ...
+
+    def evaluate(self, weights: np.ndarray, gradient: np.ndarray) -> float:
+        """Value; the gradient is written to ``gradient``."""
+        ...
+
+
 def minimize_honestly(
-    problem: FullBatch,
+    problem: Doubtful,
     start: np.ndarray,
     penalty: Penalty,
     *,
@@ -46,7 +61,7 @@ def minimize_honestly(
     >>> import numpy as np
     >>> from crfield.core.beliefs import Evaluation
     >>> class Wrong:
-    ...     batch, n_weights, settled, n_unsettled = None, 1, True, 0
+    ...     n_weights, settled = 1, True
     ...
     ...     def evaluate(self, weights, gradient):
     ...         gradient[:] = -1.0
@@ -61,7 +76,7 @@ def minimize_honestly(
     return result if fault is None else replace(result, converged=False, reason=fault)
 
 
-def find_fault(problem: FullBatch, penalty: Penalty, weights: np.ndarray, *, tol: float) -> str | None:
+def find_fault(problem: Doubtful, penalty: Penalty, weights: np.ndarray, *, tol: float) -> str | None:
     """Why value and gradient cannot be trusted here, or None.
 
     Along the direction d of steepest descent the slope −|g| is compared with (F(w + hd) − F(w − hd)) / 2h. A slope so
