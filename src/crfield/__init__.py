@@ -30,6 +30,7 @@ _HOME: dict[str, str] = {
     "make_order_chains": "crfield.simulate.order_chains",
     "make_phrases": "crfield.simulate.phrases",
     "make_tags": "crfield.simulate.fields",
+    "make_visual_words": "crfield.simulate.visual_words",
     "make_wearable_episodes": "crfield.simulate.wearable",
     "MarkovRandomField": "crfield.estimators.markov_field",
     "phrase_features": "crfield.simulate.phrases",
