@@ -1,12 +1,11 @@
 """Fields to learn from: noisy binary images, grids drawn from a known model, and items with several tags.
 
-`make_noisy_images` follows the experiment of Kumar & Hebert (2006, *Discriminative random fields*, IJCV 68): a few
-binary base images, many noisy versions of each. Gaussian noise has the deviation 0.3 around 0 and 1. Bimodal noise
-is worse than it looks: the intensity of a pixel comes from one of two narrow bumps that depend on its class, at 0.08
-and 0.46 for the one, 0.55 and (broad) 0.42 for the other, the parameters of that article. The upper bump of the one
-lies within the broad one of the other, so no threshold separates them: a local classifier must be non-linear, and
-neighbours must help. The article's four pictures are replaced by generated ones of
-the same kinds: smooth blobs, strokes like those of letters, rings, bars.
+`make_noisy_images` is in the manner of an experiment of Kumar & Hebert (2006, *Discriminative random fields*, IJCV
+68): a few binary base images, many noisy versions of each. Gaussian noise has the deviation 0.3 around 0 and 1.
+Bimodal noise is worse than it looks: the intensity of a pixel comes from one of two bumps that depend on its class,
+at 0.08 and 0.46 for the one, 0.55 and (broad) 0.42 for the other. The upper bump of the one lies within the broad one
+of the other, so no threshold separates them: a local classifier must be non-linear, and neighbours must help. The
+shapes are generated: smooth blobs, strokes like those of letters, rings, bars.
 
 `make_potts_grid` draws the labels of a grid from a Potts model (Potts 1952) and hides them behind Gaussian noise, so
 that the scores which made it are known: the exact posterior is the best that anybody can do, and whatever is worse
