@@ -2,8 +2,8 @@
 
 A picture is a bag of *points*, each of them one of K visual words. Some points lie on the object, whose class is the
 label, the others on the background; where the object's contour is known, every point says which of the two it is.
-That is the task of Haffari, Wang, Wang, Mori & Jiao (2008, *Boosting with incomplete information*, section 6.1), whose
-pictures (Caltech-4 with hand-drawn contours) are not public in that form. This world has their structure: four
+That is the task of Haffari, Wang, Wang, Mori & Jiao (2008, *Boosting with incomplete information*, section 6.1).
+Their pictures, Caltech-4 with hand-drawn contours, are not public in that form. This world has their structure: four
 classes, two hundred words, contours for three in ten of the training pictures, half of all pictures to test on.
 
         share ρ ~ Beta(20 φ, 20 (1 − φ))      of t points, m ~ Binomial(t, ρ) on the object
@@ -83,8 +83,8 @@ class VisualWords:
     def posterior(self, rows: Any = slice(None), *, observed: bool = False) -> np.ndarray:
         """(rows, Y) the probability of each class given the picture, and the contour if ``observed``.
 
-            contour known     p(y | x, h) ∝ Π_j object_y(j)^{foreground_j}
-            contour hidden    p(y | x) ∝ Σ_background ∫ Beta(ρ) Π_j [ρ object_y(j) + (1 − ρ) background(j)]^{counts_j} dρ
+            contour known    p(y | x, h) ∝ Π_j object_y(j)^{foreground_j}
+            contour hidden   p(y | x) ∝ Σ_b p(b) ∫ Beta(ρ) Π_j [ρ object_y(j) + (1 − ρ) background_b(j)]^{counts_j} dρ
 
         >>> made = make_visual_words(200, random_state=1)
         >>> hidden, seen = ((made.posterior(observed=o).argmax(axis=1) == made.labels).mean() for o in (False, True))
@@ -137,7 +137,7 @@ def make_visual_words(
 ) -> VisualWords:
     """Make n pictures of ``points[0]`` to ``points[1]`` − 1 points.
 
-    ``clutter`` is the chance of a distractor in the background, ``foreground`` the mean share of points on the object.
+    ``clutter`` is the chance of a distractor in the background, ``foreground`` the mean share of points on objects.
     The defaults are the settings `HARD`; `EASY` has more points, larger objects and less clutter.
 
     >>> a, b = make_visual_words(50, random_state=3), make_visual_words(50, random_state=3)
