@@ -6,6 +6,7 @@
     crfield inspect   show what a model has learnt
     crfield compare-inference   the model wrong, or the inference? all engines on the same scores
     crfield experiment   a table of the documentation, computed again
+    crfield reproduce    an experiment of a paper, run again with all its repetitions
     crfield gallery   small models of graphs, their tables and pictures
     crfield demo      all of it on generated data
 
@@ -32,6 +33,7 @@ from crfield.cli.experiment import experiment
 from crfield.cli.gallery import gallery
 from crfield.cli.inspect import inspect
 from crfield.cli.messages import complain, note, plain_warnings
+from crfield.cli.reproduce import reproduce
 from crfield.cli.tag import tag
 from crfield.cli.train import train
 from crfield.errors import CrfieldError
@@ -103,7 +105,7 @@ def _options(
     """Conditional random fields: train, tag, evaluate, inspect."""
 
 
-for verb in (train, tag, evaluate, inspect, compare_inference, experiment, gallery, demo):
+for verb in (train, tag, evaluate, inspect, compare_inference, experiment, reproduce, gallery, demo):
     app.command()(verb)
 
 

@@ -1,0 +1,131 @@
+"""Curves of means with their intervals: the figures of repeated experiments.
+
+A `Chart` is a plain value, so an experiment can describe what is to be drawn, and JSON can hold it, where there is no
+matplotlib; `plot_charts` draws some of them side by side. Places along the horizontal axis are numbers (lines) or
+names (one row of points with bars for each name).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from crfield.errors import CrfieldError, InputError, ShapeError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_COLOURS = ("#33658a", "#f26419", "#3a7d44", "#8f2d56", "#758e4f", "#6a4c93", "#b08900", "#1b998b", "#c1121f")
+_MARKS = "osD^vP*Xd"
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Means at some places, with the ends of their intervals (NaN where there is none).
+
+    >>> Curve("mine", (0.5, 0.9), (0.6, 0.7), (0.55, 0.65), (0.65, 0.75)).name
+    'mine'
+    """
+
+    name: str
+    places: tuple[Any, ...]
+    mean: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    faint: bool = False  # for reference, such as a ceiling
+
+    def __post_init__(self) -> None:
+        sizes = {len(part) for part in (self.places, self.mean, self.low, self.high)}
+        if len(sizes) > 1:
+            raise ShapeError(f"places, means and ends of {self.name!r} must be equally many, got {sorted(sizes)}.")
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Curves in one pair of axes.
+
+    >>> Chart("accuracy", "p", "right", ()).to_dict()
+    {'title': 'accuracy', 'x': 'p', 'y': 'right', 'curves': []}
+    """
+
+    title: str
+    x: str
+    y: str
+    curves: tuple[Curve, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, ready for JSON; an end that is not there is None."""
+        told = asdict(self)
+        for curve in told["curves"]:
+            for end in ("low", "high"):
+                curve[end] = [None if np.isnan(value) else value for value in curve[end]]
+        return {**told, "curves": list(told["curves"])}
+
+
+def plot_charts(charts: Sequence[Chart], *, width: float = 6.0, height: float = 4.6) -> Figure:
+    """Charts side by side, each ``width`` inches wide.
+
+    >>> mine = Curve("mine", (0.5, 0.9), (0.6, 0.7), (0.55, 0.65), (0.65, 0.75))
+    >>> figure = plot_charts([Chart("accuracy", "p", "right", (mine,))])
+    >>> [axes.get_title() for axes in figure.axes]
+    ['accuracy']
+    """
+    if not charts:
+        raise InputError("expected at least one chart to draw, got none.")
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise CrfieldError("pictures need matplotlib, which is not there: pip install 'crfield[plots]'.") from None
+    figure = Figure(figsize=(width * len(charts), height), layout="constrained")
+    for axes, chart in zip(np.atleast_1d(figure.subplots(1, len(charts))), charts):
+        axes.set_title(chart.title)
+        named = any(isinstance(place, str) for curve in chart.curves for place in curve.places)
+        (_draw_rows if named else _draw_lines)(axes, chart)
+        axes.grid(alpha=0.3)
+    return figure
+
+
+def _draw_lines(axes: Any, chart: Chart) -> None:
+    for k, curve in enumerate(chart.curves):
+        colour = "#888888" if curve.faint else _COLOURS[k % len(_COLOURS)]
+        style = {"linestyle": "--"} if curve.faint else {"marker": _MARKS[k % len(_MARKS)], "markersize": 4}
+        axes.errorbar(
+            curve.places, curve.mean, yerr=_reach(curve), color=colour, capsize=2, label=curve.name, **style
+        )
+    axes.set_xlabel(chart.x)
+    axes.set_ylabel(chart.y)
+    if chart.curves:
+        axes.legend(fontsize="x-small")
+
+
+def _draw_rows(axes: Any, chart: Chart) -> None:
+    """Names one below the other; curves beside one another within a row."""
+    names = list(dict.fromkeys(place for curve in chart.curves for place in curve.places))
+    row = {name: number for number, name in enumerate(names)}
+    for k, curve in enumerate(chart.curves):
+        shift = 0.5 * ((k + 0.5) / len(chart.curves) - 0.5)
+        axes.errorbar(
+            curve.mean,
+            [row[place] + shift for place in curve.places],
+            xerr=_reach(curve),
+            linestyle="",
+            marker=_MARKS[k % len(_MARKS)],
+            color=_COLOURS[k % len(_COLOURS)],
+            capsize=2,
+            label=curve.name,
+        )
+    axes.set_yticks(range(len(names)), names)
+    axes.invert_yaxis()
+    axes.set_xlabel(chart.y)
+    axes.set_ylabel(chart.x)
+    if len(chart.curves) > 1:
+        axes.legend(fontsize="x-small")
+
+
+def _reach(curve: Curve) -> np.ndarray:
+    """(2, n) from the mean to either end; nothing where there is no interval."""
+    mean, low, high = (np.array(part, dtype=np.float64) for part in (curve.mean, curve.low, curve.high))
+    return np.nan_to_num(np.stack([mean - low, high - mean]))
