@@ -1,0 +1,105 @@
+"""NumPy body of the boosting kernels, to be read. The contract is in `crfield.kernels.boost`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+NO_WEIGHT = 1e-12  # as in the contract
+
+
+def code_words(codes: np.ndarray, strides: np.ndarray, words: np.ndarray, joint: np.ndarray, n_jobs: int) -> None:
+    """joint_g += Σ_f∈g stride_f · code_f, columns (F, N) into words (G, N)."""
+    for row, stride, word in zip(codes, strides, words, strict=True):
+        joint[word] += (row.astype(np.uint16) * np.uint16(stride)).astype(np.uint16)
+
+
+def histograms(
+    joint: np.ndarray,
+    sizes: np.ndarray,
+    word: np.ndarray,
+    stride: np.ndarray,
+    offsets: np.ndarray,
+    indptr: np.ndarray,
+    entries: np.ndarray,
+    codes: np.ndarray,
+    sparse: np.ndarray,
+    zero: np.ndarray,
+    pairs: np.ndarray,
+    rows: np.ndarray | None,
+    out: np.ndarray,
+    n_jobs: int,
+) -> None:
+    """out (C, T, 2) = sums of pairs (C, N, 2) by column and bin."""
+    n_rows = pairs.shape[1]
+    for sums, pair in zip(out, pairs, strict=True):
+        some = pair if rows is None else pair[rows]
+        for g, size in enumerate(sizes):
+            key = joint[g] if rows is None else joint[g, rows]
+            table = np.stack([np.bincount(key, some[:, k], minlength=size) for k in (0, 1)], axis=1)
+            for f in np.flatnonzero(word == g):
+                bins = offsets[f + 1] - offsets[f]
+                column = np.arange(size) // stride[f] % bins
+                for k in (0, 1):
+                    sums[offsets[f] : offsets[f + 1], k] = np.bincount(column, table[:, k], minlength=bins)
+        if len(sparse):
+            inside = np.ones(n_rows, bool)
+            if rows is not None:
+                inside[:] = False
+                inside[rows] = True
+            total = some.sum(axis=0)
+            for s, f in enumerate(sparse):
+                place = slice(indptr[s], indptr[s + 1])
+                kept = inside[entries[place]]
+                row, code = entries[place][kept], codes[place][kept]
+                bins = offsets[f + 1] - offsets[f]
+                table = np.stack([np.bincount(code, pair[row, k], minlength=bins) for k in (0, 1)], axis=1)
+                if len(row) < len(some):
+                    table[zero[s]] += total - table.sum(axis=0)
+                sums[offsets[f] : offsets[f + 1]] = table
+
+
+def best_cuts(
+    sums: np.ndarray,
+    offsets: np.ndarray,
+    nominal: np.ndarray,
+    missing: np.ndarray,
+    ridge: float,
+    counts: np.ndarray,
+    least: float,
+    gain: np.ndarray,
+    cut: np.ndarray,
+    side: np.ndarray,
+    n_jobs: int,
+) -> None:
+    """The best cut of every column, from sums (C, T, 2)."""
+    for f in range(len(gain)):
+        table = sums[:, offsets[f] : offsets[f + 1]]
+        count = counts[offsets[f] : offsets[f + 1]] if len(counts) else None
+        gain[f], cut[f], side[f] = -np.inf, -1, 1
+        nothing = NO_WEIGHT * table[:, :, 0].sum(axis=1)
+        if nominal[f]:
+            used = table[0, :, 0] > nothing[0]
+            if used.sum() >= 2 and (count is None or (count[used] >= least).all()):
+                gain[f], cut[f] = _worth(table[:, used], ridge).sum(), 0
+            continue
+        n = table.shape[1] - int(missing[f])
+        lost = table[:, n:].sum(axis=1)
+        lost_count = 0.0 if count is None else count[n:].sum()
+        for k in range(n - 1 + int(missing[f])):
+            below, above = table[:, : k + 1].sum(axis=1), table[:, k + 1 : n].sum(axis=1)
+            for where in (1, 0) if missing[f] and k < n - 1 else (1,):
+                leaves = np.stack([below + lost * (where == 0), above + lost * (where == 1)], axis=1)
+                if not (leaves[:, :, 0] > nothing[:, None]).all():
+                    continue
+                if count is not None:
+                    left, right = count[: k + 1].sum(), count[k + 1 : n].sum()
+                    if min(left + lost_count * (where == 0), right + lost_count * (where == 1)) < least:
+                        continue
+                worth = _worth(leaves, ridge).sum()
+                if worth > gain[f]:
+                    gain[f], cut[f], side[f] = worth, k, where
+
+
+def _worth(leaves: np.ndarray, ridge: float) -> np.ndarray:
+    """(Σ w z)² / (Σ w + ridge)."""
+    return leaves[..., 1] ** 2 / (leaves[..., 0] + ridge)
