@@ -1,0 +1,142 @@
+"""Worlds and quick forms of the experiments with incomplete information."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from crfield.errors import InputError
+from crfield.experiments import text_windows as windows
+from crfield.simulate.visual_words import EASY, HARD, VisualWords, make_visual_words
+
+# ------------------------------------------------------------------------------------------------- visual words
+
+
+@pytest.mark.parametrize(
+    ("setting", "seed", "first", "sums"),
+    [
+        (HARD, 0, [3, 2, 0, 2, 2, 1, 0, 2], [59_170, 17_578, 5_955_499, 8_920_784]),
+        (EASY, 1, [3, 3, 0, 2, 0, 0, 1, 2], [129_445, 51_943, 13_042_828, 25_975_099]),
+    ],
+)
+def test_visual_words_of_a_seed_are_those_of_the_earlier_study(
+    setting: Any, seed: int, first: list[int], sums: list[int]
+) -> None:
+    made = make_visual_words(random_state=seed, **setting)
+    assert made.labels[:8].tolist() == first
+    by_word = int((made.counts * np.arange(1, 201)).sum())
+    by_picture = int((made.foreground * np.arange(1, 1_001)[:, None]).sum())
+    assert [int(made.counts.sum()), int(made.foreground.sum()), by_word, by_picture] == sums
+
+
+def test_parts_do_not_meet() -> None:
+    train, known, test = make_visual_words(101, n_words=20).parts(observed=0.3, random_state=4)
+    assert sorted([*train, *test]) == list(range(101))
+    assert (len(train), len(test), int(known.sum())) == (50, 51, 15)
+
+
+def test_the_posterior_is_that_of_the_generator() -> None:
+    """Against the trapezium rule on a fine grid, background by background."""
+    from scipy.stats import beta
+
+    made = make_visual_words(5, n_words=6, n_classes=3, points=(3, 9), random_state=2)
+    shown = 0.7 * made.objects + 0.3 * made.backgrounds.mean(axis=0)
+    shares = np.linspace(0, 1, 20_001)[:, None]
+    density = beta(20 * 0.3, 20 * 0.7).pdf(shares[:, 0])
+    behind = [(0.5 / 6, back) for back in made.backgrounds]
+    behind += [(0.5 / 18, 0.5 * back + 0.5 * other) for back in made.backgrounds for other in made.objects]
+    for picture, answer in zip(made.counts, made.posterior()):
+        likelihood = np.zeros(3)
+        for y in range(3):
+            for chance, back in behind:
+                chances = np.prod((shares * shown[y] + (1 - shares) * back) ** picture, axis=1)
+                likelihood[y] += chance * np.trapezoid(density * chances, shares[:, 0])
+        np.testing.assert_allclose(answer, likelihood / likelihood.sum(), rtol=1e-7)
+
+
+def test_the_posterior_is_calibrated_and_contours_help() -> None:
+    made = make_visual_words(2_000, random_state=3)
+    hidden, seen = made.posterior(), made.posterior(observed=True)
+    for answer in (hidden, seen):
+        right = answer.argmax(axis=1) == made.labels
+        assert right.mean() == pytest.approx(answer.max(axis=1).mean(), abs=0.02), "as often right as it says"
+    assert (seen.argmax(axis=1) == made.labels).mean() > (hidden.argmax(axis=1) == made.labels).mean() + 0.05
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"n": -1},
+        {"n_words": 0},
+        {"points": (5, 5)},
+        {"clutter": 1.5},
+        {"foreground": 0.0},
+    ],
+)
+def test_worlds_that_cannot_be(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InputError):
+        make_visual_words(**{"n": 3, **wrong})
+
+
+def test_no_pictures() -> None:
+    made = make_visual_words(0, n_words=5)
+    assert isinstance(made, VisualWords)
+    assert made.posterior().shape == (0, 4)
+    with pytest.raises(InputError, match="observed"):
+        made.parts(observed=2)
+
+
+# --------------------------------------------------------------------------------------------------- text windows
+
+
+def test_features_of_a_token() -> None:
+    assert windows.token_features(["El", "Sr.", "Peña-X9"], 2) == [
+        *("bias", "w-2=El", "w-1=Sr.", "w0=Peña-X9", "w1=<>", "w2=<>"),
+        *("p1=P", "s1=9", "p2=Pe", "s2=X9", "p3=Peñ", "s3=-X9", "p4=Peña", "s4=a-X9"),
+        *("capital", "capital inside", "digit", "hyphen"),
+    ]
+    assert windows.token_features([","], 0)[-1] == "mark"
+
+
+def test_columns_are_features_met_twice_in_training() -> None:
+    case = windows.text_case(windows.PHRASES, 1, n_hidden=40, n_observed=10, n_test=15)
+    table = windows.TokenTable().fit(case.train)
+    seen: dict[str, int] = {}
+    for words in case.train.words:
+        for t in range(len(words)):
+            for feature in windows.token_features(words, t):
+                seen[feature] = seen.get(feature, 0) + 1
+    assert set(table.code) == {feature for feature, count in seen.items() if count >= 2}
+    assert case.columns.shape == (len(case.train.label_codes), len(table.code))
+    assert (case.columns != table.columns(case.train)).nnz == 0
+    assert case.test_columns.shape[0] == len(case.test.label_codes)
+    assert case.known.sum() == sum(map(len, case.observed.words))
+    assert not case.known[: len(case.hidden.label_codes)].any()
+
+
+def test_a_seed_is_a_draw() -> None:
+    one, same, other = (windows.text_case(windows.PHRASES, s, n_hidden=20, n_observed=5, n_test=5) for s in (1, 1, 2))
+    assert one.hidden.words == same.hidden.words
+    assert one.hidden.words != other.hidden.words
+
+
+def test_tags_of_windows_stay_in_their_sentence() -> None:
+    sentences = windows.phrase_sentences(4)
+    around = sentences.windowed_tags()
+    assert (around[:, 2] == sentences.tag_codes).all()
+    starts = sentences.offsets[:-1]
+    assert (around[starts, :2] == -1).all()
+    assert (around[sentences.offsets[1:] - 1, 3:] == -1).all()
+
+
+def test_text_that_is_not_there(tmp_path: Any) -> None:
+    with pytest.raises(InputError, match="CRFIELD_DATA"):
+        windows.text_case("np", 0)
+    with pytest.raises(FileNotFoundError):
+        windows.text_case("np", 0, data=str(tmp_path))
+    with pytest.raises(InputError, match="no task"):
+        windows.read_task(str(tmp_path), "poems")
+    with pytest.raises(InputError, match="at least one"):
+        windows.text_case(windows.PHRASES, 0, n_observed=0)
