@@ -1,0 +1,113 @@
+"""What was picked when: the diary of boosting.
+
+One row for each round: the learner that won, its gain, the mean −log p of the true labels that followed, and the same
+on held-out data where there is some. Gains of features and of relations are on one scale and may be compared; a
+relation that was proposed and not accepted (verified mode) is a row as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, overload
+
+from crfield.errors import InputError
+
+HEAD = ("round", "kind", "pick", "gain", "nll", "held_out", "kept")
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round; ``nll`` is the mean −log p of true labels after it, NaN where it was not taken."""
+
+    number: int
+    kind: str  # "feature" or "relation"
+    pick: str
+    gain: float
+    nll: float = float("nan")
+    held_out: float | None = None
+    kept: bool = True  # False for a relation that was not accepted, or a round that was rolled back
+
+
+class RoundTable(Sequence[Round]):
+    """Rounds in their order, to be read and to be counted.
+
+    >>> table = RoundTable([Round(1, "feature", "x[4] > 0.5", 12.5, 0.69), Round(2, "relation", "+1", 3.25, 0.6)])
+    >>> table
+    round  kind      pick           gain     nll
+        1  feature   x[4] > 0.5    12.50  0.6900
+        2  relation  +1             3.25  0.6000
+    >>> table.picks, table[1].gain, len(table)
+    (['x[4] > 0.5', '+1'], 3.25, 2)
+    """
+
+    def __init__(self, rounds: Sequence[Round]) -> None:
+        self._rounds = tuple(rounds)
+
+    @overload
+    def __getitem__(self, at: int) -> Round: ...
+    @overload
+    def __getitem__(self, at: slice) -> RoundTable: ...
+    def __getitem__(self, at: int | slice) -> Round | RoundTable:
+        return RoundTable(self._rounds[at]) if isinstance(at, slice) else self._rounds[at]
+
+    def __len__(self) -> int:
+        return len(self._rounds)
+
+    def __iter__(self) -> Iterator[Round]:
+        return iter(self._rounds)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RoundTable) and repr(self) == repr(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def picks(self) -> list[str]:
+        """What each round picked."""
+        return [round_.pick for round_ in self._rounds]
+
+    @property
+    def relations(self) -> dict[str, int]:
+        """How many rounds went to each relation."""
+        counts: dict[str, int] = {}
+        for round_ in self._rounds:
+            if round_.kind == "relation" and round_.kept:
+                counts[round_.pick] = counts.get(round_.pick, 0) + 1
+        return counts
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One dict for each round."""
+        return [
+            {
+                "round": r.number,
+                "kind": r.kind,
+                "pick": r.pick,
+                "gain": r.gain,
+                "nll": r.nll,
+                "held_out": r.held_out,
+                "kept": r.kept,
+            }
+            for r in self._rounds
+        ]
+
+    def to_frame(self) -> Any:
+        """The table as a pandas DataFrame; InputError where pandas is not installed."""
+        try:
+            pandas = import_module("pandas")
+        except ImportError:
+            raise InputError("to_frame() needs pandas, which is not installed; rows() gives dicts.") from None
+        return pandas.DataFrame(self.rows(), columns=list(HEAD))
+
+    def __repr__(self) -> str:
+        if not self._rounds:
+            return "no rounds"
+        held = any(r.held_out is not None for r in self._rounds)
+        width = max(10, *(len(r.pick) for r in self._rounds))
+        lines = [f"round  kind      {'pick':<{width}}  {'gain':>7}  {'nll':>6}{'  held out' if held else ''}"]
+        for r in self._rounds:
+            outside = "" if r.held_out is None else f"  {r.held_out:8.4f}"
+            mark = "" if r.kept else "  not kept"
+            lines.append(f"{r.number:5}  {r.kind:<8}  {r.pick:<{width}}  {r.gain:7.2f}  {r.nll:6.4f}{outside}{mark}")
+        return "\n".join(lines)
