@@ -39,5 +39,12 @@ struct Search {
 
 void best_cuts(const Search& search);
 
+// codes (columns, rows) = number of thresholds below each value of table (rows, columns); thresholds of column f are
+// cuts[begin[f]] … cuts[begin[f + 1] - 1], sorted. A missing value's code is one more than the number of thresholds
+// plus one; seen[f] gets 1 where some are missing, 2 where some are infinite.
+template <class Real>
+void bin_codes(int64_t rows, int64_t columns, const Real* table, const int64_t* begin, const double* cuts,
+               uint8_t* codes, uint8_t* seen, int threads);
+
 }  // namespace boost
 }  // namespace crfield

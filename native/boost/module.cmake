@@ -1,1 +1,1 @@
-crfield_module(_boost native/boost/module.cpp PLAIN native/boost/histograms.cpp native/boost/cuts.cpp)
+crfield_module(_boost native/boost/module.cpp PLAIN native/boost/bins.cpp native/boost/histograms.cpp native/boost/cuts.cpp)

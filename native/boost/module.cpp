@@ -33,6 +33,24 @@ void check_offsets(const Array1<const int64_t>& offsets) {
     require(offsets(f) > offsets(f - 1) && offsets(f) - offsets(f - 1) <= 1024, "every column has 1 to 1024 bins");
 }
 
+template <class Real>
+void bin_codes_door(Array2<const Real> table, Array1<const int64_t> begin, Array1<const double> cuts,
+                    Array2<uint8_t> codes, Array1<uint8_t> seen, int n_jobs) {
+  const int64_t rows = (int64_t)table.shape(0), columns = (int64_t)table.shape(1), n_cuts = (int64_t)cuts.shape(0);
+  require(shaped(begin, columns + 1) && shaped(codes, columns, rows) && shaped(seen, columns) && begin(0) == 0 &&
+              begin(columns) == n_cuts,
+          "table, thresholds and codes do not fit");
+  for (int64_t f = 0; f < columns; f++)
+    require(begin(f) <= begin(f + 1) && begin(f + 1) <= n_cuts && begin(f + 1) - begin(f) <= 254,
+            "a column has at most 254 thresholds");
+  const Real* from = table.data();
+  const int64_t* starts = begin.data();
+  const double* at = cuts.data();
+  uint8_t *to = codes.data(), *flags = seen.data();
+  Release release;
+  bin_codes(rows, columns, from, starts, at, to, flags, n_jobs);
+}
+
 void code_words(Array2<const uint8_t> codes, Array1<const int32_t> strides, Array1<const int32_t> words,
                 Array2<uint16_t> joint, int n_jobs) {
   const int64_t columns = (int64_t)codes.shape(0), rows = (int64_t)codes.shape(1);
@@ -132,6 +150,10 @@ NB_MODULE(_boost, m) {
   // noconvert: a silent copy of an output array would lose what is written to it.
   const auto array = [](const char* name) { return nb::arg(name).noconvert(); };
   const auto none = [](const char* name) { return nb::arg(name).noconvert().none(); };
+  m.def("bin_codes", &b::bin_codes_door<double>, array("table"), array("begin"), array("cuts"), array("codes"),
+        array("seen"), "n_jobs"_a);
+  m.def("bin_codes", &b::bin_codes_door<float>, array("table"), array("begin"), array("cuts"), array("codes"),
+        array("seen"), "n_jobs"_a);
   m.def("code_words", &b::code_words, array("codes"), array("strides"), array("words"), array("joint"), "n_jobs"_a);
   m.def("histograms", &b::histograms_door, array("joint"), array("sizes"), array("word"), array("stride"),
         array("offsets"), array("indptr"), array("entries"), array("codes"), array("sparse"), array("zero"),

@@ -5,11 +5,12 @@ practice. A column with at most ``max_bins`` different values is cut between eac
 binary or graded columns. Cuts lie halfway between two values that occur.
 
 Missing values (NaN) are a bin of their own, and a stump sends them to the side where they do less harm, or makes them
-a side. Infinity is refused: no halfway exists. Discrete columns are not cut: every category is a leaf, rare ones beyond
-the most frequent 255 and missing values share one, which is also where unseen categories go.
+a side. Infinity is refused: no halfway exists. Discrete columns are not cut: every category is a leaf; missing values
+and, beyond the most frequent 255, rare ones share another, which is also where unseen categories go.
 
-Cutting costs a sort for each column; 2 bytes are kept for a row of a word of columns (see `crfield.kernels.boost`).
-Sparse matrices keep their entries alone.
+Cutting sorts each column, or a sample of 32,768 rows if there are more than twice as many; a column that shows few
+values there is checked for others. A row takes 2 bytes for each word of columns (see `crfield.kernels.boost`). Sparse
+matrices keep their entries alone.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ from typing import Any, Self
 import numpy as np
 
 from crfield.errors import FeatureError, InputError, ShapeError
-from crfield.kernels.boost import MOST_BINS, PackedColumns, packed
+from crfield.kernels.boost import MOST_BINS, PackedColumns, bin_codes, packed
+
+SAMPLE = 1 << 15  # rows whose quantiles stand for those of more than twice as many
+COLUMNS_AT_ONCE = 64
 
 
 class Candidates:
@@ -64,16 +68,24 @@ class Candidates:
             chosen[f] = True
         if sparse:
             return cls._of_sparse(table, chosen, max_bins)
-        codes = np.empty((n_columns, n_rows), np.uint8)
-        bins, missing, cuts = np.ones(n_columns, np.int64), np.zeros(n_columns, bool), []
-        for f in range(n_columns):
-            values = table[:, f].astype(np.float64)
-            gaps = np.isnan(values)
-            missing[f] = bool(gaps.any())
-            known = values[~gaps] if missing[f] else values
-            _refuse_infinity(known, values, f)
-            codes[f], at, bins[f] = _cut(values, gaps, np.sort(known), max_bins, discrete=bool(chosen[f]))
-            cuts.append(at)
+        cuts, known = _thresholds(table, chosen, max_bins)
+        codes, missing, infinite = bin_codes(table, [at[: MOST_BINS - 2] for at in cuts], n_jobs=n_jobs)
+        if infinite.any():
+            f = int(np.flatnonzero(infinite)[0])
+            raise _infinite(f, int(np.flatnonzero(np.isinf(table[:, f]))[0]))
+        bins = np.array([len(at) + 1 for at in cuts], np.int64) + (missing & ~chosen)
+        for f, values in known.items():
+            column = table[:, f].astype(np.float64)
+            if chosen[f]:
+                codes[f] = category_codes(column, values)
+            elif not (np.append(values, np.nan)[np.minimum(codes[f], len(values))] == column)[
+                ~np.isnan(column)
+            ].all():
+                # the sample missed some of the few values
+                whole = np.sort(column[~np.isnan(column)])
+                cuts[f] = thresholds_of(whole, max_bins)
+                codes[f] = bin_codes(column[:, None], [cuts[f]])[0][0]
+                bins[f] = len(cuts[f]) + 1 + int(missing[f])
         missing &= ~chosen
         return cls(packed(n_rows, bins, codes, np.arange(n_columns), n_jobs=n_jobs), cuts, chosen, missing)
 
@@ -87,16 +99,20 @@ class Candidates:
         for f in range(n_columns):
             place = slice(table.indptr[f], table.indptr[f + 1])
             values = table.data[place].astype(np.float64)
+            if np.isinf(values).any():
+                raise _infinite(f, int(table.indices[place][np.isinf(values)][0]))
             gaps = np.isnan(values)
             missing[f] = bool(gaps.any())
-            known = values[~gaps]
-            _refuse_infinity(known, values, f)
-            zeros = n_rows - len(values)
-            whole = np.sort(np.concatenate([known, np.zeros(zeros)]))
+            whole = np.concatenate([values[~gaps], np.zeros(n_rows - len(values))])
             # one more value, zero, tells the bin of the rows that have no entry
-            some, at, bins[f] = _cut(
-                np.append(values, 0.0), np.append(gaps, False), whole, max_bins, discrete=bool(discrete[f])
-            )
+            asked = np.append(values, 0.0)
+            if discrete[f]:
+                at = _categories(whole)
+                some, bins[f] = category_codes(asked, at), len(at) + 1
+            else:
+                at = thresholds_of(np.sort(whole), max_bins)
+                some = np.where(np.isnan(asked), len(at) + 1, np.searchsorted(at, asked, side="left"))
+                bins[f] = len(at) + 1 + int(missing[f])
             codes[place], zero[f] = some[:-1], some[-1]
             cuts.append(at)
         missing &= ~discrete
@@ -125,27 +141,42 @@ def _numbers(columns: Any) -> np.ndarray:
     return table
 
 
-def _refuse_infinity(known: np.ndarray, values: np.ndarray, f: int) -> None:
-    if not np.isfinite(known).all():
-        row = int(np.flatnonzero(np.isinf(values))[0])
-        raise FeatureError(
-            f"column {f} is infinite at its entry {row}. Use NaN where a value is missing, or clip it."
-        )
+def _thresholds(
+    table: np.ndarray, discrete: np.ndarray, max_bins: int
+) -> tuple[list[np.ndarray], dict[int, np.ndarray]]:
+    """Thresholds of each column, or its categories; and the values of columns that have few, as far as seen."""
+    n_rows, n_columns = table.shape
+    sampled = n_rows > 2 * SAMPLE
+    rows = np.sort(np.random.default_rng(0).choice(n_rows, SAMPLE, replace=False)) if sampled else slice(None)
+    cuts, known = [], {}
+    for first in range(0, n_columns, COLUMNS_AT_ONCE):
+        some = table[:, first : first + COLUMNS_AT_ONCE][rows]
+        for f, values in enumerate(np.sort(np.ascontiguousarray(some.T, np.float64), axis=1), start=first):
+            if discrete[f]:
+                known[f] = _categories(table[:, f].astype(np.float64))
+                cuts.append(known[f])
+                continue
+            values = values[: np.searchsorted(values, np.nan)]
+            cuts.append(thresholds_of(values, max_bins))
+            if sampled:
+                kinds = np.unique(values[np.append(np.diff(values) > 0, True)]) if len(values) else values
+                if len(kinds) <= max_bins:
+                    known[f] = kinds
+    return cuts, known
 
 
-def _cut(
-    values: np.ndarray, gaps: np.ndarray, whole: np.ndarray, max_bins: int, *, discrete: bool
-) -> tuple[np.ndarray, np.ndarray, int]:
-    """Codes of values, thresholds or categories, and the number of bins; ``whole`` is sorted, without gaps."""
-    if discrete:
-        kinds, counts = np.unique(whole, return_counts=True)
-        if len(kinds) > MOST_BINS - 1:
-            kinds = np.sort(kinds[np.argsort(-counts, kind="stable")[: MOST_BINS - 1]])
-        return category_codes(values, kinds).astype(np.uint8), kinds, len(kinds) + 1
-    at = thresholds_of(whole, max_bins)
-    codes = np.searchsorted(at, values, side="left")
-    codes[gaps] = len(at) + 1
-    return codes.astype(np.uint8), at, len(at) + 1 + int(gaps.any())
+def _infinite(column: int, entry: int) -> FeatureError:
+    return FeatureError(
+        f"column {column} is infinite at its entry {entry}. Use NaN where a value is missing, or clip it."
+    )
+
+
+def _categories(values: np.ndarray) -> np.ndarray:
+    """The different values, or the most frequent ones if there are too many, sorted."""
+    kinds, counts = np.unique(values[~np.isnan(values)], return_counts=True)
+    if len(kinds) < MOST_BINS:
+        return kinds
+    return np.sort(kinds[np.argsort(-counts, kind="stable")[: MOST_BINS - 1]])
 
 
 def category_codes(values: np.ndarray, categories: np.ndarray) -> np.ndarray:

@@ -8,8 +8,8 @@ and nothing else about the data: the best cut is found among the sums. Adding up
 additions for each class, and two things keep it down:
 
 - **Joint codes.** Several columns share one 16-bit word per row, with as many joint bins as the product of theirs
-  (at most `JOINT_BINS`, so that the table stays in the nearest cache). One addition serves all of them, and the sums of
-  each are the margins of the joint table: two columns of 32 bins at once, ten binary ones.
+  (at most `JOINT_BINS`, so that the table stays in the nearest cache). One addition serves all of them, and the sums
+  of each are the margins of the joint table: two columns of 32 bins at once, ten binary ones.
 - **Sparse columns** keep the rows that are not zero; the bin of zero is the total less the rest.
 
 ``pairs`` (C, N, 2) hold w and w z. Sums are in double precision and their order depends on nothing but the data, so
@@ -28,6 +28,30 @@ from crfield.kernels.choice import body
 JOINT_BINS = 1024
 MOST_BINS = 256  # of one column
 NO_WEIGHT = 1e-12
+
+
+def bin_codes(
+    table: np.ndarray, thresholds: list[np.ndarray], *, n_jobs: int = 1
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Codes (F, N) of a table (N, F): the number of thresholds below a value, T + 1 for NaN with T thresholds.
+
+    Also tells which columns (F,) have missing values, and which infinite ones.
+
+    >>> codes, missing, infinite = bin_codes(np.array([[1.0], [2.0], [np.nan]]), [np.array([1.5])])
+    >>> codes.tolist(), missing.tolist(), infinite.tolist()
+    ([[0, 1, 2]], [True], [False])
+    """
+    table = np.ascontiguousarray(table, np.float32 if table.dtype == np.float32 else np.float64)
+    if table.ndim != 2 or len(thresholds) != table.shape[1]:
+        raise ShapeError(f"a table of {table.shape} needs thresholds for each column, got {len(thresholds)}.")
+    lengths = np.array([len(own) for own in thresholds], np.int64)
+    if len(lengths) and lengths.max() > MOST_BINS - 2:
+        raise ShapeError(f"a column has at most {MOST_BINS - 2} thresholds, got {lengths.max()}.")
+    begin = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]).astype(np.int64)
+    cuts = np.concatenate([np.zeros(0), *thresholds]).astype(np.float64)
+    codes, seen = np.empty(table.shape[::-1], np.uint8), np.zeros(table.shape[1], np.uint8)
+    body("boost").bin_codes(table, begin, cuts, codes, seen, n_jobs)
+    return codes, (seen & 1).astype(bool), (seen & 2).astype(bool)
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +207,8 @@ def best_cuts(
 
     A numeric column's leaves are bins up to the cut and bins above it; its last bin may hold missing values
     (``missing`` (F,)), which go with the better side or stand alone. A ``nominal`` column has a leaf for every bin.
-    Leaves must have weight (more than `NO_WEIGHT` of all: less is the rounding of differences), and ``counts`` (T,) of at least ``least`` rows if given. Ties go to the first cut.
+    Leaves must have weight (more than `NO_WEIGHT` of all: less is the rounding of differences), and ``counts`` (T,)
+    of at least ``least`` rows if given. Ties go to the first cut.
 
     >>> sums = np.array([[[1.0, 1.0], [1.0, 1.0], [1.0, -1.0]]])
     >>> cuts = best_cuts(sums, np.array([0, 3]), np.array([False]), np.array([False]))

@@ -7,6 +7,17 @@ import numpy as np
 NO_WEIGHT = 1e-12  # as in the contract
 
 
+def bin_codes(
+    table: np.ndarray, begin: np.ndarray, cuts: np.ndarray, codes: np.ndarray, seen: np.ndarray, n_jobs: int
+) -> None:
+    """codes (F, N) = thresholds below each value of table (N, F); seen (F,) = 1 missing + 2 infinite."""
+    for f in range(table.shape[1]):
+        values, own = table[:, f].astype(np.float64), cuts[begin[f] : begin[f + 1]]
+        gaps = np.isnan(values)
+        codes[f] = np.where(gaps, len(own) + 1, np.searchsorted(own, values, side="left"))
+        seen[f] = gaps.any() + 2 * np.isinf(values).any()
+
+
 def code_words(codes: np.ndarray, strides: np.ndarray, words: np.ndarray, joint: np.ndarray, n_jobs: int) -> None:
     """joint_g += Σ_f∈g stride_f · code_f, columns (F, N) into words (G, N)."""
     for row, stride, word in zip(codes, strides, words, strict=True):
