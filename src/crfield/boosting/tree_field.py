@@ -1,0 +1,89 @@
+"""A chain CRF whose scores are sums of trees.
+
+    node_t(c)      = prior(c) + Σ_m values_m[leaf_m(x_t)](c)  (+ start(c) at the first step, + end(c) at the last)
+    edge_t(b, c)   = table(b, c) + Σ_m values'_m[leaf'_m(x_t)](b, c)
+
+The second sum is there only if transitions were boosted too; its trees read the columns of the later step, as in
+Dietterich, Ashenfelter & Bulatov (2004). Whatever the scores are made of, they are `Potentials`, so every engine and
+every report applies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from crfield.boosting.tree_scorer import TreeSum
+from crfield.core.potentials import Potentials
+from crfield.core.topology import Chains
+from crfield.errors import ModelFileError
+
+PARTS = ("prior", "start", "end", "table")
+
+
+@dataclass(frozen=True, eq=False)
+class TreeField:
+    """Trees and tables that score chains of K labels.
+
+    >>> field = TreeField(TreeSum(1, 2), np.zeros(2), np.array([1.0, 0.0]), np.zeros(2), np.eye(2))
+    >>> scores = field.potentials(np.zeros((2, 1)), Chains.from_lengths([2]))
+    >>> scores.node.tolist(), scores.edge.tolist()
+    ([[1.0, 0.0], [0.0, 0.0]], [[[1.0, 0.0], [0.0, 1.0]]])
+    """
+
+    trees: TreeSum  # K values at a leaf
+    prior: np.ndarray  # (K,)
+    start: np.ndarray  # (K,)
+    end: np.ndarray  # (K,)
+    table: np.ndarray  # (K, K)
+    edge_trees: TreeSum | None = None  # K² values at a leaf
+
+    def potentials(self, columns: Any, chains: Chains) -> Potentials:
+        """Scores of steps with columns (N, F)."""
+        edge = None
+        if self.edge_trees is not None and len(self.edge_trees):
+            edge = self.edge_trees.score(columns[chains.heads])
+        return self.assemble(self.trees.score(columns), edge, chains)
+
+    def assemble(self, node: np.ndarray, edge: np.ndarray | None, chains: Chains) -> Potentials:
+        """Potentials from the sums of trees (N, K) and (E, K²) or None."""
+        some = chains.lengths > 0
+        node = node + self.prior
+        node[chains.offsets[:-1][some]] += self.start
+        node[chains.offsets[1:][some] - 1] += self.end
+        tables = self.table[None]
+        if edge is not None:
+            tables = tables + edge.reshape(-1, *self.table.shape)
+        return Potentials(node, tables, chains)
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Everything as arrays, by name."""
+        arrays = {name: getattr(self, name) for name in PARTS}
+        arrays |= {f"trees/{name}": value for name, value in self.trees.to_arrays().items()}
+        if self.edge_trees is not None:
+            arrays |= {f"edge_trees/{name}": value for name, value in self.edge_trees.to_arrays().items()}
+        return arrays
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray], *, n_columns: int, n_labels: int) -> TreeField:
+        """The field whose `to_arrays` this is; ModelFileError where the arrays cannot be one."""
+        parts = []
+        for name in PARTS:
+            shape = (n_labels, n_labels) if name == "table" else (n_labels,)
+            array = arrays.get(name)
+            if array is None or array.dtype != np.float64 or array.shape != shape or not np.isfinite(array).all():
+                raise ModelFileError(f"the array {name!r} must hold {shape} finite scores: the file is damaged.")
+            parts.append(np.ascontiguousarray(array))
+
+        def trees(prefix: str, n_values: int) -> TreeSum:
+            own = {name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)}
+            return TreeSum.from_arrays(own, n_columns=n_columns, n_values=n_values)
+
+        edge_trees = None
+        if any(name.startswith("edge_trees/") for name in arrays):
+            edge_trees = trees("edge_trees/", n_labels * n_labels)
+        prior, start, end, table = parts
+        return cls(trees("trees/", n_labels), prior, start, end, table, edge_trees)

@@ -1,0 +1,133 @@
+"""Answers of models that score chains: labels, probabilities, likelihoods and shares of right steps.
+
+Whoever can turn X into `Potentials` of chains has everything else from here, by the exact engine: nothing below
+depends on where the scores come from, be it trees, a classifier or counts. `ChainCRF` has the same questions, and
+answers them from its packed weights without writing the scores out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+
+from crfield.core.potentials import Potentials
+from crfield.core.semiring import Semiring
+from crfield.core.target import Target
+from crfield.core.topology import EndToEnd
+from crfield.data.batch import Columns
+from crfield.data.labels import LabelCoder
+from crfield.estimators.chain_checks import check_weights
+from crfield.estimators.jobs import resolve_jobs
+from crfield.inference.chain import ChainEngine
+from crfield.inference.decode import best_marginals, check_decoder
+from crfield.inference.labellings import path_scores
+
+
+def table_of(columns: Columns) -> Any:
+    """Encoded columns as one table (N, F): a dense array, or CSR where any column is sparse (sparse ones first).
+
+    >>> table_of(Columns.from_rows([[0], [1]], width=2)).toarray().tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    dense = columns.dense if columns.dense is not None else np.zeros((columns.n_rows, 0))
+    if not columns.width:
+        return dense
+    from scipy.sparse import csr_array, hstack
+
+    values = np.ones(len(columns.indices)) if columns.values is None else columns.values
+    sparse = csr_array((values, columns.indices, columns.indptr), shape=(columns.n_rows, columns.width))
+    return hstack([sparse, csr_array(dense)], format="csr") if dense.shape[1] else sparse
+
+
+class ChainAnswers:
+    """Prediction, probabilities and scores for models of chains."""
+
+    decode: str
+    n_jobs: int | None
+
+    # ------------------------------------------------------------ what a model gives
+
+    @property
+    def _coder(self) -> LabelCoder:
+        """The labels of a fitted model; NotFittedError before."""
+        raise NotImplementedError
+
+    def potentials(self, X: Any) -> Potentials:
+        """The scores of X, for engines and comparisons of your own."""
+        raise NotImplementedError
+
+    # ------------------------------------------------------------------- questions
+
+    @property
+    def _engine(self) -> ChainEngine:
+        return ChainEngine(resolve_jobs(self.n_jobs))
+
+    def _beliefs(self, X: Any) -> tuple[np.ndarray, EndToEnd]:
+        potentials = self.potentials(X)
+        return self._engine.infer(potentials, Semiring.LOG).node, potentials.topology
+
+    def _codes(self, X: Any) -> tuple[np.ndarray, EndToEnd]:
+        if check_decoder(self.decode) == "marginal":
+            node, topology = self._beliefs(X)
+            return best_marginals(node), topology
+        potentials = self.potentials(X)
+        return self._engine.best_path(potentials)[1], potentials.topology
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Labels of every sequence: always a 1-D object array with one label array for each."""
+        coder = self._coder
+        codes, topology = self._codes(X)
+        return coder.decode(codes, topology.offsets)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Marginal probabilities: a 1-D object array of arrays (steps, classes), columns as ``classes_``."""
+        self._coder  # noqa: B018  (says so where nothing is fitted)
+        node, topology = self._beliefs(X)
+        out = np.empty(topology.n_sequences, dtype=object)
+        for s, (start, stop) in enumerate(zip(topology.offsets[:-1], topology.offsets[1:])):
+            out[s] = node[start:stop]
+        return out
+
+    def predict_marginals(self, X: Any) -> list[list[dict[Hashable, float]]]:
+        """Marginal probabilities as one dict ``{label: probability}`` for each step."""
+        tables, labels = self.predict_proba(X), self._coder.labels
+        return [[dict(zip(labels, row)) for row in table.tolist()] for table in tables]
+
+    def log_prob(self, X: Any, y: Any) -> np.ndarray:
+        """log p(y | x) of every sequence, (B,); for partial labels the probability of all they allow."""
+        coder, potentials = self._coder, self.potentials(X)
+        chains = potentials.topology
+        labels, allowed = coder.encode(y, chains.lengths)
+        target = Target(chains, coder.n_labels, labels, allowed)
+        free = self._engine.infer(potentials, Semiring.LOG).total
+        if target.complete.all():
+            clamped = path_scores(potentials, target.labels)
+        else:
+            masked = Potentials(np.where(target.mask, potentials.node, -np.inf), potentials.edge, chains)
+            clamped = self._engine.infer(masked, Semiring.LOG).total
+        # Two large numbers that may round past each other; no part weighs more than the whole.
+        return np.minimum(clamped - free, 0.0)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Share of steps whose label is predicted right; steps of unknown label are left out."""
+        coder = self._coder
+        codes, topology = self._codes(X)
+        labels, allowed = coder.encode(y, topology.lengths)
+        target = Target(topology, coder.n_labels, labels, allowed)
+        counted = (labels >= 0) | ~target.mask.all(axis=1)
+        right = target.mask[np.arange(len(codes)), codes]
+        weight = np.ones(len(codes))
+        if sample_weight is not None:
+            weight = np.repeat(check_weights(sample_weight, topology.n_sequences), topology.lengths)
+        total = float(weight[counted].sum())
+        return float(weight[counted & right].sum() / total) if total > 0 else 0.0
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.target_tags.required = True
+        tags.input_tags.two_d_array = False
+        tags.input_tags.allow_nan = False
+        tags.no_validation = True
+        return tags
