@@ -39,6 +39,10 @@ struct Search {
 
 void best_cuts(const Search& search);
 
+// scores (rows, classes) += values[codes] (…, classes); every code must have a row of values.
+void add_by_code(int64_t rows, int64_t classes, const uint16_t* codes, const double* values, double* scores,
+                 int threads);
+
 // codes (columns, rows) = number of thresholds below each value of table (rows, columns); thresholds of column f are
 // cuts[begin[f]] … cuts[begin[f + 1] - 1], sorted. A missing value's code is one more than the number of thresholds
 // plus one; seen[f] gets 1 where some are missing, 2 where some are infinite.

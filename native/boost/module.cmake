@@ -1,1 +1,3 @@
-crfield_module(_boost native/boost/module.cpp PLAIN native/boost/bins.cpp native/boost/histograms.cpp native/boost/cuts.cpp)
+crfield_module(_boost native/boost/module.cpp
+  PLAIN native/boost/bins.cpp native/boost/histograms.cpp native/boost/cuts.cpp native/boost/rounds.cpp
+  LEVELLED native/boost/logits.cpp)

@@ -7,6 +7,7 @@
 
 #include "arrays.hpp"
 #include "boost/columns.hpp"
+#include "boost/logits.hpp"
 #include "threads.hpp"
 
 namespace crfield {
@@ -138,6 +139,34 @@ void best_cuts_door(Array3<const double> sums, Array1<const int64_t> offsets, Ar
   best_cuts(s);
 }
 
+double logit_pairs_door(Array2<const double> scores, Array1<const int32_t> labels,
+                        std::optional<Array1<const double>> weight, double limit, Array3<double> pairs, int n_jobs) {
+  Logits x;
+  x.rows = (int64_t)scores.shape(0), x.classes = (int64_t)scores.shape(1), x.limit = limit;
+  require(x.classes >= 1 && x.classes < (1 << 30) && shaped(labels, x.rows) && (!weight || shaped(*weight, x.rows)) &&
+              shaped(pairs, x.classes == 2 ? 1 : x.classes, x.rows, 2),
+          "scores, labels, weights and pairs do not fit");
+  for (int64_t i = 0; i < x.rows; i++)
+    require(labels(i) >= -1 && labels(i) < x.classes, "a label is out of range");
+  x.scores = scores.data(), x.labels = labels.data(), x.weight = weight ? weight->data() : nullptr;
+  x.pairs = pairs.data();
+  Release release;
+  return logit_pairs(x, n_jobs);
+}
+
+void add_by_code_door(Array2<double> scores, Array1<const uint16_t> codes, Array2<const double> values, int n_jobs) {
+  const int64_t rows = (int64_t)scores.shape(0), classes = (int64_t)scores.shape(1);
+  const uint16_t* code = codes.data();
+  require(shaped(codes, rows) && shaped(values, values.shape(0), classes), "scores, codes and values do not fit");
+  uint16_t most = 0;
+  for (int64_t i = 0; i < rows; i++) most = code[i] > most ? code[i] : most;
+  require(rows == 0 || most < values.shape(0), "a code is out of range");
+  const double* from = values.data();
+  double* to = scores.data();
+  Release release;
+  add_by_code(rows, classes, code, from, to, n_jobs);
+}
+
 }  // namespace
 }  // namespace boost
 }  // namespace crfield
@@ -160,4 +189,7 @@ NB_MODULE(_boost, m) {
         array("pairs"), none("rows"), array("out"), "n_jobs"_a);
   m.def("best_cuts", &b::best_cuts_door, array("sums"), array("offsets"), array("nominal"), array("missing"),
         "ridge"_a, array("counts"), "least"_a, array("gain"), array("cut"), array("side"), "n_jobs"_a);
+  m.def("logit_pairs", &b::logit_pairs_door, array("scores"), array("labels"), none("weight"), "limit"_a,
+        array("pairs"), "n_jobs"_a);
+  m.def("add_by_code", &b::add_by_code_door, array("scores"), array("codes"), array("values"), "n_jobs"_a);
 }

@@ -6,8 +6,8 @@ weighted means of the responses, and what they explain is the gain:
     α_lc = Σ_{i∈l} w_ic z_ic / (Σ_{i∈l} w_ic + ridge)          gain = Σ_c Σ_l (Σ w z)² / (Σ w + ridge)
 
 That is the fall of Σ w (z − f)² (exactly so without ridge), so stumps, categories, trees and couplings are compared
-on one scale. The cut is shared by all classes, as in the many-class form of Friedman, Hastie & Tibshirani (2000); leaf
-values are raw here, and rounds apply `crfield.boosting.responses.centred`.
+on one scale. The cut is shared by all classes, as in the many-class form of Friedman, Hastie & Tibshirani (2000);
+leaf values are raw here, and rounds apply `crfield.boosting.responses.centred`.
 
 A search costs N · F additions for each class, or for one of two classes (see `crfield.kernels.boost`).
 """

@@ -28,6 +28,7 @@ from crfield.kernels.choice import body
 JOINT_BINS = 1024
 MOST_BINS = 256  # of one column
 NO_WEIGHT = 1e-12
+LEAST_WEIGHT = 1e-6
 
 
 def bin_codes(
@@ -240,3 +241,55 @@ def best_cuts(
         n_jobs,
     )
     return found
+
+
+def logit_pairs(
+    scores: np.ndarray,
+    labels: np.ndarray,
+    weight: np.ndarray | None = None,
+    *,
+    limit: float = 4.0,
+    out: np.ndarray | None = None,
+    n_jobs: int = 1,
+) -> tuple[np.ndarray, float]:
+    """Working pairs (C, N, 2) of scores (N, K), and Σ −log p(label); rows may have a ``weight`` (N,).
+
+        p = softmax(scores)   w = max(p (1 − p), 1e-6)   z = (1[y = c] − p) / w, clipped to ±limit
+
+    With two classes C = 1: the pair is that of class 1, and class 0 has (w, −w z). A label of −1 is unknown, and its
+    row counts nothing.
+
+    >>> pairs, loss = logit_pairs(np.zeros((2, 2)), np.array([1, 0]))
+    >>> pairs.tolist(), round(loss, 4)
+    ([[[0.25, 0.5], [0.25, -0.5]]], 1.3863)
+    """
+    scores, labels = np.ascontiguousarray(scores, np.float64), np.ascontiguousarray(labels, np.int32)
+    if scores.ndim != 2 or scores.shape[1] < 1 or labels.shape != scores.shape[:1]:
+        raise ShapeError(
+            f"scores must be (n_rows, n_classes) and labels (n_rows,), got {scores.shape}, {labels.shape}."
+        )
+    rows, classes = scores.shape
+    if rows and (labels.min() < -1 or labels.max() >= classes):
+        raise ShapeError(f"labels must lie in -1 … {classes - 1}, got {labels.min()} … {labels.max()}.")
+    if weight is not None:
+        weight = np.ascontiguousarray(weight, np.float64)
+        if weight.shape != (rows,):
+            raise ShapeError(f"weight must have one entry for each of {rows} rows, got {weight.shape}.")
+    if out is None:
+        out = np.empty((1 if classes == 2 else classes, rows, 2))
+    loss = body("boost").logit_pairs(scores, labels, weight, float(limit), out, n_jobs)
+    return out, float(loss)
+
+
+def add_by_code(scores: np.ndarray, codes: np.ndarray, values: np.ndarray, *, n_jobs: int = 1) -> None:
+    """scores (N, K) += values[codes], in place, for codes (N,) of 16 bits.
+
+    >>> scores = np.zeros((2, 2))
+    >>> add_by_code(scores, np.array([1, 0], np.uint16), np.array([[1.0, -1.0], [2.0, -2.0]]))
+    >>> scores.tolist()
+    [[2.0, -2.0], [1.0, -1.0]]
+    """
+    values = np.ascontiguousarray(values, np.float64)
+    if scores.ndim != 2 or values.ndim != 2 or values.shape[1] != scores.shape[1] or len(codes) != len(scores):
+        raise ShapeError(f"scores {scores.shape}, codes {codes.shape} and values {values.shape} do not fit.")
+    body("boost").add_by_code(scores, codes, values, n_jobs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-NO_WEIGHT = 1e-12  # as in the contract
+NO_WEIGHT, LEAST_WEIGHT = 1e-12, 1e-6  # as in the contract
 
 
 def bin_codes(
@@ -114,3 +114,27 @@ def best_cuts(
 def _worth(leaves: np.ndarray, ridge: float) -> np.ndarray:
     """(Σ w z)² / (Σ w + ridge)."""
     return leaves[..., 1] ** 2 / (leaves[..., 0] + ridge)
+
+
+def logit_pairs(
+    scores: np.ndarray, labels: np.ndarray, weight: np.ndarray | None, limit: float, pairs: np.ndarray, n_jobs: int
+) -> float:
+    """pairs (C, N, 2) = (w, w z) of softmax scores; the weighted sum of −log p(label)."""
+    classes = scores.shape[1]
+    known = labels >= 0
+    by = known * (1.0 if weight is None else weight)
+    shifted = scores - scores.max(axis=1, keepdims=True)
+    p = np.exp(shifted)
+    total = p.sum(axis=1, keepdims=True)
+    p /= total
+    loss = np.log(total[:, 0]) - shifted[np.arange(len(scores)), np.maximum(labels, 0)]
+    for c, out in zip([1] if classes == 2 else range(classes), pairs, strict=True):
+        w = np.maximum(p[:, c] * (1.0 - p[:, c]), LEAST_WEIGHT)
+        z = np.clip(((labels == c) - p[:, c]) / w, -limit, limit)
+        out[:, 0], out[:, 1] = by * w, by * w * z
+    return float((by * loss).sum())
+
+
+def add_by_code(scores: np.ndarray, codes: np.ndarray, values: np.ndarray, n_jobs: int) -> None:
+    """scores (N, K) += values[codes]."""
+    scores += values[codes]
