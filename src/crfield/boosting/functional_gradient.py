@@ -34,7 +34,7 @@ import numpy as np
 from crfield.boosting.candidates import Candidates
 from crfield.boosting.responses import LEAST_WEIGHT, centred
 from crfield.boosting.round_table import Round
-from crfield.boosting.subsamples import some_columns, some_rows
+from crfield.boosting.subsamples import regrouped, some_columns, some_rows
 from crfield.boosting.tree_field import TreeField
 from crfield.boosting.tree_scorer import FlatTree, TreeSum
 from crfield.boosting.trees import fit_tree
@@ -48,6 +48,7 @@ from crfield.inference.labellings import one_hot, path_scores
 from crfield.optimize.history import CALLBACK, INTERRUPTED, Step
 
 LIMIT = 4.0  # of a leaf's Newton step before the learning rate: where beliefs are sure and wrong, curvature vanishes
+DEEP, SMALL_TABLES = 4, 64  # levels from which most nodes have few rows, and joint bins for these
 ALL_ROUNDS, HELD_OUT = "all rounds", "held-out loss"
 
 
@@ -205,6 +206,8 @@ class Search:
 
     def __init__(self, columns: Any, growth: Growth, rng: np.random.Generator) -> None:
         self.candidates = Candidates.of(columns, max_bins=growth.max_bins, n_jobs=growth.n_jobs)
+        if growth.max_depth >= DEEP:
+            self.candidates = regrouped(self.candidates, joint_bins=SMALL_TABLES)
         self.growth, self.rng = growth, rng
 
     def grow(self, slope: np.ndarray, curvature: np.ndarray) -> tuple[FlatTree, float]:

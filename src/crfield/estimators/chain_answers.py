@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from crfield.core.graphs import Graphs
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.core.target import Target
-from crfield.core.topology import EndToEnd
+from crfield.core.topology import Chains
 from crfield.data.batch import Columns
 from crfield.data.labels import LabelCoder
 from crfield.estimators.chain_checks import check_weights
@@ -64,11 +65,11 @@ class ChainAnswers:
     def _engine(self) -> ChainEngine:
         return ChainEngine(resolve_jobs(self.n_jobs))
 
-    def _beliefs(self, X: Any) -> tuple[np.ndarray, EndToEnd]:
+    def _beliefs(self, X: Any) -> tuple[np.ndarray, Chains | Graphs]:
         potentials = self.potentials(X)
         return self._engine.infer(potentials, Semiring.LOG).node, potentials.topology
 
-    def _codes(self, X: Any) -> tuple[np.ndarray, EndToEnd]:
+    def _codes(self, X: Any) -> tuple[np.ndarray, Chains | Graphs]:
         if check_decoder(self.decode) == "marginal":
             node, topology = self._beliefs(X)
             return best_marginals(node), topology

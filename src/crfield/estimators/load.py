@@ -25,7 +25,11 @@ _FIELDS = {
     "discriminative_field": "load_discriminative",
     "markov_field": "load_markov",
 }
-KINDS = (chain_file.KIND, *_GRAPHS, *_FIELDS)
+_READERS = {  # where the function lies that makes the model of an archive
+    "tree_crf": ("crfield.estimators.tree_crf_file", "load_tree"),
+    "classifier_hmm": ("crfield.estimators.classifier_hmm_file", "load_classifier_hmm"),
+}
+KINDS = (chain_file.KIND, *_GRAPHS, *_FIELDS, *_READERS)
 
 
 def load(
@@ -62,6 +66,9 @@ def load(
         return load_graph(getattr(import_module(module), maker), archive)
     if kind in _FIELDS:
         return getattr(import_module("crfield.estimators.field_file"), _FIELDS[kind])(archive)
+    if kind in _READERS:
+        module, reader = _READERS[kind]
+        return getattr(import_module(module), reader)(archive)
     model = chain_file.load_chain(archive, functions=functions, transition_functions=transition_functions)
     if not mmap:
         model._fitted  # noqa: B018  (builds and checks everything now)
