@@ -177,9 +177,7 @@ def boost(
         local = best_local(blocks, w, z, sizes, options)
         coupling = None
         if heard.groups:
-            found = fit_couplings(
-                heard.couple(w, z, exact=options.exact), heard.groups, sizes, ridge=options.ridge
-            )
+            found = fit_couplings(heard.couple(w, z, exact=options.exact), heard.groups, sizes, ridge=options.ridge)
             coupling = max(found, key=lambda one: one.gain)
         gain = max(local.learner.gain if local else 0.0, coupling.gain if coupling else 0.0)
         if not gain > WORTH * len(labels):
@@ -268,9 +266,7 @@ def assembled(
     return Additive(schema, sizes, prior, steps, tables)
 
 
-def _coupled(
-    heard: VirtualEvidence, coupling: Coupling, sizes: tuple[int, ...], options: RoundOptions
-) -> TableStep:
+def _coupled(heard: VirtualEvidence, coupling: Coupling, sizes: tuple[int, ...], options: RoundOptions) -> TableStep:
     group = heard.groups[coupling.group]
     before = heard.tables[coupling.group].copy()
     step = options.learning_rate * table_step(coupling.values, group, sizes, options.potential)

@@ -154,9 +154,7 @@ def couple(
     _check_groups(wiring, n_groups)
     moment, mass = np.zeros((n_groups, labels, labels)), np.zeros((n_groups, labels, labels))
     square = np.zeros((n_groups, labels, labels, labels)) if squares else None
-    body("virtual").couple(
-        *_arrays(wiring), evidence, weight, response, moment, mass, square, max(1, int(n_jobs))
-    )
+    body("virtual").couple(*_arrays(wiring), evidence, weight, response, moment, mass, square, max(1, int(n_jobs)))
     return Sums(moment, mass, square)
 
 
