@@ -22,6 +22,7 @@ from crfield import (
     GridCRF,
     MarkovRandomField,
     TokenColumns,
+    TreeCRF,
     chain,
     read_crfsuite,
 )
@@ -228,6 +229,7 @@ class Front:
 
 FRONT_DOOR = [
     Front(ChainCRF, some_chains, options=(("l2", 2.5), ("decode", "marginal"))),
+    Front(TreeCRF, some_chains, options=(("n_rounds", 30), ("window", 1), ("decode", "marginal"))),
     Front(GraphCRF, some_graphs, options=(("l2", 2.5), ("forbidden", (("+1", "A", "C"),)), ("decode", "marginal"))),
     Front(GridCRF, some_images, options=(("l2", 2.5), ("neighbours", 8), ("directed", True))),
     Front(FactorialCRF, some_layers, options=(("l2", 2.5), ("layers", ("motion", "place")), ("distances", (1, 2)))),

@@ -49,6 +49,7 @@ from crfield.optimize.history import CALLBACK, INTERRUPTED, Step
 
 LIMIT = 4.0  # of a leaf's Newton step before the learning rate: where beliefs are sure and wrong, curvature vanishes
 DEEP, SMALL_TABLES = 4, 64  # levels from which most nodes have few rows, and joint bins for these
+TRANSITIONS = ("table", "trees", "none")
 ALL_ROUNDS, HELD_OUT = "all rounds", "held-out loss"
 
 
@@ -66,7 +67,7 @@ class Growth:
     max_features: float = 1.0
     max_bins: int = 32
     patience: int = 10
-    transition_trees: bool = False
+    transitions: str = "table"  # one of TRANSITIONS
     n_jobs: int = 1
 
 
@@ -163,11 +164,11 @@ def grow_field(
     >>> len(grown.rounds), grown.rounds[0].pick, grown.field.potentials(x, chains).node.argmax(axis=1).tolist()
     (100, 'x[0] > 0.5 (2 leaves)', [0, 0, 1, 1, 1, 0])
     """
-    field = _empty(columns.shape[1], target, edges=growth.transition_trees)
+    field = _empty(columns.shape[1], target, edges=growth.transitions == "trees")
     data = Labelled(columns, target, field, n_jobs=growth.n_jobs)
     outside = None if held_out is None else Labelled(*held_out, field, n_jobs=growth.n_jobs)
     search = Search(columns, growth, rng)
-    edge_search = Search(columns[data.chains.heads], growth, rng) if growth.transition_trees else None
+    edge_search = Search(columns[data.chains.heads], growth, rng) if growth.transitions == "trees" else None
     rounds: list[Round] = []
     best, best_loss, began, reason = field, np.inf, time.perf_counter(), ALL_ROUNDS
     slopes = data.slopes(field)
@@ -179,7 +180,8 @@ def grow_field(
             gain, pick, moved = _add_tree(trees, search, data, outside, slopes.node, "node", growth, name_of)
             if edge_search is not None and edge_trees is not None and slopes.each is not None:
                 gain += _add_tree(edge_trees, edge_search, data, outside, slopes.each, "edge", growth, name_of)[0]
-            field = _with_tables(field, data, slopes, growth)
+            if growth.transitions != "none":
+                field = _with_tables(field, data, slopes, growth)
             slopes = data.slopes(field)
             loss = None if outside is None else outside.value(field) / max(outside.row_weight.sum(), 1e-300)
             rounds.append(Round(number, "tree", pick, gain, slopes.value / steps, loss))
