@@ -1,0 +1,128 @@
+"""The NumPy body of `kernels.incomplete`: to be read, and used where nothing was compiled."""
+
+from __future__ import annotations
+
+import numpy as np
+
+_TURNS = 100
+
+
+def map_step(
+    plus: np.ndarray,
+    minus: np.ndarray,
+    weights: np.ndarray,
+    scale: float | np.ndarray,
+    l2: float,
+    smoothing: float,
+    longest: float,
+    out: np.ndarray,
+) -> None:
+    """Newton's method, kept in a bracket that always holds the root."""
+    if l2 == 0:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            step = np.log((minus + smoothing) / (plus + smoothing)) / (2 * scale)
+        out[:] = np.clip(np.where(np.isnan(step), 0.0, step), -longest, longest)
+        return
+    with np.errstate(divide="ignore"):
+        log_plus, log_minus = np.log(plus), np.log(minus)
+    slope = plus - minus + l2 * weights
+    # The left side rises at least as fast as l2 Δ, so the root is no further than this.
+    end = -slope / l2
+    low, high = np.minimum(end, 0.0), np.maximum(end, 0.0)
+    step = np.zeros_like(weights)
+    for _ in range(_TURNS):
+        up = np.exp(np.minimum(log_plus + scale * step, 700.0))
+        down = np.exp(np.minimum(log_minus - scale * step, 700.0))
+        value = up - down + l2 * (weights + step)
+        high = np.where(value > 0, step, high)
+        low = np.where(value <= 0, step, low)
+        new = step - value / (scale * (up + down) + l2)
+        new = np.where((new < low) | (new > high), 0.5 * (low + high), new)
+        done = np.abs(new - step) <= 1e-15 + 1e-14 * np.abs(new)
+        step = new
+        if done.all():
+            break
+    out[:] = step
+
+
+def sweep(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    values: np.ndarray,
+    spans: np.ndarray,
+    offsets: np.ndarray,
+    owner: np.ndarray,
+    labels: np.ndarray,
+    prior: np.ndarray,
+    weight: np.ndarray,
+    scores: np.ndarray,
+    heavy: np.ndarray,
+    table: np.ndarray,
+    loss: int,
+    l2: float,
+    smoothing: float,
+    longest: float,
+    tight: bool,
+) -> None:
+    """Column by column and label by label, each step on weights that know all steps before."""
+    off_label = np.arange(heavy.shape[1]) != labels[owner][:, None]
+    total = float(heavy[off_label].sum())
+    counts, step = np.empty((2, 1)), np.empty(1)
+    for column in range(len(indptr) - 1):
+        entries = slice(indptr[column], indptr[column + 1])
+        runs = spans[indices[entries] + 1] - spans[indices[entries]]
+        if not runs.sum():
+            continue
+        # All cells of the column's rows, and the value at each.
+        starts = np.repeat(spans[indices[entries]] - np.concatenate([[0], np.cumsum(runs)[:-1]]), runs)
+        cells = starts + np.arange(int(runs.sum()))
+        value = np.repeat(values[entries], runs)
+        touched = np.unique(owner[cells])
+        longest_value = float(np.abs(value).max())
+        if longest_value == 0:
+            continue
+        for label in range(heavy.shape[1]):
+            own = labels[owner[cells]] == label
+            pushed = value * np.where(
+                own, -np.where(off_label[cells], heavy[cells], 0.0).sum(axis=1), heavy[cells, label]
+            )
+            if tight:
+                scale = longest_value
+                counts[:, 0] = pushed[pushed > 0].sum(), -pushed[pushed < 0].sum()
+            else:
+                scale = max(longest_value, 1.0)
+                slope = float(pushed.sum()) / scale
+                counts[:, 0] = 0.5 * (total + slope), 0.5 * (total - slope)
+            map_step(*np.maximum(counts, 0.0), table[column, label : label + 1], scale, l2, smoothing, longest, step)
+            if step[0] == 0.0:
+                continue
+            table[column, label] += step[0]
+            scores[cells, label] += step[0] * value
+            mine = np.concatenate([np.arange(offsets[i], offsets[i + 1]) for i in touched])
+            total -= float(heavy[mine][off_label[mine]].sum())
+            heavy[mine] = _weights(
+                scores[mine], owner[mine], labels[owner[mine]], prior[mine], weight[owner[mine]], loss
+            )
+            total += float(heavy[mine][off_label[mine]].sum())
+
+
+def _weights(
+    scores: np.ndarray, owner: np.ndarray, labels: np.ndarray, prior: np.ndarray, weight: np.ndarray, loss: int
+) -> np.ndarray:
+    """W (M, Y) of the cells of some data; see `boosting.incomplete.losses`."""
+    contrast = scores - scores[np.arange(len(scores)), labels][:, None]
+    if loss == 0:
+        return np.exp(np.minimum(contrast, 700.0)) * (prior * weight)[:, None]
+    top = contrast.max(axis=1)
+    raised = np.exp(contrast - top[:, None])
+    normaliser = raised.sum(axis=1)
+    log_z = top + np.log(normaliser)
+    if loss == 2:
+        share = prior
+    else:
+        starts = np.flatnonzero(np.diff(owner, prepend=-1))
+        runs = np.diff(starts, append=len(owner))
+        power = np.log(prior) + (log_z if loss == 1 else -log_z)
+        share = np.exp(power - np.repeat(np.maximum.reduceat(power, starts), runs))
+        share /= np.repeat(np.add.reduceat(share, starts), runs)
+    return raised * (share * weight / normaliser)[:, None]
