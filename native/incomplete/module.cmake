@@ -1,0 +1,1 @@
+crfield_module(_incomplete native/incomplete/module.cpp PLAIN native/incomplete/steps.cpp)
