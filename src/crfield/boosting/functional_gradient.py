@@ -19,7 +19,8 @@ The paper grows one tree for each label and each label before it. One tree with 
 instead of K (or K²), and its rows are read once. Partly known labels need no special case: what is wanted is then the
 belief among the labelings that are allowed.
 
-A round costs one forward–backward, N K², and one search for each level of the tree, N F K additions or fewer.
+A round whose whole step would raise the loss takes half of it, or less. It costs one forward–backward, N K², and one
+search for each level of the tree, N F K additions or fewer.
 """
 
 from __future__ import annotations
@@ -32,24 +33,20 @@ from typing import Any
 import numpy as np
 
 from crfield.boosting.candidates import Candidates
+from crfield.boosting.chain_slopes import Labelled, Slopes
 from crfield.boosting.responses import LEAST_WEIGHT, centred
 from crfield.boosting.round_table import Round
 from crfield.boosting.subsamples import regrouped, some_columns, some_rows
 from crfield.boosting.tree_field import TreeField
 from crfield.boosting.tree_scorer import FlatTree, TreeSum
 from crfield.boosting.trees import fit_tree
-from crfield.core.potentials import Potentials
-from crfield.core.semiring import Semiring
 from crfield.core.target import Target
-from crfield.core.topology import Chains
-from crfield.errors import InputError
-from crfield.inference.chain import ChainEngine
-from crfield.inference.labellings import one_hot, path_scores
 from crfield.optimize.history import CALLBACK, INTERRUPTED, Step
 
 LIMIT = 4.0  # of a leaf's Newton step before the learning rate: where beliefs are sure and wrong, curvature vanishes
 DEEP, SMALL_TABLES = 4, 64  # levels from which most nodes have few rows, and joint bins for these
 TRANSITIONS = ("table", "trees", "none")
+SHORTEST = 1 / 64  # share of a step below which it is taken whatever comes of it
 ALL_ROUNDS, HELD_OUT = "all rounds", "held-out loss"
 
 
@@ -81,67 +78,6 @@ class Grown:
     reason: str
 
 
-@dataclass(frozen=True, eq=False)
-class Slopes:
-    """What is wanted less what is believed, and how it curves."""
-
-    value: float  # Σ weight · (−log p)
-    node: np.ndarray  # (N, K), not weighted
-    edge: np.ndarray  # (K, K), weighted and summed over edges
-    mass: np.ndarray  # (K, K) expected uses of each pair, weighted
-    each: np.ndarray | None  # (E, K²), not weighted; None where edges share their table
-
-
-class Labelled:
-    """Columns (N, F) of chains with their target: the sums of trees so far, and slopes there."""
-
-    def __init__(self, columns: Any, target: Target, field: TreeField, *, n_jobs: int = 1) -> None:
-        if not isinstance(target.topology, Chains):
-            raise InputError("trees are boosted on chains, got graphs. Give sequences.")
-        self.columns, self.target, self.chains = columns, target, target.topology
-        labels = target.n_labels
-        self.node = np.zeros((self.chains.n_nodes, labels))
-        self.edge = np.zeros((self.chains.n_edges, labels * labels)) if field.edge_trees is not None else None
-        self.engine = ChainEngine(n_jobs)
-        self.weight = np.ones(self.chains.n_sequences) if target.weight is None else target.weight
-        self.row_weight = self.weight[self.chains.sequence_of_node]
-        self.edge_weight = self.weight[self.chains.sequence_of_edge]
-        self.complete = bool(target.complete.all())
-
-    def potentials(self, field: TreeField) -> Potentials:
-        """Scores with the field's tables; a table for each edge where edges must be weighed apart."""
-        scores = field.assemble(self.node, self.edge, self.chains)
-        if self.target.weight is not None and scores.shared and self.chains.n_edges > 1:
-            return Potentials(scores.node, scores.edge[scores.tables], self.chains)
-        return scores
-
-    def value(self, field: TreeField) -> float:
-        """Σ weight · (−log p)."""
-        scores = self.potentials(field)
-        gap = self.engine.infer(scores, Semiring.LOG).total - self._wanted(scores)[0]
-        return float(self.weight @ np.maximum(gap, 0.0))
-
-    def slopes(self, field: TreeField) -> Slopes:
-        """Slope of the log-likelihood in the scores."""
-        scores = self.potentials(field)
-        free = self.engine.infer(scores, Semiring.LOG)
-        total, node, edge = self._wanted(scores)
-        each, mass = edge - free.edge, free.edge
-        slope = each
-        if self.target.weight is not None and self.chains.n_edges:
-            slope, mass = (some * self.edge_weight[:, None, None] for some in (each, mass))
-        each = None if self.edge is None else each.reshape(self.edge.shape)
-        gap = np.maximum(free.total - total, 0.0)
-        return Slopes(float(self.weight @ gap), node - free.node, slope.sum(axis=0), mass.sum(axis=0), each)
-
-    def _wanted(self, scores: Potentials) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        if self.complete:
-            return path_scores(scores, self.target.labels), *one_hot(scores, self.target.labels)
-        masked = Potentials(np.where(self.target.mask, scores.node, -np.inf), scores.edge, self.chains)
-        clamped = self.engine.infer(masked, Semiring.LOG)
-        return clamped.total, clamped.node, clamped.edge
-
-
 def grow_field(
     columns: Any,
     target: Target,
@@ -157,6 +93,7 @@ def grow_field(
     With ``held_out`` columns and target, rounds end when their loss has not fallen for ``patience`` rounds, and those
     after the best are taken back. ``watch`` sees every round and may end it by True.
 
+    >>> from crfield.core.topology import Chains
     >>> chains = Chains.from_lengths([3, 3])
     >>> x = np.array([[0.0], [0.0], [1.0], [1.0], [1.0], [0.0]])
     >>> target, rng = Target(chains, 2, x[:, 0].astype(int)), np.random.default_rng(0)
@@ -167,28 +104,32 @@ def grow_field(
     field = _empty(columns.shape[1], target, edges=growth.transitions == "trees")
     data = Labelled(columns, target, field, n_jobs=growth.n_jobs)
     outside = None if held_out is None else Labelled(*held_out, field, n_jobs=growth.n_jobs)
-    search = Search(columns, growth, rng)
-    edge_search = Search(columns[data.chains.heads], growth, rng) if growth.transitions == "trees" else None
+    searches = {"node": Search(columns, growth, rng)}
+    if growth.transitions == "trees":
+        searches["edge"] = Search(data.rows("edge"), growth, rng)
     rounds: list[Round] = []
-    best, best_loss, began, reason = field, np.inf, time.perf_counter(), ALL_ROUNDS
+    best, best_loss, kept = field, np.inf, 0
+    began, reason = time.perf_counter(), ALL_ROUNDS
     slopes = data.slopes(field)
     steps = max(float(data.row_weight.sum()), 1.0)
-    kept = 0
     try:
         for number in range(1, growth.n_rounds + 1):
-            trees, edge_trees = field.trees, field.edge_trees
-            gain, pick, moved = _add_tree(trees, search, data, outside, slopes.node, "node", growth, name_of)
-            if edge_search is not None and edge_trees is not None and slopes.each is not None:
-                gain += _add_tree(edge_trees, edge_search, data, outside, slopes.each, "edge", growth, name_of)[0]
-            if growth.transitions != "none":
-                field = _with_tables(field, data, slopes, growth)
-            slopes = data.slopes(field)
+            moves = [grow_tree(search, data, slopes, part, growth) for part, search in searches.items()]
+            field, slopes, scale = _take(moves, data, field, slopes, growth)
+            for move in moves:
+                trees = field.trees if move.part == "node" else field.edge_trees
+                if trees is not None:
+                    trees.add(move.tree, scale * move.values)
+                if outside is not None:
+                    outside.add(move.part, scale * move.values[move.tree.leaves(outside.rows(move.part))])
             loss = None if outside is None else outside.value(field) / max(outside.row_weight.sum(), 1e-300)
-            rounds.append(Round(number, "tree", pick, gain, slopes.value / steps, loss))
+            gain = sum(move.gain for move in moves)
+            rounds.append(Round(number, "tree", moves[0].tree.told(name_of), gain, slopes.value / steps, loss))
             if loss is None or loss < best_loss:
                 best, best_loss, kept = field, (np.inf if loss is None else loss), number
+            moved = float(np.sqrt((slopes.node**2).sum()))
             seconds = time.perf_counter() - began
-            step = Step(number, number, slopes.value, moved, growth.learning_rate, len(trees), seconds)
+            step = Step(number, number, slopes.value, moved, scale * growth.learning_rate, len(field.trees), seconds)
             if watch is not None and watch(step):
                 reason = CALLBACK
                 break
@@ -198,9 +139,45 @@ def grow_field(
     except KeyboardInterrupt:
         reason = INTERRUPTED
     rounds = [replace(r, kept=r.number <= kept) for r in rounds]
-    objective = slopes.value if kept == len(rounds) else rounds[kept - 1].nll * steps
+    objective = rounds[kept - 1].nll * steps if kept else slopes.value
     edges = None if best.edge_trees is None else best.edge_trees.cut_to(kept)
     return Grown(replace(best, trees=best.trees.cut_to(kept), edge_trees=edges), rounds, objective, reason)
+
+
+def _take(
+    moves: list[Move], data: Labelled, field: TreeField, slopes: Slopes, growth: Growth
+) -> tuple[TreeField, Slopes, float]:
+    """Go along trees and tables at once, half as far as long as the penalised loss would rise.
+
+    Curvature is taken step by step, as if neighbours were independent. Where transitions are strong whole stretches
+    change their labels together, and a full step may overshoot.
+    """
+    there = field if growth.transitions == "none" else _with_tables(field, data, slopes, growth)
+    before, scale, done = slopes.value + _penalty(field, growth), 1.0, 0.0
+    while True:
+        for move in moves:
+            data.add(move.part, (scale - done) * move.values[move.leaf])
+        done = scale
+        trial = field.towards(there, scale)
+        found = data.slopes(trial)
+        if scale <= SHORTEST or found.value + _penalty(trial, growth) <= before:
+            return trial, found, scale
+        scale /= 2
+
+
+def _penalty(field: TreeField, growth: Growth) -> float:
+    return 0.5 * growth.l2 * sum(float((part**2).sum()) for part in (field.table, field.start, field.end))
+
+
+@dataclass(frozen=True, eq=False)
+class Move:
+    """A tree, what its leaves would add to the scores, and the leaf of every row."""
+
+    part: str  # "node" or "edge"
+    tree: FlatTree
+    values: np.ndarray  # (leaves, V)
+    leaf: np.ndarray  # (N,) or (E,)
+    gain: float
 
 
 class Search:
@@ -246,41 +223,19 @@ def _empty(n_columns: int, target: Target, *, edges: bool) -> TreeField:
     return TreeField(TreeSum(n_columns, labels), prior, zeros, zeros, np.zeros((labels, labels)), edge_trees)
 
 
-def _add_tree(
-    trees: TreeSum,
-    search: Search,
-    data: Labelled,
-    outside: Labelled | None,
-    slope: np.ndarray,
-    part: str,
-    growth: Growth,
-    name_of: Callable[[int], str],
-) -> tuple[float, str, float]:
-    """One more tree for slopes (N, V); its values are added to the sums of the data and of those held out."""
-    weight = data.row_weight if part == "node" else data.edge_weight
+def grow_tree(search: Search, data: Labelled, slopes: Slopes, part: str, growth: Growth) -> Move:
+    """A tree for the slopes of nodes or edges, with a Newton step for every leaf and label."""
+    slope = slopes.node if part == "node" or slopes.each is None else slopes.each
     if slope.shape[1] == 2:  # exactly mirrored, so that one class is searched for both
         slope = np.stack([slope[:, 0] - slope[:, 1], slope[:, 1] - slope[:, 0]], axis=1) / 2
-    size = np.abs(slope)
-    curvature = np.maximum(size * (1.0 - size), LEAST_WEIGHT) * weight[:, None]
-    slope = slope * weight[:, None]
+    size, weight = np.abs(slope), data.weight_of(part)[:, None]
+    curvature = np.maximum(size * (1.0 - size), LEAST_WEIGHT) * weight
+    slope = slope * weight
     tree, gain = search.grow(slope, curvature)
-    leaf = tree.leaves(_rows(data, part))
-    sums = [_sums(leaf, tree.n_leaves, values) for values in (slope, curvature)]
-    step = np.clip(sums[0] / (sums[1] + growth.ridge), -LIMIT, LIMIT)
-    values = growth.learning_rate * centred(step)
-    trees.add(tree, values)
-    moved = float(np.sqrt((values[leaf] ** 2).sum()))
-    for some in (data, outside):
-        if some is not None:
-            scores = some.node if part == "node" else some.edge
-            scores += values[leaf if some is data else tree.leaves(_rows(some, part))]
-    leaves = f"({tree.n_leaves} {'leaf' if tree.n_leaves == 1 else 'leaves'})"
-    root = "" if tree.left[0] < 0 else f"{name_of(int(tree.column[0]))} > {tree.threshold[0]:.4g} "
-    return gain, root + leaves, moved
-
-
-def _rows(data: Labelled, part: str) -> Any:
-    return data.columns if part == "node" else data.columns[data.chains.heads]
+    leaf = tree.leaves(data.rows(part))
+    wanted, curved = (_sums(leaf, tree.n_leaves, values) for values in (slope, curvature))
+    step = np.clip(wanted / (curved + growth.ridge), -LIMIT, LIMIT)
+    return Move(part, tree, growth.learning_rate * centred(step), leaf, gain)
 
 
 def _sums(leaf: np.ndarray, n_leaves: int, values: np.ndarray) -> np.ndarray:

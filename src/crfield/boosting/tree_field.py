@@ -11,7 +11,7 @@ every report applies.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -58,6 +58,18 @@ class TreeField:
         if edge is not None:
             tables = tables + edge.reshape(-1, *self.table.shape)
         return Potentials(node, tables, chains)
+
+    def towards(self, other: TreeField, share: float) -> TreeField:
+        """The same trees with tables that lie between these and another's.
+
+        >>> none, one = (TreeField(TreeSum(1, 1), *(np.full(1, v),) * 3, np.full((1, 1), v)) for v in (0, 1))
+        >>> none.towards(one, 0.25).table.tolist()
+        [[0.25]]
+        """
+        if share == 1.0:
+            return other
+        mixed = {name: (1 - share) * getattr(self, name) + share * getattr(other, name) for name in PARTS}
+        return replace(self, **mixed)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Everything as arrays, by name."""

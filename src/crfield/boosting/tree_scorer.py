@@ -13,7 +13,7 @@ Node n sends a row to ``left[n]`` if ``x[column[n]] <= threshold[n]`` and to ``l
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,6 +65,15 @@ class FlatTree:
     def n_leaves(self) -> int:
         """Number of leaves."""
         return int((self.left < 0).sum())
+
+    def told(self, name_of: Callable[[int], str]) -> str:
+        """The first cut and the number of leaves, in words.
+
+        >>> FlatTree(np.zeros(1, np.int32), np.zeros(1), np.array([-1]), 0).told(str)
+        '(1 leaf)'
+        """
+        leaves = f"({self.n_leaves} {'leaf' if self.n_leaves == 1 else 'leaves'})"
+        return leaves if self.left[0] < 0 else f"{name_of(int(self.column[0]))} > {self.threshold[0]:.4g} {leaves}"
 
     def leaves(self, columns: Any) -> np.ndarray:
         """The leaf (N,) of every row of columns (N, F), dense or sparse."""

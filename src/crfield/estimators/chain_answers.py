@@ -17,29 +17,12 @@ from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.core.target import Target
 from crfield.core.topology import Chains
-from crfield.data.batch import Columns
 from crfield.data.labels import LabelCoder
 from crfield.estimators.chain_checks import check_weights
 from crfield.estimators.jobs import resolve_jobs
 from crfield.inference.chain import ChainEngine
 from crfield.inference.decode import best_marginals, check_decoder
 from crfield.inference.labellings import path_scores
-
-
-def table_of(columns: Columns) -> Any:
-    """Encoded columns as one table (N, F): a dense array, or CSR where any column is sparse (sparse ones first).
-
-    >>> table_of(Columns.from_rows([[0], [1]], width=2)).toarray().tolist()
-    [[1.0, 0.0], [0.0, 1.0]]
-    """
-    dense = columns.dense if columns.dense is not None else np.zeros((columns.n_rows, 0))
-    if not columns.width:
-        return dense
-    from scipy.sparse import csr_array, hstack
-
-    values = np.ones(len(columns.indices)) if columns.values is None else columns.values
-    sparse = csr_array((values, columns.indices, columns.indptr), shape=(columns.n_rows, columns.width))
-    return hstack([sparse, csr_array(dense)], format="csr") if dense.shape[1] else sparse
 
 
 class ChainAnswers:

@@ -26,8 +26,9 @@ from crfield.core.topology import Chains
 from crfield.data.batch import Batch
 from crfield.data.labels import LabelCoder
 from crfield.errors import ConvergenceWarning, InputError, NotFittedError
-from crfield.estimators.chain_answers import ChainAnswers, table_of
+from crfield.estimators.chain_answers import ChainAnswers
 from crfield.estimators.chain_checks import check_weights, random_generator, without_weightless
+from crfield.estimators.discriminative_field import as_matrix
 from crfield.estimators.jobs import resolve_jobs
 from crfield.estimators.progress import Progress
 from crfield.features.detect import encoder_for
@@ -167,7 +168,7 @@ class TreeCRF(ChainAnswers, BaseEstimator):
             raise InputError("X holds no steps at all; at least one sequence with one step is needed to train.")
         weight = None if sample_weight is None else check_weights(sample_weight, chains.n_sequences)
         target = Target(chains, coder.n_labels, labels, allowed, weight)
-        table = windowed(table_of(batch.node), chains, reach=self.window)
+        table = windowed(as_matrix(batch.node), chains, reach=self.window)
         rng = random_generator(self.random_state)
         learn, aside = _split(chains.n_sequences, self.held_out, rng)
         held = _part(table, target, aside) if len(aside) else None
@@ -236,7 +237,7 @@ class TreeCRF(ChainAnswers, BaseEstimator):
     def potentials(self, X: Any) -> Potentials:
         """The scores of X, for engines and comparisons of your own."""
         field, batch = self.field_, self._encoder.encode(X)
-        table = windowed(table_of(batch.node), batch.topology, reach=self.window)
+        table = windowed(as_matrix(batch.node), batch.topology, reach=self.window)
         return field.potentials(table, batch.topology)
 
     @property
