@@ -11,6 +11,7 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOME: dict[str, str] = {
+    "BoostedRandomField": "crfield.estimators.boosted_field",
     "chain": "crfield.data.graph_builders",
     "ChainCRF": "crfield.estimators.chain",
     "compare_inference": "crfield.report.inference_comparison",
@@ -40,6 +41,8 @@ _HOME: dict[str, str] = {
     "read_crfsuite": "crfield.storage.exchange",
     "read_graphs": "crfield.storage.exchange",
     "read_template": "crfield.estimators.load",
+    "StumpEncoder": "crfield.estimators.stump_encoder",
+    "StumpSelector": "crfield.estimators.stump_selector",
     "Template": "crfield.features.template",
     "TokenColumns": "crfield.data.tokens",
     "TreeCRF": "crfield.estimators.tree_crf",

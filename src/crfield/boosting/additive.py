@@ -2,9 +2,9 @@
 
     node_n(c) = prior_kind(c) + Σ_m values_m(leaf_m(x_n), c)        edge_e = table of the edge's relation
 
-Only nodes of a learner's own kind have its columns, so every learner belongs to a kind, and to the sparse or the dense
-part of its columns. Relations that were never taken have no table and their edges are left out, so that inference is
-exact wherever the relations that matter allow it.
+Only nodes of a learner's own kind have its columns, so every learner belongs to a kind, and to the sparse or the
+dense part of its columns. Relations that were never taken have no table and their edges are left out, so that
+inference is exact wherever the relations that matter allow it.
 
 A learner with l leaves can be read as l − 1 columns of zeros and ones (`indicators`), which makes the same model a
 linear one; the verified mode refits it in that form.

@@ -111,11 +111,11 @@ def _solved(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def table_step(values: np.ndarray, group: Group, sizes: tuple[int, ...], form: str) -> np.ndarray:
-    """What a coupling α (L, L) adds to the table of its group (L, L): rows the sender's label, columns the receiver's.
+    """What a coupling α (L, L) adds to its group's table (L, L): rows the sender's label, columns the receiver's.
 
     >>> near = Group(0, 0, 0, True, True)
     >>> table_step(np.array([[1.0, 0.0], [-1.0, 0.0]]), near, (2,), "joint").tolist()
-    [[1.0, 0.0], [0.0, -1.0]]
+    [[0.75, -0.25], [-0.25, -0.25]]
     >>> table_step(np.array([[1.0, 0.0], [-1.0, 0.0]]), near, (2,), "patch").tolist()
     [[0.5, -0.5], [0.0, 0.0]]
     """

@@ -1,7 +1,7 @@
 """The linear form of a boosted model: its leaves as columns, all weights fitted together.
 
-A weak learner with l leaves becomes l − 1 columns of zeros and ones, the first leaf going into the bias; a relation has
-one weight for each pair of labels. That is the linear model of `crfield.scoring.graph_linear`, so likelihood,
+A weak learner with l leaves becomes l − 1 columns of zeros and ones, the first leaf going into the bias; a relation
+has one weight for each pair of labels. That is the linear model of `crfield.scoring.graph_linear`, so likelihood,
 pseudo-likelihood and every engine are those of `GraphCRF`; `additive` goes back.
 
     F(w) = −log p(y | x) + ½ l2 ‖w‖²
@@ -118,7 +118,7 @@ class LinearForm:
         potentials = Potentials(scores.node + extra, scores.edge, scores.topology, scores.table)
         if accepted not in self._engines:
             self._engines[accepted] = choose_engine(potentials, n_jobs=self._n_jobs).engine
-        return self._engines[accepted].infer(potentials, semiring).node  # type: ignore[attr-defined, no-any-return]
+        return self._engines[accepted].infer(potentials, semiring).node  # type: ignore[attr-defined]
 
     def additive(self, accepted: tuple[int, ...], weights: Weights) -> Additive:
         """The same model as a sum of weak learners."""

@@ -33,11 +33,13 @@ from crfield.boosting.linear_form import LinearForm, Weights
 from crfield.boosting.messages import VirtualEvidence
 from crfield.boosting.responses import centred
 from crfield.boosting.round_table import Round
+from crfield.boosting.stumps import pairs_of, stump_of
 from crfield.boosting.virtual_rounds import WORTH, Block, RoundOptions, best_local, boost, class_priors, responses
 from crfield.core.semiring import Semiring
 from crfield.core.target import Target
 from crfield.data.graph_batch import GraphBatch, GraphSchema
 from crfield.errors import LabelError
+from crfield.kernels.boost import histograms
 
 PROPOSALS = ("virtual", "independent")
 # Of the step of a feature that waits: a Newton step for nodes on their own is too long where neighbours repeat it.
@@ -143,10 +145,12 @@ class _Growing:
         options = self.options
         w, z = responses(self.beliefs, self.labels, self.weight, self.batch, self.sizes, np.inf)
         local = best_local(self.blocks, w, z, self.sizes, options) if features else None
-        if local is not None and (self.name(local) in self.known or local.learner.gain <= WORTH * len(w)):
+        if local is not None and self.name(local) in self.known:
             if self.waiting:  # weights that are not the best yet ask for what is there already
                 self.refit()
                 return self.propose(features=features)
+            local = self._fresh_stump(w, z)
+        if local is not None and local.learner.gain <= WORTH * len(w):
             local = None
         relation, gain = self._best_relation(w, z)
         if local is None and relation is None:
@@ -194,6 +198,23 @@ class _Growing:
         found = fit_couplings(heard.couple(w, z, exact=True), heard.groups, self.sizes, ridge=self.options.ridge)
         best = max(found, key=lambda one: one.gain)
         return heard.groups[best.group].relation, best.gain
+
+    def _fresh_stump(self, w: np.ndarray, z: np.ndarray) -> LocalStep | None:
+        """The best stump on a column whose best cut is not in the model yet; a penalty leaves old ones some gain."""
+        best: LocalStep | None = None
+        for block in self.blocks:
+            size, cut = self.sizes[block.kind], block.candidates
+            pairs, mirrored = pairs_of(w[block.rows, :size], z[block.rows, :size], cut.n_rows)
+            sums = histograms(cut.packed, pairs, n_jobs=self.options.n_jobs)
+            while (found := stump_of(cut, sums, ridge=self.options.ridge, mirrored=mirrored)) is not None:
+                step = LocalStep(block.kind, block.part, found, centred(found.values))
+                if self.name(step) not in self.known:
+                    if best is None or found.gain > best.learner.gain:
+                        best = step
+                    break
+                # Without weight a column cannot be cut.
+                sums[:, cut.packed.offsets[found.column] : cut.packed.offsets[found.column + 1]] = 0.0
+        return best
 
     def _add(self, step: LocalStep) -> None:
         self.known.add(self.name(step))

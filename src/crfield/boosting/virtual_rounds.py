@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ from crfield.boosting.stumps import best_stump
 from crfield.boosting.trees import fit_tree
 from crfield.data.graph_batch import GraphBatch, GraphSchema
 from crfield.errors import FeatureError
+from crfield.kernels.virtual_numpy import softmax
 
 LEARNERS = ("stump", "tree")
 WORTH = 1e-9  # least gain for each node that a round is taken for
@@ -193,7 +195,7 @@ def boost(
             relation = heard.groups[coupling.group].relation  # type: ignore[union-attr]
             rounds.append(Round(number, "relation", schema.relations[relation].name, float(gain)))
     if rounds and np.isnan(rounds[-1].nll):
-        rounds[-1] = judge.judged(rounds[-1], _softmax(heard.total))
+        rounds[-1] = judge.judged(rounds[-1], softmax(heard.total))
         if watch is not None:
             watch(rounds[-1])
     kept = judge.best if held is not None or reason.startswith("the loss") else len(picks)
@@ -279,11 +281,6 @@ def _place(blocks: list[Block], step: LocalStep) -> int:
     return next(k for k, block in enumerate(blocks) if (block.kind, block.part) == (step.kind, step.part))
 
 
-def _softmax(scores: np.ndarray) -> np.ndarray:
-    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
-
-
 class _Judge:
     """Mean −log p of the true labels, of those that teach and of those held out, and whether it still falls."""
 
@@ -318,5 +315,5 @@ class _Judge:
         if self._held:
             return "the loss on held-out data no longer falls" if len(self._values) - self.best >= patience else ""
         last = self._values[-patience - 1 :]
-        rising = len(last) > patience and all(later > before for before, later in zip(last, last[1:]))
+        rising = len(last) > patience and all(later > before for before, later in pairwise(last))
         return f"the loss has risen for {patience} rounds" if rising else ""

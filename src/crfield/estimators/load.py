@@ -26,6 +26,8 @@ _FIELDS = {
     "markov_field": "load_markov",
 }
 _READERS = {  # where the function lies that makes the model of an archive
+    "virtual_evidence": ("crfield.estimators.virtual_evidence_file", "load_virtual"),
+    "boosted_field": ("crfield.estimators.virtual_evidence_file", "load_field"),
     "incomplete_boost": ("crfield.estimators.incomplete_file", "load_incomplete"),
     "tree_crf": ("crfield.estimators.tree_crf_file", "load_tree"),
     "classifier_hmm": ("crfield.estimators.classifier_hmm_file", "load_classifier_hmm"),

@@ -77,7 +77,7 @@ def check_sequence_options(parameters: Mapping[str, Any]) -> None:
     if not isinstance(parameters["directed"], bool | np.bool_):
         raise InputError(f"directed must be True or False, got {parameters['directed']!r}.")
     discrete = parameters["discrete"]
-    if isinstance(discrete, str) or not all(isinstance(c, Integral) and c >= 0 for c in discrete):
+    if isinstance(discrete, str) or not all(isinstance(c, Integral) and int(c) >= 0 for c in discrete):
         raise InputError(f"discrete must be a list of numbers of columns, got {discrete!r}.")
     if not isinstance(parameters["verbose"], Integral) or parameters["verbose"] < 0:
         raise InputError(f"verbose must be 0, 1 or 2, got {parameters['verbose']!r}.")
@@ -108,7 +108,7 @@ def check_fraction(value: Any) -> None:
     """InputError unless the share of held-out graphs is None or lies between 0 and 1."""
     if value is None:
         return
-    if not isinstance(value, Real) or isinstance(value, bool) or not 0 < value < 1:
+    if not isinstance(value, Real) or isinstance(value, bool) or not 0 < float(value) < 1:
         raise InputError(f"validation must be None or the share of graphs held out, between 0 and 1, got {value!r}.")
 
 

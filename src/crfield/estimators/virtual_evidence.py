@@ -48,14 +48,19 @@ UNEQUAL = 1.5  # times its fair share that a label may have before a start from 
 
 
 @dataclass(frozen=True)
-class _Step:
-    """A round as `Progress` shows it."""
+class RoundStep:
+    """A round as `Progress` shows it: its gain stands where a gradient would."""
 
     n_iter: int
     value: float
     gradient_norm: float
     n_active: int
     seconds: float
+
+    @classmethod
+    def of(cls, one: Round, started: float) -> RoundStep:
+        """The round, and the time since ``started``."""
+        return cls(one.number, one.nll, one.gain, one.number, time.monotonic() - started)
 
 
 class VirtualEvidenceBoosting(GraphAnswers, BaseEstimator):
@@ -87,7 +92,7 @@ class VirtualEvidenceBoosting(GraphAnswers, BaseEstimator):
     ridge : float, optional
         Added to the weight of every leaf and pair of labels: 5, and 0 for "paper".
     learning_rate : float, optional
-        Share of each step that is taken: 1 for two labels on more than 5,000 nodes and for "paper", else 0.5.
+        Share of each step that is taken: 1 for two labels on 5,000 nodes or more and for "paper", else 0.5.
     max_bins : int
         Cuts are sought among that many bins of a column.
     start : "prior" or "zero", optional
@@ -104,8 +109,8 @@ class VirtualEvidenceBoosting(GraphAnswers, BaseEstimator):
     proposals : "virtual" or "independent"
         In mode "verified", whether features are proposed with virtual evidence or by LogitBoost without it.
     decode : "map" or "marginal"
-        What ``predict`` returns: the best labelling as a whole, or the best label of each node. In mode "exact" it also
-        says what training is for.
+        What ``predict`` returns: the best labelling as a whole, or the best label of each node. In mode "exact" it
+        also says what training is for.
     engine, map_engine, n_jobs, random_state, verbose
         As in `GraphCRF`.
 
@@ -199,8 +204,7 @@ class VirtualEvidenceBoosting(GraphAnswers, BaseEstimator):
             started = time.monotonic()
 
             def watch(one: Round) -> None:
-                number = one.number or 0
-                progress.update(_Step(number, one.nll, one.gain, number, time.monotonic() - started))
+                progress.update(RoundStep.of(one, started))
 
             additive, rounds, reason, trained_by = trained(
                 encoder, batch, coder, target, blocks, options, usable, watch if self.verbose else None
@@ -220,7 +224,7 @@ class VirtualEvidenceBoosting(GraphAnswers, BaseEstimator):
     def _options(self, coder: GraphLabels, target: Target) -> RoundOptions:
         """Parameters with those that were left open filled in by mode and data."""
         paper, two = self.mode == "paper", coder.n_labels == 2
-        whole = paper or (two and int((target.labels >= 0).sum()) > LARGE)
+        whole = paper or (two and int((target.labels >= 0).sum()) >= LARGE)
 
         def given(value: Any, otherwise: Any) -> Any:
             return otherwise if value is None else value
@@ -250,7 +254,7 @@ class VirtualEvidenceBoosting(GraphAnswers, BaseEstimator):
         usable: tuple[int, ...],
         watch: Any,
     ) -> tuple[Any, list[Round], str, str]:
-        labels, weight = target.labels.astype(np.int64), _node_weights(batch, target)
+        labels, weight = target.labels.astype(np.int64), node_weights(batch, target)
         held = self._held_out(batch, labels)
         taught = labels if held is None else np.where(held, -1, labels)
         prior = class_priors(taught, weight, batch, coder.sizes)
@@ -387,7 +391,8 @@ class VirtualEvidenceBoosting(GraphAnswers, BaseEstimator):
         return getattr(self, "_model", None) is not None
 
 
-def _node_weights(batch: GraphBatch, target: Target) -> np.ndarray:
+def node_weights(batch: GraphBatch, target: Target) -> np.ndarray:
+    """(N,) the weight of each node, that of its graph."""
     if target.weight is None:
         return np.ones(batch.topology.n_nodes)
     return np.asarray(target.weight[batch.topology.sequence_of_node])
