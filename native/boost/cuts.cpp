@@ -8,7 +8,7 @@ namespace crfield {
 namespace boost {
 namespace {
 
-constexpr double NO_WEIGHT = 1e-12;  // as in the contract
+constexpr double NO_WEIGHT = 1e-12, TIE = 1e-10;  // as in the contract
 
 struct Best {
   double gain = -std::numeric_limits<double>::infinity();
@@ -76,7 +76,7 @@ Best numeric_column(const Search& s, const double* sums, int64_t stride, int64_t
         good = wl > m.nothing[c] && wr > m.nothing[c];
         gain += pl * pl / (wl + s.ridge) + pr * pr / (wr + s.ridge);
       }
-      if (good && gain > best.gain) best.gain = gain, best.cut = (int32_t)k, best.side = side;
+      if (good && (best.cut < 0 || gain > best.gain * (1.0 + TIE))) best.gain = gain, best.cut = (int32_t)k, best.side = side;
     }
   }
   return best;

@@ -44,7 +44,7 @@ class Stump:
     def leaves(self, columns: Any) -> np.ndarray:
         """0 or 1 for every row of columns (N, F), dense, sparse or as `Candidates`."""
         if isinstance(columns, Candidates):
-            return _leaves_of_codes(columns, self)
+            return _leaves_of_bins(columns, self)[columns.packed.column(self.column)]
         values = values_of(columns, self.column)
         above = values > self.threshold
         return np.where(np.isnan(values), self.missing, above).astype(np.int64)
@@ -52,6 +52,10 @@ class Stump:
     def apply(self, columns: Any) -> np.ndarray:
         """Values (N, K)."""
         return self.values[self.leaves(columns)]
+
+    def by_word(self, columns: Candidates) -> tuple[np.ndarray, np.ndarray]:
+        """Values as codes (N,) and a table, where the column is dense."""
+        return _by_word(columns, self.column, self.values[_leaves_of_bins(columns, self)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +82,17 @@ class Categories:
         """Values (N, K)."""
         return self.values[self.leaves(columns)]
 
+    def by_word(self, columns: Candidates) -> tuple[np.ndarray, np.ndarray]:
+        """Values as codes (N,) and a table, where the column is dense."""
+        return _by_word(columns, self.column, self.values)
+
+
+def _by_word(columns: Candidates, column: int, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The joint codes that hold a dense column, and the values (…, K) of each from those of its bins (bins, K)."""
+    packed = columns.packed
+    word, bins = int(packed.word[column]), len(values)
+    return packed.joint[word], values[np.arange(packed.sizes[word]) // packed.stride[column] % bins]
+
 
 def values_of(columns: Any, column: int) -> np.ndarray:
     """One column (N,) of a dense or sparse table."""
@@ -87,12 +102,12 @@ def values_of(columns: Any, column: int) -> np.ndarray:
     return np.asarray(values.toarray() if hasattr(values, "toarray") else values, np.float64).reshape(-1)
 
 
-def _leaves_of_codes(columns: Candidates, stump: Stump) -> np.ndarray:
-    codes = columns.packed.column(stump.column)
+def _leaves_of_bins(columns: Candidates, stump: Stump) -> np.ndarray:
+    """The leaf of every bin of the stump's column."""
     thresholds = columns.thresholds[stump.column]
-    leaf = (codes > np.searchsorted(thresholds, stump.threshold)).astype(np.int64)
-    if columns.missing[stump.column]:
-        leaf[codes == len(thresholds) + 1] = stump.missing
+    bins = np.arange(len(thresholds) + 1 + int(columns.missing[stump.column]))
+    leaf = (bins > np.searchsorted(thresholds, stump.threshold)).astype(np.int64)
+    leaf[len(thresholds) + 1 :] = stump.missing
     return leaf
 
 
@@ -144,9 +159,9 @@ def stump_of(
     """The best stump from sums by bin (C, T, 2)."""
     packed = candidates.packed
     cuts = best_cuts(sums, packed.offsets, candidates.discrete, candidates.missing, ridge=ridge)
-    if not len(cuts.gain) or not np.isfinite(cuts.gain).any():
+    f = cuts.column
+    if f is None:
         return None
-    f = int(np.argmax(cuts.gain))
     gain = float(cuts.gain[f]) * (2 if mirrored else 1)
     own = sums[:, packed.offsets[f] : packed.offsets[f + 1]]
     if candidates.discrete[f]:

@@ -19,15 +19,16 @@ import numpy as np
 
 from crfield.boosting.candidates import Candidates
 from crfield.boosting.stumps import Categories, Stump, cut_leaves, leaf_values, pairs_of
-from crfield.kernels.boost import best_cuts, histograms
+from crfield.kernels.boost import TIE, best_cuts, histograms
 
 
 @dataclass(frozen=True, eq=False)
 class RegressionTree:
     """Cuts with the nodes they lead to, and a value for each leaf and class.
 
-    Node 0 is the root. ``cuts[n]`` is the stump or the categories that node n asks, None at a leaf; ``children[n]``
-    are the nodes of its leaves, and ``leaf[n]`` the row of ``values`` at a leaf.
+    Node 0 is the root. ``cuts[n]`` is the stump or the categories that node n asks, without values and with what the
+    cut adds to the gain, None at a leaf; ``children[n]`` are the nodes of its leaves, and ``leaf[n]`` the row of
+    ``values`` at a leaf.
     """
 
     cuts: tuple[Stump | Categories | None, ...]
@@ -85,6 +86,22 @@ def fit_tree(
     [0.0, 0.1, 0.0, 1.0]
     """
     pairs, mirrored = pairs_of(weight, response, candidates.n_rows)
+    return tree_of(
+        candidates, pairs, mirrored=mirrored, max_depth=max_depth, min_leaf=min_leaf, ridge=ridge, n_jobs=n_jobs
+    )
+
+
+def tree_of(
+    candidates: Candidates,
+    pairs: np.ndarray,
+    *,
+    mirrored: bool = False,
+    max_depth: int = 2,
+    min_leaf: int = 1,
+    ridge: float = 0.0,
+    n_jobs: int = 1,
+) -> RegressionTree:
+    """The tree for working pairs (C, N, 2) of (w, w z); ``mirrored`` pairs are those of the second of two classes."""
     packed = candidates.packed
     counting = min_leaf > 1
     if counting:
@@ -141,16 +158,16 @@ def _best(candidates: Candidates, node: _Node, ridge: float, min_leaf: int) -> S
         counts=node.counts,
         least=min_leaf,
     )
-    f = int(np.argmax(cuts.gain))
+    f = cuts.column
     here = _worth(node.total, ridge)
     # Rounding alone must not cut: a node whose rows all ask for the same has the gain of its parts.
-    if not cuts.gain[f] > here + 1e-12 * abs(here):
+    if f is None or not cuts.gain[f] > here * (1.0 + TIE):
         return None
     if candidates.discrete[f]:
-        return Categories(f, candidates.thresholds[f], np.zeros((0, 0)), float(cuts.gain[f]))
+        return Categories(f, candidates.thresholds[f], np.zeros((0, 0)), float(cuts.gain[f]) - here)
     own = node.sums[:, packed.offsets[f] : packed.offsets[f + 1]]
     threshold, _, missing = cut_leaves(candidates, own, f, int(cuts.cut[f]), int(cuts.side[f]))
-    return Stump(f, threshold, np.zeros((0, 0)), float(cuts.gain[f]), missing)
+    return Stump(f, threshold, np.zeros((0, 0)), float(cuts.gain[f]) - here, missing)
 
 
 def _parts(candidates: Candidates, cut: Stump | Categories, rows: np.ndarray | None) -> list[np.ndarray]:

@@ -29,6 +29,7 @@ JOINT_BINS = 1024
 MOST_BINS = 256  # of one column
 NO_WEIGHT = 1e-12
 LEAST_WEIGHT = 1e-6
+TIE = 1e-10  # gains that differ by less are equal, so that rounding does not choose
 
 
 def bin_codes(
@@ -192,6 +193,17 @@ class Cuts:
     cut: np.ndarray  # (F,) int32
     side: np.ndarray  # (F,) int32, 0 or 1
 
+    @property
+    def column(self) -> int | None:
+        """The first column whose gain is the largest, up to `TIE`; None if nothing can be cut.
+
+        >>> Cuts(np.array([2.0, 3.0, 3.0 + 1e-15]), np.zeros(3, int), np.zeros(3, int)).column
+        1
+        """
+        if not len(self.gain) or not np.isfinite(self.gain).any():
+            return None
+        return int(np.argmax(self.gain >= self.gain.max() * (1.0 - TIE)))
+
 
 def best_cuts(
     sums: np.ndarray,
@@ -209,7 +221,7 @@ def best_cuts(
     A numeric column's leaves are bins up to the cut and bins above it; its last bin may hold missing values
     (``missing`` (F,)), which go with the better side or stand alone. A ``nominal`` column has a leaf for every bin.
     Leaves must have weight (more than `NO_WEIGHT` of all: less is the rounding of differences), and ``counts`` (T,)
-    of at least ``least`` rows if given. Ties go to the first cut.
+    of at least ``least`` rows if given. Ties (up to `TIE`) go to the first cut.
 
     >>> sums = np.array([[[1.0, 1.0], [1.0, 1.0], [1.0, -1.0]]])
     >>> cuts = best_cuts(sums, np.array([0, 3]), np.array([False]), np.array([False]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-NO_WEIGHT, LEAST_WEIGHT = 1e-12, 1e-6  # as in the contract
+NO_WEIGHT, LEAST_WEIGHT, TIE = 1e-12, 1e-6, 1e-10  # as in the contract
 
 
 def bin_codes(
@@ -107,7 +107,7 @@ def best_cuts(
                     if min(left + lost_count * (where == 0), right + lost_count * (where == 1)) < least:
                         continue
                 worth = _worth(leaves, ridge).sum()
-                if worth > gain[f]:
+                if cut[f] < 0 or worth > gain[f] * (1.0 + TIE):
                     gain[f], cut[f], side[f] = worth, k, where
 
 
