@@ -20,7 +20,10 @@ from crfield import (
     FactorialCRF,
     GraphCRF,
     GridCRF,
+    LogitBoost,
     MarkovRandomField,
+    StumpEncoder,
+    StumpSelector,
     TokenColumns,
     TreeCRF,
     chain,
@@ -236,4 +239,6 @@ FRONT_DOOR = [
     Front(DiscriminativeRandomField, some_images, ("local",), options=(("l2", 2.5), ("cv", 2))),
     Front(MarkovRandomField, some_images, ("density",), options=(("n_components", 2), ("decode", "marginal"))),
 ]
-ESTIMATORS: list[type[Any]] = [front.estimator for front in FRONT_DOOR]
+# Classifiers of plain rows and transformers keep the contract of scikit-learn, each in a test of its own.
+PLAIN: list[type[Any]] = [LogitBoost, StumpEncoder, StumpSelector]
+ESTIMATORS: list[type[Any]] = [front.estimator for front in FRONT_DOOR] + PLAIN

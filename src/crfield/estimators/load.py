@@ -26,6 +26,9 @@ _FIELDS = {
     "markov_field": "load_markov",
 }
 _READERS = {  # where the function lies that makes the model of an archive
+    "logit_boost": ("crfield.estimators.boost_file", "load_logit_boost"),
+    "stump_encoder": ("crfield.estimators.boost_file", "load_stump_encoder"),
+    "stump_selector": ("crfield.estimators.boost_file", "load_stump_selector"),
     "virtual_evidence": ("crfield.estimators.virtual_evidence_file", "load_virtual"),
     "boosted_field": ("crfield.estimators.virtual_evidence_file", "load_field"),
     "incomplete_boost": ("crfield.estimators.incomplete_file", "load_incomplete"),
