@@ -51,6 +51,12 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
             {"quick": True},
             needs_data=True,
         ),
+        "letters": Experiment(
+            "crfield.experiments.letters",
+            "handwritten words: a linear chain, boosted trees alone, before a chain and in it (needs data)",
+            {"folds": (0,), "n_rounds": 25, "max_depth": 6, "learning_rate": 0.3, "most_words": 1_500},
+            needs_data=True,
+        ),
         "order-chains": Experiment(
             "crfield.experiments.order_chains",
             "which of five relations is true? exact, pseudo and Bethe likelihood",
