@@ -9,7 +9,7 @@ namespace incomplete {
 
 namespace {
 
-constexpr int TURNS = 100;
+constexpr int TURNS = 200;
 constexpr double LARGEST = 700.0;  // e^x beyond it is infinite
 
 // W of all cells of one datum; see boosting/incomplete/losses.py.
@@ -71,19 +71,23 @@ double step(double plus, double minus, double weight, double scale, const Rule& 
     return std::isnan(found) ? 0.0 : std::min(std::max(found, -rule.longest), rule.longest);
   }
   const double log_plus = std::log(plus), log_minus = std::log(minus);
-  // The left side rises at least as fast as l2 d, so the root is no further than this.
+  // No exponential outgrows what it has to balance at the root, and the left side rises at least as fast as l2 d.
   const double end = -(plus - minus + rule.l2 * weight) / rule.l2;
-  double low = std::min(end, 0.0), high = std::max(end, 0.0), d = 0.0;
+  double low = 0.0, high = 0.0, d = 0.0;
+  if (end > 0) high = std::fmin(end, (std::log(minus + rule.l2 * std::max(-weight, 0.0)) - log_plus) / scale);
+  if (end < 0) low = std::fmax(end, (log_minus - std::log(plus + rule.l2 * std::max(weight, 0.0))) / scale);
+  double moved = high - low;
   for (int turn = 0; turn < TURNS; turn++) {
     const double up = std::exp(std::min(log_plus + scale * d, LARGEST));
     const double down = std::exp(std::min(log_minus - scale * d, LARGEST));
     const double value = up - down + rule.l2 * (weight + d);
     (value > 0 ? high : low) = d;
     double next = d - value / (scale * (up + down) + rule.l2);
-    if (next < low || next > high) next = 0.5 * (low + high);
-    const bool done = std::fabs(next - d) <= 1e-15 + 1e-14 * std::fabs(next);
+    // On the steep side of an exponential Newton's steps are all alike; halving is faster.
+    if (!(next >= low && next <= high && 2 * std::fabs(next - d) <= moved)) next = 0.5 * (low + high);
+    moved = std::fabs(next - d);
     d = next;
-    if (done) break;
+    if (moved <= 1e-15 + 1e-14 * std::fabs(d)) break;
   }
   return d;
 }
