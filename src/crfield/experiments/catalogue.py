@@ -67,6 +67,12 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
             "logistic regression, MRF, CRF and DRF under bimodal noise",
             {"seeds": (0, 1, 2), "n_train": 4, "n_test": 2, "size": 32},
         ),
+        "rfid-trials": Experiment(
+            "crfield.experiments.rfid_trials",
+            "activities by a batteryless sensor: boosted fields, a linear chain, a Markov model (needs data)",
+            {"repetitions": 2, "folds": 2, "inner_folds": 0, "most_trials": 16},
+            needs_data=True,
+        ),
         "wearable-layers": Experiment(
             "crfield.experiments.wearable_layers",
             "motion and context: two chains, coupled layers, one chain of pairs",
