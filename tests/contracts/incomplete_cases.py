@@ -1,7 +1,7 @@
 """Small worlds with something hidden, and the definitions of the losses written out by hand.
 
-`Direct` evaluates equations (5)–(8) of Haffari et al. (2008) and all losses by loops over data, values of h and labels;
-it shares no line with the library.
+`Direct` evaluates equations (5)–(8) of Haffari et al. (2008) and all losses by loops over data, values of h and
+labels; it shares no line with the library.
 """
 
 from __future__ import annotations
@@ -106,9 +106,7 @@ class Direct:
             elif loss == "mix":
                 term = -np.log(Q @ (1 / Z))
             else:
-                S = np.array(
-                    [[self.feature(i, h, y) @ weights for y in range(self.w.n_labels)] for h, _ in spread]
-                )
+                S = np.array([[self.feature(i, h, y) @ weights for y in range(self.w.n_labels)] for h, _ in spread])
                 joint = Q[:, None] * np.exp(S) * r
                 term = np.log(joint.sum()) - np.log(joint[:, own].sum())
             total += c * float(term)

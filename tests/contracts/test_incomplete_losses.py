@@ -175,8 +175,8 @@ def test_the_dual_gap_of_the_theorems_closes(loss: str) -> None:
         dual = float((Q[:, None] * r).sum()) - result.value
         best = q
     else:
-        dual = float((Q[:, None] * r).sum()) - len(w.y) - (
-            result.value + float(Q @ np.log(r[np.arange(len(own)), own]))
+        dual = (
+            float((Q[:, None] * r).sum()) - len(w.y) - (result.value + float(Q @ np.log(r[np.arange(len(own)), own])))
         )
         best = q / q.sum(axis=1, keepdims=True)
     assert primal.fun == pytest.approx(dual, abs=1e-6)
@@ -198,6 +198,4 @@ def test_nothing_hidden_is_logistic_regression() -> None:
         result = minimize(problem, np.zeros(problem.n_weights), Penalty(l2=1.0), tol=1e-15, max_iter=2000)
         np.testing.assert_allclose(problem.mixture(result.weights), rival.predict_proba(w.X), atol=1e-7)
         at_rival = np.ascontiguousarray(rival.coef_.T).ravel()
-        assert result.value == pytest.approx(
-            problem.value(at_rival) + 0.5 * float(at_rival @ at_rival), rel=1e-12
-        )
+        assert result.value == pytest.approx(problem.value(at_rival) + 0.5 * float(at_rival @ at_rival), rel=1e-12)

@@ -138,9 +138,7 @@ def test_sequential_updates_of_weak_learners_are_adaboost(tight: bool, body: str
     rng = np.random.default_rng(0)
     signs = rng.choice([-1.0, 1.0], size=200)
     learners = np.stack([np.where(rng.random(200) < 0.3, -signs, signs) for _ in range(4)], axis=1)
-    problem = EnumeratedLoss(
-        learners, Cells.nothing_hidden(200), (signs > 0).astype(int), loss="exp", n_labels=2
-    )
+    problem = EnumeratedLoss(learners, Cells.nothing_hidden(200), (signs > 0).astype(int), loss="exp", n_labels=2)
     weights, margin = np.zeros(8), np.zeros(200)
     for _ in range(5):
         found = sequential(problem, weights, tight=tight, smoothing=0.0, tol=-1.0, max_iter=1).weights
@@ -272,7 +270,14 @@ def test_the_compiled_body_checks_again() -> None:
         True,
     ]
     native.sweep(*good)
-    for at, bad in ((0, good[0] - 1), (1, good[1] + 100), (3, cells + 1), (5, good[5] + 1), (6, good[6] - 9), (12, 7)):
+    for at, bad in (
+        (0, good[0] - 1),
+        (1, good[1] + 100),
+        (3, cells + 1),
+        (5, good[5] + 1),
+        (6, good[6] - 9),
+        (12, 7),
+    ):
         with pytest.raises(ValueError, match=r"."):
             native.sweep(*[bad if k == at else value for k, value in enumerate(good)])
     with pytest.raises(ValueError, match="alike"):

@@ -8,7 +8,6 @@ looked. Equations and findings: ``docs/methods/boosting-incomplete-information.m
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Self
 
@@ -16,11 +15,9 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from crfield.boosting.incomplete import left_predictions as before
-from crfield.boosting.incomplete import updates
 from crfield.boosting.incomplete.class_mass import class_mass_normalised
-from crfield.boosting.incomplete.hidden_values import as_table, learn_values
 from crfield.boosting.incomplete.losses import LOSSES
-from crfield.boosting.incomplete.structures import Bag, Draws, Form, Values, Windows, chain_of, names_of
+from crfield.boosting.incomplete.structures import Draws, names_of
 from crfield.errors import ConvergenceWarning, InputError
 from crfield.estimators.incomplete_checks import (
     NotYetFitted,
@@ -39,21 +36,14 @@ from crfield.estimators.incomplete_model import (
     loss_of,
     own_columns,
 )
-from crfield.estimators.jobs import resolve_jobs
-from crfield.estimators.progress import Progress
-from crfield.optimize.history import Result, Step
-from crfield.optimize.lbfgs import minimize
-from crfield.optimize.penalty import Penalty
-
-RANDOM_START = 0.1  # standard deviation of the hidden columns' weights at a random start
-PASS_TOLERANCE = 0.01  # of tol: what a pass of updates must lower the objective by to go on
+from crfield.estimators.incomplete_training import form_for, solve
 
 
 class IncompleteBoost(ClassifierMixin, BaseEstimator):
     """Boosting with incomplete information (Haffari et al., ICML 2008).
 
-    A linear classifier with weights for columns of X, and for columns that depend on a hidden part h of each datum. h is
-    given to `fit` (and to `predict`) as ``hidden`` for the data where it is known, None for the others, which are
+    A linear classifier with weights for columns of X, and for columns that depend on a hidden part h of each datum. h
+    is given to `fit` (and to `predict`) as ``hidden`` for the data where it is known, None for the others, which are
     summed over h with a prior q₀(h | x). Without ``hidden`` it is multinomial logistic regression (with the losses
     *mix*, *jensen*, *joint* and *hcrf*) or AdaBoost's exponential loss over labels.
 
@@ -65,10 +55,10 @@ class IncompleteBoost(ClassifierMixin, BaseEstimator):
     solver : {"lbfgs", "parallel", "sequential"}
         L-BFGS, or the updates of boosting, which never raise the loss.
     structure : {"value", "attributes", "chain", "bag"}
-        What h is. *value*: one value per datum. *attributes*: a list of values per datum, any of them None. *chain*: a
-        window of tags per datum (`crfield.boosting.incomplete.hidden_chain.tag_windows`). *bag*: X counts words, and h
-        says how many of each lie in the foreground: a row of counts per datum, or None. Chains and bags are summed
-        without listing h, which the losses *mix* and *jensen* do not allow.
+        What h is. *value*: one value per datum. *attributes*: a list of values per datum, any of them None. *chain*:
+        a window of tags per datum (`crfield.boosting.incomplete.hidden_chain.tag_windows`). *bag*: X counts words,
+        and h says how many of each lie in the foreground: a row of counts per datum, or None. Chains and bags are
+        summed without listing h, which the losses *mix* and *jensen* do not allow.
     interactions : None, "all" or list of int
         Columns of X that are conjoined with each value of h; None: h alone. For values and attributes.
     pairs : bool
@@ -92,12 +82,13 @@ class IncompleteBoost(ClassifierMixin, BaseEstimator):
         Weights to begin with; the last two: the solution of that convex loss. Zero by default, but random for
         *hidden_crf*: with a constant prior all values of h are alike, and only a random start tells them apart.
     left : int
-        Labels of so many steps before are columns: rows of X are steps of sequences, whose ``lengths`` go to `fit` and
-        `predict`. Prediction decides step by step.
+        Labels of so many steps before are columns: rows of X are steps of sequences, whose ``lengths`` go to `fit`
+        and `predict`. Prediction decides step by step.
     class_mass : bool or array (Y,)
         Whether probabilities of a batch are brought to the shares of the labels in training, or to those given.
     answer : {"auto", "mixture", "expected", "joint"}
-        p(y | x) with h hidden: Σ_h q₀ p(y | x, h); softmax of Σ_h q₀ s; or Σ_h q₀ e^s, normalised. By the loss if "auto".
+        p(y | x) with h hidden: Σ_h q₀ p(y | x, h); softmax of Σ_h q₀ s; or Σ_h q₀ e^s, normalised. By the loss if
+        "auto".
     bound : {"tight", "printed"}
         Of sequential updates; *printed* is the paper's, which is very slow on sparse columns.
     smoothing : float
@@ -107,7 +98,8 @@ class IncompleteBoost(ClassifierMixin, BaseEstimator):
     n_samples : int, optional
         Foregrounds drawn for each image, for *mix*, *jensen* and mixtures on bags.
     max_iter, tol : int, float
-        Steps at most, and the relative distance to the optimum to stop at (for updates: a fall per pass of tol / 100).
+        Steps at most, and the relative distance to the optimum to stop at (for updates: a fall per pass of tol /
+        100).
     random_state : int, RandomState or None
         For random starts and drawn samples.
     n_jobs : int, optional
@@ -209,8 +201,10 @@ class IncompleteBoost(ClassifierMixin, BaseEstimator):
             self._fit(X, y, sample_weight, hidden, prior, lengths)
         except BaseException:
             for name in ("n_features_in_", "feature_names_in_"):
-                vars(self).pop(name, None)
-            vars(self).update(old)
+                if name in old:
+                    setattr(self, name, old[name])
+                elif hasattr(self, name):
+                    delattr(self, name)
             raise
         return self
 
@@ -225,7 +219,7 @@ class IncompleteBoost(ClassifierMixin, BaseEstimator):
         kept = weight > 0
         classes, labels = check_classes(y, n, np.flatnonzero(kept))
         place = before.positions(before.check_lengths(lengths, n))
-        form = self._form_for(hidden, rows)
+        form = form_for(self, hidden, rows)
         draws = Draws(self.n_samples, int(check_random_state(self.random_state).randint(2**31 - 1)))
         codes, learnt = None, None
         if form is not None:
@@ -234,7 +228,7 @@ class IncompleteBoost(ClassifierMixin, BaseEstimator):
             if isinstance(self.prior, str) and self.prior == "learnt" and prior is None:
                 some = Evidence(rows, codes).some(np.flatnonzero(kept))
                 own = own_columns(some.rows, intercept=bool(self.fit_intercept), scaled=self.structure == "bag")
-                learnt = form.learn(own, some.codes, some.rows, l2=1.0)
+                learnt = form.learn(own, np.asarray(some.codes), some.rows, l2=1.0)
             if self.baseline is None:
                 weight = np.where(observed, self.gamma, 1.0) * weight
             elif self.baseline == "hidden_crf":
@@ -266,7 +260,7 @@ class IncompleteBoost(ClassifierMixin, BaseEstimator):
         at = np.flatnonzero(kept)
         options = {"labels": labels[at], "n_labels": len(classes), "weight": weight[at]}
         some, own = evidence.some(at), columns[at]
-        result = self._solve(lambda loss: loss_of(form, some, own, draws, loss=loss, **options), form)
+        result = solve(self, lambda loss: loss_of(form, some, own, draws, loss=loss, **options), form)
         weights = np.array(result.weights)
         weights.flags.writeable = False
         self._model = replace(model, weights=weights)
@@ -281,39 +275,6 @@ class IncompleteBoost(ClassifierMixin, BaseEstimator):
                 ConvergenceWarning,
                 stacklevel=3,
             )
-
-    def _form_for(self, hidden: Any, rows: Any) -> Form | None:
-        """The form of the hidden part; None where there is none to speak of."""
-        n, given = rows.shape[0], self.hidden_values
-        if self.baseline == "without_hidden":
-            return None
-        if self.structure == "bag":
-            return Bag(rows.shape[1])
-        if self.structure == "chain":
-            coder, places = chain_of(hidden, n, given)
-            return Windows(coder, places, bool(self.pairs), resolve_jobs(self.n_jobs)) if coder and places else None
-        several = self.structure == "attributes"
-        if hidden is None and given is None:
-            return None
-        table = as_table(hidden, n, several=several)
-        values = [None] * table.shape[1] if given is None else list(given) if several else [given]
-        if not table.shape[1]:
-            table = np.full((n, len(values)), None, dtype=object)
-        if len(values) != table.shape[1]:
-            raise InputError(f"hidden_values must be {table.shape[1]} lists, one per attribute, got {len(values)}.")
-        coders = [learn_values(table[:, a], known) for a, known in enumerate(values)]
-        if None in coders and any(coders):
-            raise InputError(
-                f"attribute {coders.index(None)} is hidden in all data, so its values are not known. Leave it out, or "
-                "name its values with hidden_values=."
-            )
-        if not coders or None in coders:
-            return None
-        width = rows.shape[1]
-        chosen = range(width) if isinstance(self.interactions, str) else self.interactions or ()
-        if any(not -width <= column < width for column in chosen):
-            raise InputError(f"interactions must be columns of X, 0 … {width - 1}, got {list(chosen)}.")
-        return Values(tuple(c for c in coders if c), several, tuple(int(c) % width for c in chosen))
 
     def _evidence(self, model: IncompleteModel, X: Any, rows: Any, codes: np.ndarray | None, prior: Any) -> Evidence:
         """The data with prior and reference measure as arrays."""
@@ -331,48 +292,6 @@ class IncompleteBoost(ClassifierMixin, BaseEstimator):
         measure = model.shares if isinstance(measure, str) else measure(X) if callable(measure) else measure
         found = check_measure(measure, (n, model.n_labels))
         return Evidence(rows, codes, beliefs, np.log(found))
-
-    def _solve(self, problem_of: Callable[[str], Any], form: Form | None) -> Result:
-        """Minimise the loss from the start that was asked for."""
-        problem = problem_of(self.loss)
-        start = np.zeros(problem.n_weights)
-        kind = self.start
-        if kind == "auto":
-            kind = "random" if self.baseline == "hidden_crf" else "zero"
-        if kind == "random" and form is not None:
-            from sklearn.utils import check_random_state
-
-            hidden = problem.tables(start)[1]
-            hidden[:] = check_random_state(self.random_state).normal(scale=RANDOM_START, size=hidden.shape)
-        elif kind in ("jensen", "joint"):
-            start = minimize(
-                problem_of(kind), start, Penalty(l2=self.l2), tol=self.tol, max_iter=self.max_iter
-            ).weights
-        with Progress(self.verbose, total=self.max_iter, description=f"{self.loss}, {self.solver}") as progress:
-
-            def show(step: Step, weights: np.ndarray) -> None:
-                progress.update(step)
-
-            if self.solver == "lbfgs":
-                return minimize(
-                    problem,
-                    start,
-                    Penalty(l2=self.l2),
-                    tol=self.tol,
-                    max_iter=self.max_iter,
-                    n_jobs=resolve_jobs(self.n_jobs),
-                    callback=show,
-                )
-            options: dict[str, Any] = {
-                "l2": float(self.l2),
-                "smoothing": self.smoothing,
-                "tol": PASS_TOLERANCE * self.tol,
-                "max_iter": self.max_iter,
-                "callback": show,
-            }
-            if self.solver == "parallel":
-                return updates.parallel(problem, start, **options)
-            return updates.sequential(problem, start, tight=self.bound == "tight", **options)
 
     # ------------------------------------------------------------------------------------------ answers
 
@@ -472,7 +391,8 @@ class IncompleteBoost(ClassifierMixin, BaseEstimator):
     @property
     def hidden_coef_(self) -> np.ndarray:
         """(Y, D₂) weights of the columns that depend on h: the values of each attribute, each followed by its
-        interactions; the tags of each place, then of each pair; or the words in the foreground, then in the background.
+        interactions; the tags of each place, then of each pair; or the words in the foreground, then in the
+        background.
         """
         model = self._fitted
         width = 0 if model.form is None else model.form.n_columns
@@ -480,8 +400,8 @@ class IncompleteBoost(ClassifierMixin, BaseEstimator):
         return table[len(table) - width :].T
 
     def save(self, path: Any) -> None:
-        """Write the model to one file, atomically; `crfield.load` reads it. A prior or reference that is a function is
-        code and is not stored: give it again with ``set_params``.
+        """Write the model to one file, atomically; `crfield.load` reads it. A prior or reference that is a function
+        is code and is not stored: give it again with ``set_params``.
         """
         from crfield.estimators.incomplete_file import save_incomplete
 

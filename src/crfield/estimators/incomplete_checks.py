@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any
@@ -40,8 +41,8 @@ def check_incomplete_parameters(parameters: Mapping[str, Any]) -> None:
         value = parameters[name]
         if not (value is None or isinstance(value, str)) or value not in known:
             raise InputError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}.")
-    for name, above in (("gamma", False), ("l2", False), ("tol", False), ("smoothing", False)):
-        _number(name, parameters[name], above=above)
+    for name in ("gamma", "l2", "tol", "smoothing"):
+        _number(name, parameters[name])
     for name, least in (("max_iter", 1), ("left", 0)):
         _whole(name, parameters[name], least)
     if parameters["n_samples"] is not None:
@@ -83,9 +84,9 @@ def _check_together(parameters: Mapping[str, Any]) -> None:
         raise InputError(f"start={parameters['start']!r} is for the losses 'mix' and 'hcrf', which are not convex.")
 
 
-def _number(name: str, value: Any, *, above: bool) -> None:
-    fine = isinstance(value, Real) and not isinstance(value, bool) and np.isfinite(value)
-    if not fine or value < 0 or (above and value == 0):
+def _number(name: str, value: Any) -> None:
+    fine = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    if not fine or value < 0:
         raise InputError(f"{name} must be a finite number of at least 0, got {value!r}.")
 
 

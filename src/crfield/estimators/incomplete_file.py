@@ -1,8 +1,8 @@
 """`IncompleteBoost` to a model file and back.
 
-The file holds the weights, the classes, the values of the hidden part, the arrays of a learnt prior, the parameters and
-the report of training. Arrays given as prior, reference or class_mass are parameters and are stored; functions are code
-and are not: the loaded model has the default in their place until ``set_params`` gives them back.
+The file holds the weights, the classes, the values of the hidden part, the arrays of a learnt prior, the parameters
+and the report of training. Arrays given as prior, reference or class_mass are parameters and are stored; functions
+are code and are not: the loaded model has the default in their place until ``set_params`` gives them back.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def load_incomplete(archive: Archive) -> IncompleteBoost:
     form = _form(header.get("form"), width)
     facts = section(header, "model")
     if header.get("hidden_values") is True:
-        names = names_of(form)
-        model.hidden_values = names if model.structure == "attributes" else names[0] if names else None
+        values = names_of(form)
+        model.hidden_values = values if model.structure == "attributes" else values[0] if values else None
     left = _whole(facts, "left")
     columns = (
         width + bool(facts.get("intercept")) + left * (len(classes) + 1) + (0 if form is None else form.n_columns)
@@ -151,7 +151,7 @@ def _prior(count: Any, arrays: Mapping[str, np.ndarray], form: Form | None, widt
         shapes: list[tuple[int, ...]] = [(width, coder.n_labels) for coder in form.coders]
     elif isinstance(form, Windows):
         tags = form.coder.n_labels
-        shapes = [(width, tags)] * form.n_places + [(tags, tags)]
+        shapes = [*([(width, tags)] * form.n_places), (tags, tags)]
     else:
         shapes = [(form.n_words,)] if isinstance(form, Bag) else []
     if count != len(shapes):

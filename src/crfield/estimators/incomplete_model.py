@@ -1,7 +1,8 @@
 """What a fitted `IncompleteBoost` knows, and how it answers.
 
-The model is a value: weights, the form of the hidden part with its learnt prior, and how columns are made. With labels
-of earlier steps among the columns (`left`) it answers step by step, all sequences side by side; else all at once.
+The model is a value: weights, the form of the hidden part with its learnt prior, and how columns are made. With
+labels of earlier steps among the columns (`left`) it answers step by step, all sequences side by side; else all at
+once.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ Without a ridge the step is log(A⁻ / A⁺) / 2C, and infinite where a count is
 ``smoothing`` is then added to both counts, and steps are cut at ``longest``; either leaves a shorter step in the same
 direction, so the loss still falls. With a ridge (a Gaussian prior, hence *MAP step*) the equation has a finite root.
 
-`sweep` goes through the columns one by one and keeps scores and cell weights up to date, which costs O(nnz H Y) for all
-of them. Arrays have cells first here, (M, Y), since each step touches a few cells.
+`sweep` goes through the columns one by one and keeps scores and cell weights up to date, which costs O(nnz H Y) for
+all of them. Arrays have cells first here, (M, Y), since each step touches a few cells.
 """
 
 from __future__ import annotations
@@ -74,13 +74,13 @@ def sweep(
 ) -> None:
     """One step of every weight in ``table`` (D, Y) in turn; it, ``scores`` and ``heavy`` (M, Y) are changed in place.
 
-    ``columns`` (R, D) is CSC; row r stands for the cells ``row_offsets[r] … row_offsets[r + 1]``: those of a datum, or
-    a single one. Datum i has the cells ``cell_offsets[i] …``, label, prior of its cells (M,) and weight. ``scores`` are
-    s(x, h, y), ``heavy`` the weights W of `boosting.incomplete.losses`.
+    ``columns`` (R, D) is CSC; row r stands for the cells ``row_offsets[r] … row_offsets[r + 1]``: those of a datum,
+    or a single one. Datum i has the cells ``cell_offsets[i] …``, label, prior of its cells (M,) and weight.
+    ``scores`` are s(x, h, y), ``heavy`` the weights W of `boosting.incomplete.losses`.
 
     With ``tight`` the bound is |g| e^{±Δ} + 1 − |g|, scaled by the largest value C of the column: data in which the
-    feature is silent do not slow it down. Else it is the one of the paper's algorithm 2, (1 + g)/2 e^Δ + (1 − g)/2 e^{−Δ}
-    for every datum, g ∈ [−1, 1].
+    feature is silent do not slow it down. Else it is the one of the paper's algorithm 2, (1 + g)/2 e^Δ + (1 − g)/2
+    e^{−Δ} for every datum, g ∈ [−1, 1].
     """
     indptr, indices = (np.ascontiguousarray(a, dtype=np.int64) for a in (columns.indptr, columns.indices))
     rows, width = columns.shape

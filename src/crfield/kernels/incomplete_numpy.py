@@ -97,7 +97,8 @@ def sweep(
                 scale = max(longest_value, 1.0)
                 slope = float(pushed.sum()) / scale
                 counts[:, 0] = 0.5 * (total + slope), 0.5 * (total - slope)
-            map_step(*np.maximum(counts, 0.0), table[column, label : label + 1], scale, l2, smoothing, longest, step)
+            plus, minus = np.maximum(counts, 0.0)
+            map_step(plus, minus, table[column, label : label + 1], scale, l2, smoothing, longest, step)
             if step[0] == 0.0:
                 continue
             table[column, label] += step[0]

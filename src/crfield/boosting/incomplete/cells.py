@@ -3,7 +3,8 @@
 A *cell* is a datum together with one possible value of what is hidden in it. A datum with everything observed has one
 cell; one whose part of speech is unknown among five has five; one that lacks two attributes of three values has nine.
 Cells of one datum stand together, so that sums over h are sums over runs of an array, and data with nothing hidden
-cost no more than they do in an ordinary classifier: M cells take O(nnz Y) per evaluation, not N times the most values.
+cost no more than they do in an ordinary classifier: M cells take O(nnz Y) per evaluation, not N times the most
+values.
 
 A cell of prior zero is not listed at all, which makes a prior that is a point mass the same thing as an observation.
 """

@@ -1,8 +1,9 @@
 """Sparse columns conjoined with labels: scores of a weight table, and its two adjoints.
 
-A feature is a column times an indicator of a label, f_(a, y')(x, y) = x_a 1[y = y'], so a table of weights (D, Y) holds
-them all. The gradient needs one product with the transpose. A⁺ and A⁻, the parts that push a weight up and down, need
-two when all values are at least zero, and four when some are not, because a negative value turns them around:
+A feature is a column times an indicator of a label, f_(a, y')(x, y) = x_a 1[y = y'], so a table of weights (D, Y)
+holds them all. The gradient needs one product with the transpose. A⁺ and A⁻, the parts that push a weight up and
+down, need two when all values are at least zero, and four when some are not, because a negative value turns them
+around:
 
     A⁺(a, y') = Σ_i [x_ia]₊ V_i(y') 1[ỹ_i ≠ y'] + [x_ia]₋ T_i 1[ỹ_i = y']        T_i = Σ_{y ≠ ỹ} V_i(y)
     A⁻(a, y') = Σ_i [x_ia]₊ T_i 1[ỹ_i = y']     + [x_ia]₋ V_i(y') 1[ỹ_i ≠ y']

@@ -8,8 +8,8 @@ d_o, d_b = the score of one point of word j in the foreground, in the background
     Σ_h q₀(h) e^s = Π_j [π_j e^{d_o} + (1 − π_j) e^{d_b}]^{n_j}         r_j = π_j e^{d_o} / [ … ]
 
 and r_j is the share of the foreground under the tilted prior: 2^t terms for O(words) of work. Where the foreground of
-a word is known, r_j = m_j / n_j and the bracket is e^{r d_o + (1 − r) d_b}. It may be known for some words of an image
-and not for others.
+a word is known, r_j = m_j / n_j and the bracket is e^{r d_o + (1 − r) d_b}. It may be known for some words of an
+image and not for others.
 """
 
 from __future__ import annotations
@@ -108,24 +108,24 @@ class BagPart:
 
     def draw(self, n_samples: int, rng: np.random.Generator) -> Cells:
         """Cells of ``n_samples`` foregrounds drawn from the prior for every datum that is not observed."""
-        from scipy.sparse import csr_array, vstack
+        from scipy.sparse import csr_array, hstack
 
-        hidden = np.isnan(self.foreground)
-        known = np.where(hidden, 0.0, self.foreground)
-        chance, size = self.shares, self.counts.data
+        hidden, size = np.isnan(self.foreground), self.counts.data
         if (size[hidden] != np.floor(size[hidden])).any():
             raise InputError("samples of a bag need whole numbers of points, got fractions in X.")
-        blocks = [self.columns_of(np.where(hidden, rng.binomial(size.astype(np.int64), chance), known))]
-        blocks += [
-            self.columns_of(np.where(hidden, rng.binomial(size.astype(np.int64), chance), known))
-            for _ in range(n_samples - 1)
-        ]
-        n, runs = self.counts.shape[0], np.where(self.observed, 1, n_samples)
+        n, words = self.counts.shape
+        runs = np.where(self.observed, 1, n_samples)
         offsets = np.concatenate([[0], np.cumsum(runs)])
         owner = np.repeat(np.arange(n), runs)
-        turn = np.arange(offsets[-1]) - offsets[:-1][owner]
-        columns = csr_array(vstack(blocks, format="csr"))[turn * n + owner]
-        return Cells(offsets, 1.0 / runs[owner], columns)
+        # The entries of a datum, once for each of its cells.
+        lengths = np.diff(self.counts.indptr)[owner]
+        indptr = np.concatenate([[0], np.cumsum(lengths)])
+        entry = np.repeat(self.counts.indptr[owner] - indptr[:-1], lengths) + np.arange(indptr[-1])
+        drawn = rng.binomial(np.floor(size[entry]).astype(np.int64), self.shares[entry])
+        on = np.where(hidden[entry], drawn, np.where(hidden, 0.0, self.foreground)[entry])
+        share, at, shape = self.points[self.rows[entry]], self.counts.indices[entry], (len(owner), words)
+        both = (csr_array((m / share, at, indptr), shape) for m in (on, size[entry] - on))
+        return Cells(offsets, 1.0 / runs[owner], csr_array(hstack(list(both), format="csr")))
 
     def _like(self, values: np.ndarray) -> Any:
         from scipy.sparse import csr_array

@@ -7,8 +7,8 @@ Columns are indicators of the tag of each place and, if wished, of the tags of e
     q₀(h | x)  ∝ Π_d node_d(h_d) Π_d link(h_d, h_{d+1})
 
 Both are products along a chain, so sums over all tag sequences are forward–backward sweeps of `ChainEngine`, one for
-each label: O(N Y T S²) instead of S^T. A known tag forbids all others at its place. Windows overlap, and each is summed
-on its own: they are data of a classifier, not a model of the text.
+each label: O(N Y T S²) instead of S^T. A known tag forbids all others at its place. Windows overlap, and each is
+summed on its own: they are data of a classifier, not a model of the text.
 """
 
 from __future__ import annotations

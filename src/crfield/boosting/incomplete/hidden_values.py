@@ -47,8 +47,8 @@ def as_table(hidden: Any, n_data: int, *, several: bool) -> np.ndarray:
         for i, value in enumerate(rows):
             if isinstance(value, list):
                 raise ShapeError(
-                    f"hidden[{i}] must be one value, got a list of {len(value)}. Use structure='attributes' for several "
-                    "values per datum, or structure='chain' for a window of tags."
+                    f"hidden[{i}] must be one value, got a list of {len(value)}. Use structure='attributes' for "
+                    "several values per datum, or structure='chain' for a window of tags."
                 )
             out[i, 0] = _plain(value)
         return out
@@ -87,8 +87,8 @@ def value_codes(column: np.ndarray, coder: LabelCoder) -> np.ndarray:
     if len(foreign):
         first = int(foreign[0])
         raise LabelError(
-            f"hidden[{first}] has the value {column[first]!r}, which the model does not know: it knows {coder.labels}. "
-            "Write None where it is unknown, or name all values with hidden_values=."
+            f"hidden[{first}] has the value {column[first]!r}, which the model does not know: it knows "
+            f"{coder.labels}. Write None where it is unknown, or name all values with hidden_values=."
         )
     return codes
 

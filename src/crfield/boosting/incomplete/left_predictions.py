@@ -10,6 +10,7 @@ before it has seen the rest.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -63,5 +64,5 @@ def steps(place: np.ndarray) -> Iterator[np.ndarray]:
     """
     order = np.argsort(place, kind="stable")
     bounds = np.flatnonzero(np.diff(place[order], prepend=-1, append=-1))
-    for start, stop in zip(bounds[:-1], bounds[1:], strict=True):
+    for start, stop in pairwise(bounds.tolist()):
         yield order[start:stop]

@@ -2,7 +2,8 @@
 
 A constant prior says that every value is as likely as any other. That is not modest: data with h hidden then say that
 h does not matter, and pull the weights of its columns towards zero. Where h is known for part of the data, a
-classifier of h given x, trained on that part, says more: it keeps those weights alive and lets hidden data teach them.
+classifier of h given x, trained on that part, says more: it keeps those weights alive and lets hidden data teach
+them.
 
     value, attributes   multinomial logistic regression of each attribute on the columns
     chain               the same for each place, times link(s, t) = p(s, t) / p(s) p(t) of neighbouring tags, counted

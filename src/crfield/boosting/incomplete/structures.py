@@ -41,8 +41,8 @@ class Draws:
         """The samples as cells."""
         if self.n_samples is None:
             raise InputError(
-                "the normalised model p(y | x, h) does not factorise over a bag: use one of the losses 'joint', 'exp', "
-                "'exp-mean', 'hcrf', and answer='joint' or 'expected'; or list n_samples= drawn foregrounds instead."
+                "the normalised model p(y | x, h) does not factorise over a bag: use one of the losses 'joint', "
+                "'exp', 'exp-mean', 'hcrf', and answer='joint' or 'expected'; or list n_samples= drawn foregrounds."
             )
         return part.draw(self.n_samples, np.random.default_rng(self.seed))
 
@@ -50,7 +50,10 @@ class Draws:
 class Form(Protocol):
     """What all forms of a hidden part can do; N data, columns (N, D) of the data without labels of other steps."""
 
-    kind: str
+    @property
+    def kind(self) -> str:
+        """The word for it in model files."""
+        ...
 
     @property
     def n_columns(self) -> int:
@@ -116,7 +119,7 @@ class Values:
 
     def observed(self, codes: np.ndarray, X: Any) -> np.ndarray:
         """(N,) data without a missing attribute."""
-        return (codes >= 0).all(axis=1)
+        return np.asarray((codes >= 0).all(axis=1))
 
     def blank(self, codes: np.ndarray) -> np.ndarray:
         """All attributes missing."""
@@ -189,7 +192,7 @@ class Windows:
 
     def observed(self, codes: np.ndarray, X: Any) -> np.ndarray:
         """(N,) windows without a hidden tag."""
-        return (codes != HIDDEN).all(axis=1)
+        return np.asarray((codes != HIDDEN).all(axis=1))
 
     def blank(self, codes: np.ndarray) -> np.ndarray:
         """All tags hidden; what is outside stays outside."""
@@ -325,6 +328,6 @@ def chain_of(hidden: Any, n: int, given: Sequence[Any] | None) -> tuple[LabelCod
 
 def _no_chain(what: str) -> str:
     return (
-        f"{what} needs the normalised model p(y | x, h), which does not factorise along a chain of tags. Use one of the "
-        "losses 'joint', 'exp', 'exp-mean', 'hcrf', and answer='joint' or 'expected'."
+        f"{what} needs the normalised model p(y | x, h), which does not factorise along a chain of tags. Use one of "
+        "the losses 'joint', 'exp', 'exp-mean', 'hcrf', and answer='joint' or 'expected'."
     )

@@ -70,7 +70,8 @@ def parallel(
     Stops when a pass lowers loss + ½ l2 |λ|² by no more than ``tol`` of it.
 
     >>> from crfield.boosting.incomplete.cells import Cells
-    >>> problem = EnumeratedLoss(np.ones((3, 1)), Cells.nothing_hidden(3), np.array([0, 1, 1]), loss="mix", n_labels=2)
+    >>> cells, labels = Cells.nothing_hidden(3), np.array([0, 1, 1])
+    >>> problem = EnumeratedLoss(np.ones((3, 1)), cells, labels, loss="mix", n_labels=2)
     >>> found = parallel(problem, np.zeros(2), tol=1e-15)
     >>> round(float(np.exp(found.weights[1] - found.weights[0])), 6)
     2.0
@@ -112,7 +113,8 @@ def sequential(
     columns it hardly moves.
 
     >>> from crfield.boosting.incomplete.cells import Cells
-    >>> problem = EnumeratedLoss(np.ones((3, 1)), Cells.nothing_hidden(3), np.array([0, 1, 1]), loss="exp", n_labels=2)
+    >>> cells, labels = Cells.nothing_hidden(3), np.array([0, 1, 1])
+    >>> problem = EnumeratedLoss(np.ones((3, 1)), cells, labels, loss="exp", n_labels=2)
     >>> found = sequential(problem, np.zeros(2))
     >>> round(float(np.exp(2 * (found.weights[1] - found.weights[0]))), 6)
     2.0
