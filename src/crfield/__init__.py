@@ -14,6 +14,7 @@ _HOME: dict[str, str] = {
     "BoostedRandomField": "crfield.estimators.boosted_field",
     "chain": "crfield.data.graph_builders",
     "ChainCRF": "crfield.estimators.chain",
+    "ClassifierHMM": "crfield.estimators.classifier_hmm",
     "compare_inference": "crfield.report.inference_comparison",
     "DiscriminativeRandomField": "crfield.estimators.discriminative_field",
     "edge_list": "crfield.data.graph_builders",

@@ -16,10 +16,12 @@ import scipy.sparse as sp
 
 from crfield import (
     ChainCRF,
+    ClassifierHMM,
     DiscriminativeRandomField,
     FactorialCRF,
     GraphCRF,
     GridCRF,
+    IncompleteBoost,
     LogitBoost,
     MarkovRandomField,
     StumpEncoder,
@@ -232,6 +234,7 @@ class Front:
 
 FRONT_DOOR = [
     Front(ChainCRF, some_chains, options=(("l2", 2.5), ("decode", "marginal"))),
+    Front(ClassifierHMM, some_chains, ("classifier",), options=(("smoothing", 2.5), ("window", 1))),
     Front(TreeCRF, some_chains, options=(("n_rounds", 30), ("window", 1), ("decode", "marginal"))),
     Front(GraphCRF, some_graphs, options=(("l2", 2.5), ("forbidden", (("+1", "A", "C"),)), ("decode", "marginal"))),
     Front(GridCRF, some_images, options=(("l2", 2.5), ("neighbours", 8), ("directed", True))),
@@ -240,5 +243,5 @@ FRONT_DOOR = [
     Front(MarkovRandomField, some_images, ("density",), options=(("n_components", 2), ("decode", "marginal"))),
 ]
 # Classifiers of plain rows and transformers keep the contract of scikit-learn, each in a test of its own.
-PLAIN: list[type[Any]] = [LogitBoost, StumpEncoder, StumpSelector]
+PLAIN: list[type[Any]] = [IncompleteBoost, LogitBoost, StumpEncoder, StumpSelector]
 ESTIMATORS: list[type[Any]] = [front.estimator for front in FRONT_DOOR] + PLAIN

@@ -30,9 +30,7 @@ def save_tree(model: TreeCRF, path: Any) -> None:
         "encoder": encoder_header,
         "n_columns": model.field_.trees.n_columns,
         "report": {name: kind(getattr(model, name)) for name, kind in _REPORT.items()},
-        "rounds": [
-            [r.number, r.kind, r.pick, _finite(r.gain), _finite(r.nll), r.held_out, r.kept] for r in model.rounds_
-        ],
+        "rounds": rounds_to_json(model.rounds_),
     }
     arrays = {f"encoder/{name}": value for name, value in encoder_arrays.items()}
     arrays |= {f"field/{name}": np.ascontiguousarray(value) for name, value in model.field_.to_arrays().items()}
@@ -54,27 +52,25 @@ def load_tree(archive: Archive) -> TreeCRF:
     model._field = TreeField.from_arrays(
         own_arrays(arrays, "field/"), n_columns=n_columns, n_labels=model._labels_known.n_labels
     )
-    model.rounds_ = _rounds(header.get("rounds"))
+    model.rounds_ = rounds_from_json(header.get("rounds"))
     return model
 
 
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
+def rounds_to_json(rounds: RoundTable) -> list[list[Any]]:
+    """The diary of boosting as JSON values.
+
+    >>> rounds_to_json(RoundTable([Round(1, "tree", "(2 leaves)", 3.5, 0.25)]))
+    [[1, 'tree', '(2 leaves)', 3.5, 0.25, None, True]]
+    """
+    return [[r.number, r.kind, r.pick, _finite(r.gain), _finite(r.nll), _finite(r.held_out), r.kept] for r in rounds]
 
 
-def _rounds(rows: Any) -> RoundTable:
+def rounds_from_json(rows: Any) -> RoundTable:
+    """The diary whose `rounds_to_json` this is; ModelFileError where it cannot be one."""
     try:
         return RoundTable(
             [
-                Round(
-                    int(n),
-                    str(kind),
-                    str(pick),
-                    _float(gain),
-                    _float(nll),
-                    None if held is None else float(held),
-                    bool(kept),
-                )
+                Round(int(n), str(kind), str(pick), _number(gain), _number(nll), held and float(held), bool(kept))
                 for n, kind, pick, gain, nll, held, kept in rows
             ]
         )
@@ -82,5 +78,9 @@ def _rounds(rows: Any) -> RoundTable:
         raise ModelFileError("the model file's rounds cannot be read: the file is damaged.") from None
 
 
-def _float(value: Any) -> float:
+def _finite(value: float | None) -> float | None:
+    return float(value) if value is not None and math.isfinite(value) else None
+
+
+def _number(value: Any) -> float:
     return math.nan if value is None else float(value)

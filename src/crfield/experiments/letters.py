@@ -57,7 +57,7 @@ def letters(
     folder: str,
     *,
     folds: Sequence[int] = tuple(range(10)),
-    n_rounds: int = 120,
+    n_rounds: int = 80,
     max_depth: int = 8,
     learning_rate: float = 0.1,
     most_words: int | None = None,
