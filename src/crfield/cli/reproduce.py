@@ -17,7 +17,7 @@ from crfield.cli.messages import emit, listing, note
 from crfield.errors import CrfieldError
 from crfield.estimators.jobs import resolve_jobs
 from crfield.experiments.repetitions import Outcome, run_study, settings_of
-from crfield.experiments.reproductions import MODULES, Record, study_named, study_names
+from crfield.experiments.reproductions import MODULES, Record, study_named, study_names, summary
 
 _NOTE_EVERY = 15.0  # seconds between two notes on how far it is
 
@@ -90,7 +90,7 @@ def reproduce(
     if as_json:
         emit(found.findings.to_dict())
     else:
-        print(found.findings, found.findings.verdict, sep="\n\n")
+        print(found.findings, summary(found.findings), sep="\n\n")
     for path in paths:
         note(f"written: {path}")
 

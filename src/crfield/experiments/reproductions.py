@@ -26,6 +26,7 @@ from types import MappingProxyType
 from typing import Any
 
 from crfield.errors import FormatError, InputError
+from crfield.experiments.findings import Findings
 from crfield.experiments.repetitions import Case, Outcome, Reproduced, Settings, Study
 from crfield.report.displays_curves import plot_charts
 from crfield.storage.files import read_text, write_bytes, write_text
@@ -38,6 +39,7 @@ MODULES: Mapping[str, str] = MappingProxyType(
         "veb-contexts": "crfield.experiments.veb_contexts",
         "incomplete-visual": "crfield.experiments.incomplete_visual",
         "incomplete-text": "crfield.experiments.incomplete_text",
+        "incomplete-text-large": "crfield.experiments.incomplete_text_large",
     }
 )
 _SAVED_EVERY = 10.0  # seconds
@@ -62,6 +64,22 @@ def study_named(name: str) -> Study:
         raise InputError(f"there is no study {name!r} to reproduce; there are {', '.join(study_names())}.")
     study: Study = import_module(MODULES[name]).STUDY
     return study
+
+
+def summary(findings: Findings) -> str:
+    """Which claims hold, in a sentence; a claim may say first whose it is, "paper" or "ours".
+
+    >>> from crfield.experiments.findings import Claim
+    >>> claims = (Claim("paper: mine is best", False, "-.1"), Claim("ours, p = .9: theirs is", True, "+.1"))
+    >>> summary(Findings("t", ("a",), (), claims))
+    '0 of 1 claims of the paper hold, 1 of 1 of ours'
+    """
+    paper, ours = (
+        [claim.holds for claim in findings.claims if claim.sentence.startswith(whose)] for whose in ("paper", "ours")
+    )
+    if not paper or len(paper) + len(ours) < len(findings.claims):
+        return findings.verdict
+    return f"{sum(paper)} of {len(paper)} claims of the paper hold, {sum(ours)} of {len(ours)} of ours"
 
 
 def versions() -> dict[str, str]:
@@ -131,7 +149,7 @@ class Record:
             "charts": [chart.to_dict() for chart in found.charts],
         }
         write_text(self.path("json"), _document(told, outcomes))
-        write_text(self.path("txt"), f"$ {command}\n\n{found.findings}\n\n{found.findings.verdict}\n")
+        write_text(self.path("txt"), f"$ {command}\n\n{found.findings}\n\n{summary(found.findings)}\n")
         if os.path.exists(self.path("partial.json")):
             os.unlink(self.path("partial.json"))
         return [self.path("txt"), self.path("json")]
