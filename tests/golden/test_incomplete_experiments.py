@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 
 from crfield.errors import InputError
+from crfield.experiments import incomplete_rows as rows
+from crfield.experiments import incomplete_text as text
+from crfield.experiments import incomplete_text_large as large
+from crfield.experiments import incomplete_visual as visual
 from crfield.experiments import text_windows as windows
+from crfield.experiments.findings import Interval
 from crfield.simulate.visual_words import EASY, HARD, VisualWords, make_visual_words
 
 # ------------------------------------------------------------------------------------------------- visual words
@@ -140,3 +145,115 @@ def test_text_that_is_not_there(tmp_path: Any) -> None:
         windows.read_task(str(tmp_path), "poems")
     with pytest.raises(InputError, match="at least one"):
         windows.text_case(windows.PHRASES, 0, n_observed=0)
+
+
+# --------------------------------------------------------------------------------------------------------- studies
+
+
+@pytest.mark.parametrize("world", ["hard", "easy"])
+def test_visual_words_give_the_figures_of_the_earlier_study(world: str) -> None:
+    """Seed 0, 1,000 pictures: accuracies of 500 test pictures to the last one, likelihoods to three places."""
+    made, train, known, test = visual.world_of({"n": 1_000}, {"world": world, "seed": 0})
+    options = {row.name: row.options for row in visual.methods()}
+    noted = [(name, score, value) for where, name, score, value in visual.NOTED if where == world]
+    for name in {name for name, _, _ in noted}:
+        scores = visual.scored(visual.fitted(made, train, known, options[name], 0), made, test)
+        for own, score, value in noted:
+            if own == name:
+                assert scores[score] == pytest.approx(value, abs=0.0006), (name, score)
+
+
+def test_visual_words_in_small() -> None:
+    settings = {**visual.STUDY.quick, "seeds": [1], "n": 60, "l2": [0.1]}
+    outcomes = [(case, visual.run(settings, case)) for case in visual.cases(settings)]
+    found = visual.report(settings, outcomes)
+    names = [row.name for row in visual.methods()]
+    assert [row[0] for row in found.findings.rows][: len(names) + 1] == [
+        "hard: ceiling",
+        *(f"hard: {n}" for n in names),
+    ]
+    for row in found.findings.rows:
+        assert all(isinstance(cell, Interval) or (cell is None and "ceiling" in row[0]) for cell in row[1:])
+    ceiling = found.findings["hard: ceiling", "log-likelihood"].mean
+    assert all(found.findings[f"hard: {name}", "log-likelihood"].mean < ceiling for name in names)
+    assert len(found.charts) == 1
+    assert not any(claim.sentence.startswith("noted, hard, seed 0") for claim in found.findings.claims)
+
+
+def test_text_in_small() -> None:
+    """Every method on made-up phrases; who sees the part of the phrase is better off."""
+    settings = {**text.STUDY.quick, "seeds": [1], "n_hidden": 25, "n_observed": 12, "n_test": 20, "l2": [1.0]}
+    case = {"task": windows.PHRASES, "seed": 1}
+    outcome = text.run(settings, case)
+    assert set(outcome) == {row.name for row in text.methods()}
+    for name, scores in outcome.items():
+        assert all(np.isfinite(list(scores.values()))), name
+        assert ("F CMN" in scores) == ("left" not in name)
+        if name.startswith(rows.BL2):
+            assert scores["ll"] == scores["ll seen"], "it has no hidden part"
+    assert outcome[text.WINDOW]["ll seen"] > outcome[text.WINDOW]["ll"]
+    found = text.report(settings, [(case, outcome)])
+    assert found.findings["phrases: ours, mix", "F"].mean == outcome["ours, mix"]["F"]
+    assert found.findings["phrases: ours, mix, left", "F, CMN"] is None
+    assert all("phrases" in claim.sentence for claim in found.findings.claims)
+
+
+def test_the_large_study_has_rows_of_the_small_one() -> None:
+    assert set(large.METHODS) <= {row.name for row in text.methods()}
+    settings = {
+        **large.STUDY.quick,
+        "n_hidden": 12,
+        "n_observed": 12,
+        "n_test": 10,
+        "methods": ["ours, mix", "BL2, mix"],
+    }
+    assert set(large.STUDY.run(settings, {"task": windows.PHRASES, "seed": 0})) == {"ours, mix", "BL2, mix"}
+
+
+def test_cases_without_corpora(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CRFIELD_DATA", raising=False)
+    assert {case["task"] for case in text.cases(text.STUDY.quick)} == {windows.PHRASES}
+    with pytest.raises(InputError, match="CRFIELD_DATA"):
+        text.run(text.STUDY.full, text.cases(text.STUDY.full)[0])
+    monkeypatch.setenv("CRFIELD_DATA", "somewhere")
+    assert {case["task"] for case in text.cases(text.STUDY.quick)} == {"np"}
+
+
+def test_every_task_and_world_has_its_seeds() -> None:
+    assert len(visual.cases(visual.STUDY.full)) == 20
+    assert len(visual.STUDY.full["seeds"]) >= 5
+    assert len(text.STUDY.full["seeds"]) >= 5
+    assert len(large.STUDY.full["seeds"]) >= 5
+
+
+# ---------------------------------------------------------------------------------------------------- rows and claims
+
+
+def test_claims_need_the_whole_interval() -> None:
+    assert rows.above_claim("better", Interval(0.2, 0.1, 0.3)).holds
+    assert not rows.above_claim("better", Interval(0.2, -0.1, 0.5)).holds
+    assert not rows.above_claim("better", Interval(0.2, np.nan, np.nan)).holds, "one repetition shows nothing"
+    assert rows.tie_claim("as good", Interval(-0.004, -0.1, 0.1), 0.005).holds
+    assert not rows.tie_claim("as good", Interval(-0.006, -0.01, 0.0), 0.005).holds
+    assert rows.noted_claim("as noted", 0.6581, 0.658, 0.0006).holds
+    assert not rows.noted_claim("as noted", 0.660, 0.658, 0.0006).holds
+
+
+def test_scores_of_answers() -> None:
+    answers = np.array([[0.9, 0.1], [0.4, 0.6], [0.6, 0.4], [0.2, 0.8]])
+    labels = np.array([0, 1, 1, 0])
+    scores = rows.answer_scores(answers, labels, np.array([0.25, 0.75]))
+    assert scores["right"] == 0.5
+    assert scores["ll"] == pytest.approx(np.log([0.9, 0.6, 0.4, 0.2]).mean())
+    assert scores["F"] == 0.5
+    # Mass (.525, .475) brought to (.25, .75): the third answer turns to label 1.
+    assert scores["F CMN"] == pytest.approx(4 / 5)
+    assert rows.f_measure(np.zeros(3, int), np.zeros(3, int)) == 0.0
+    assert np.isfinite(rows.log_likelihood(np.array([[0.0, 1.0]]), np.array([0])))
+
+
+def test_folds_keep_sentences_whole() -> None:
+    sentence = np.repeat(np.arange(10), 3)
+    folds = rows.folds_of(sentence, 3, np.random.default_rng(1))
+    assert all(len(set(folds[sentence == s])) == 1 for s in range(10))
+    assert sorted(np.bincount(folds)) == [9, 9, 12]
