@@ -101,7 +101,8 @@ def check_columns(model: Any, X: Any, *, reset: bool) -> Any:
     from sklearn.utils.validation import validate_data
 
     try:
-        X = validate_data(model, X, reset=reset, accept_sparse="csr", dtype=np.float64)
+        least = 1 if reset else 0
+        X = validate_data(model, X, reset=reset, accept_sparse="csr", dtype=np.float64, ensure_min_samples=least)
     except ValueError as error:
         raise FeatureError(str(error)) from error
     rows = csr_array(X)
@@ -123,13 +124,15 @@ def check_classes(y: Any, n_data: int, kept: np.ndarray | None = None) -> tuple[
         )
     try:
         y = column_or_1d(y, warn=True)
+        if y.dtype.kind == "O" and any(label is None for label in y):
+            raise LabelError("every label must be known, and y holds None. It is h that may be hidden, not y.")
         check_classification_targets(y)
+    except LabelError:
+        raise
     except ValueError as error:
         raise LabelError(str(error)) from error
     if len(y) != n_data:
         raise ShapeError(f"X has {n_data} rows and y has {len(y)} labels: give one label for each row.")
-    if y.dtype.kind == "O" and any(label is None for label in y):
-        raise LabelError("every label must be known: y holds None. It is h that may be hidden, not y.")
     try:
         classes = np.unique(y if kept is None else y[kept])
         codes = np.searchsorted(classes, y)
@@ -149,7 +152,7 @@ def check_weights(sample_weight: Any, n_data: int) -> np.ndarray:
     if not np.isfinite(weight).all() or (weight < 0).any():
         raise InputError("sample_weight must hold finite numbers of at least 0.")
     if not (weight > 0).any():
-        raise InputError("sample_weight is 0 for every row: there is nothing to learn from.")
+        raise InputError("sample_weight is zero for every row: there is nothing to learn from.")
     return weight
 
 
@@ -165,7 +168,7 @@ def label_codes(y: Any, classes: np.ndarray, n_data: int) -> np.ndarray:
     known = {label: code for code, label in enumerate(classes.tolist())}
     codes = np.array([known.get(label, -1) for label in y.tolist()], dtype=np.int64)
     if (codes < 0).any():
-        raise LabelError(f"unknown label {y[codes < 0][0]!r}: the model knows {classes.tolist()}.")
+        raise LabelError(f"unknown label {y.tolist()[int(np.argmin(codes))]!r}: the model knows {classes.tolist()}.")
     return codes
 
 
