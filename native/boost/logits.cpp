@@ -9,7 +9,6 @@ namespace crfield {
 namespace CRFIELD_LEVEL_NAME {
 namespace {
 
-using boost::LEAST_WEIGHT;
 using boost::Logits;
 
 void exponentiate(double* x, int64_t n) {
@@ -28,10 +27,10 @@ struct LogProduct {
   double log() const { return sum + __builtin_log(product); }
 };
 
-inline void pair(double p, double truth, double by, double limit, double* out) {
-  const double curve = p * (1.0 - p), w = curve > LEAST_WEIGHT ? curve : LEAST_WEIGHT;
+inline void pair(const Logits& x, double p, double truth, double by, double* out) {
+  const double curve = p * (1.0 - p), w = curve > x.least ? curve : x.least;
   double z = (truth - p) / w;
-  z = z > limit ? limit : z < -limit ? -limit : z;
+  z = z > x.limit ? x.limit : z < -x.limit ? -x.limit : z;
   out[0] = by * w, out[1] = by * w * z;
 }
 
@@ -50,7 +49,7 @@ double two_classes(const Logits& x, int64_t first, int64_t last, double* spare) 
     const double d = scores[2 * k + 1] - scores[2 * k], e = spare[k];
     const double p = (d < 0.0 ? e : 1.0) / (1.0 + e);
     const double by = label < 0 ? 0.0 : x.weight ? x.weight[first + k] : 1.0;
-    pair(p, label == 1 ? 1.0 : 0.0, by, x.limit, x.pairs + 2 * (first + k));
+    pair(x, p, label == 1 ? 1.0 : 0.0, by, x.pairs + 2 * (first + k));
     if (label < 0) continue;
     // -log p(label) = log(1 + e) + the margin where it is on the wrong side
     const double wrong = (label == 1) == (d < 0.0) ? (d < 0.0 ? -d : d) : 0.0;
@@ -81,7 +80,7 @@ double many_classes(const Logits& x, int64_t first, int64_t last, double* spare)
     const int32_t label = x.labels[first + k];
     const double by = label < 0 ? 0.0 : x.weight ? x.weight[first + k] : 1.0;
     for (int64_t c = 0; c < K; c++)
-      pair(spare[k * K + c] / sum, c == label ? 1.0 : 0.0, by, x.limit, x.pairs + 2 * (c * x.rows + first + k));
+      pair(x, spare[k * K + c] / sum, c == label ? 1.0 : 0.0, by, x.pairs + 2 * (c * x.rows + first + k));
     if (label < 0) continue;
     if (x.weight)
       loss += by * __builtin_log(sum);

@@ -5,15 +5,14 @@
 namespace crfield {
 namespace boost {
 
-constexpr int64_t LOGIT_ROWS = 256;   // rows whose loss is added up together, whatever the number of threads
-constexpr double LEAST_WEIGHT = 1e-6;  // as in the contract
+constexpr int64_t LOGIT_ROWS = 256;  // rows whose loss is added up together, whatever the number of threads
 
 struct Logits {
   int64_t rows = 0, classes = 0;
   const double* scores = nullptr;     // (rows, classes)
   const int32_t* labels = nullptr;    // (rows), -1 where unknown
   const double* weight = nullptr;     // (rows) or null
-  double limit = 0.0;
+  double limit = 0.0, least = 0.0;    // bounds of responses and of weights
   double* pairs = nullptr;            // (classes, rows, 2), or (1, rows, 2) for two classes
 };
 

@@ -140,9 +140,10 @@ void best_cuts_door(Array3<const double> sums, Array1<const int64_t> offsets, Ar
 }
 
 double logit_pairs_door(Array2<const double> scores, Array1<const int32_t> labels,
-                        std::optional<Array1<const double>> weight, double limit, Array3<double> pairs, int n_jobs) {
+                        std::optional<Array1<const double>> weight, double limit, double least, Array3<double> pairs,
+                        int n_jobs) {
   Logits x;
-  x.rows = (int64_t)scores.shape(0), x.classes = (int64_t)scores.shape(1), x.limit = limit;
+  x.rows = (int64_t)scores.shape(0), x.classes = (int64_t)scores.shape(1), x.limit = limit, x.least = least;
   require(x.classes >= 1 && x.classes < (1 << 30) && shaped(labels, x.rows) && (!weight || shaped(*weight, x.rows)) &&
               shaped(pairs, x.classes == 2 ? 1 : x.classes, x.rows, 2),
           "scores, labels, weights and pairs do not fit");
@@ -190,6 +191,6 @@ NB_MODULE(_boost, m) {
   m.def("best_cuts", &b::best_cuts_door, array("sums"), array("offsets"), array("nominal"), array("missing"),
         "ridge"_a, array("counts"), "least"_a, array("gain"), array("cut"), array("side"), "n_jobs"_a);
   m.def("logit_pairs", &b::logit_pairs_door, array("scores"), array("labels"), none("weight"), "limit"_a,
-        array("pairs"), "n_jobs"_a);
+        "least"_a, array("pairs"), "n_jobs"_a);
   m.def("add_by_code", &b::add_by_code_door, array("scores"), array("codes"), array("values"), "n_jobs"_a);
 }

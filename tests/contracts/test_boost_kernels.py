@@ -166,6 +166,10 @@ def test_pairs_of_scores(body: str, classes: int, weighted: bool) -> None:
     wanted, sum_of_logs = plain_pairs(scores, labels, np.ones(600) if weight is None else weight, 4.0)
     np.testing.assert_allclose(pairs, wanted[1:] if classes == 2 else wanted, rtol=1e-9, atol=1e-13)
     assert loss == pytest.approx(sum_of_logs, rel=1e-12, abs=1e-12)
+    # weights of at least 1/limit leave the slope 1[y = c] − p as it is
+    slopes = logit_pairs(scores, labels, weight, limit=4.0, least=0.25)[0][..., 1]
+    free = logit_pairs(scores, labels, weight, limit=np.inf)[0][..., 1]
+    np.testing.assert_allclose(slopes, free, atol=1e-12)
 
 
 def test_values_are_added_by_code(body: str) -> None:

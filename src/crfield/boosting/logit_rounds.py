@@ -5,9 +5,9 @@
 f is the weak learner fitted to the working responses (`crfield.boosting.responses`). Learners on columns and tables
 on virtual evidence compete by gain in each round. A round costs the learner's search and three passes over the rows.
 
-Without a limit the responses of rows that the model is sure about and wrong would rule the round; without the prior
-the first rounds go to the class balance. Held-out rows, if there are any, tell when to stop, and rounds after the
-best are dropped.
+Without a limit the responses of rows that the model is sure about and wrong would rule the round (on clipping them
+see `crfield.boosting.responses`); without the prior the first rounds go to the class balance. Held-out rows, if there
+are any, tell when to stop, and rounds after the best are dropped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from crfield.boosting.round_table import Round
 from crfield.boosting.stumps import Categories, Stump, stump_of
 from crfield.boosting.trees import RegressionTree, tree_of
 from crfield.errors import InputError
-from crfield.kernels.boost import add_by_code, histograms, logit_pairs
+from crfield.kernels.boost import LEAST_WEIGHT, add_by_code, histograms, logit_pairs
 
 
 class Fitted(Protocol):
@@ -206,6 +206,7 @@ def boost_rounds(
     n_rounds: int,
     learning_rate: float = 1.0,
     limit: float = 4.0,
+    least: float = LEAST_WEIGHT,
     ridge: float = 0.0,
     start: str = "prior",
     held: Rows | None = None,
@@ -228,7 +229,7 @@ def boost_rounds(
     scores = np.repeat(first[None], len(rows.labels), axis=0)
     outside = None if held is None else np.repeat(first[None], len(held.labels), axis=0)
     mirrored = n_classes == 2
-    pairs, loss = logit_pairs(scores, rows.labels, rows.weight, limit=limit, n_jobs=n_jobs)
+    pairs, loss = logit_pairs(scores, rows.labels, rows.weight, limit=limit, least=least, n_jobs=n_jobs)
     steps: list[Any] = []
     diary: list[Round] = []
     best, best_at = (np.inf if held is None else _loss(outside, held, limit)), 0
@@ -243,7 +244,9 @@ def boost_rounds(
             break
         step = scaled(found, learning_rate)
         _advance(scores, step, candidates, rows, n_jobs)
-        pairs, loss = logit_pairs(scores, rows.labels, rows.weight, limit=limit, out=pairs, n_jobs=n_jobs)
+        pairs, loss = logit_pairs(
+            scores, rows.labels, rows.weight, limit=limit, least=least, out=pairs, n_jobs=n_jobs
+        )
         outer = None
         if held is not None:
             outside += _added(step, held.columns, held.evidence)

@@ -5,7 +5,16 @@ Tibshirani 2000, *Additive logistic regression*, algorithm 6):
 
     w_ic = p_ic (1 − p_ic)          z_ic = (1[y_i = c] − p_ic) / w_ic
 
-z explodes where the model is confidently wrong, so it is clipped. Two classes need only one regression: w is the same
+z explodes where the model is confidently wrong, so it is bounded, in one of two ways:
+
+- **Clipped to ±limit**, as is usual. Then Σ w z is no longer the slope Σ (1[y = c] − p): where p is right and below
+  1/limit, the few rows of class c pull with limit instead of 1/p, and the many others win. A class of a share below
+  1/limit is pressed lower, and below 1/(1 + limit) it has no resting point at all: with a limit of 4, a class of less
+  than a fifth of the rows. Decisions suffer little, probabilities much.
+- **Weights of at least 1/limit.** Then |z| ≤ limit by itself, and Σ w z stays the slope: shares come out right. Steps
+  are shorter where p is near 0 or 1.
+
+Two classes need only one regression: w is the same
 for both and z only changes its sign. The two columns are made from one here, so that this holds to the last bit and
 learners may skip half of the work. Liao et al. (2007, *Virtual evidence boosting*) write z = (y − ½) / p(y): the same
 direction on half the scale, F being the score of class 1 and −F that of class 0.
@@ -21,11 +30,11 @@ LEAST_WEIGHT = 1e-6
 
 
 def working_responses(
-    beliefs: np.ndarray, labels: np.ndarray, *, limit: float = 4.0
+    beliefs: np.ndarray, labels: np.ndarray, *, limit: float = 4.0, least: float = LEAST_WEIGHT
 ) -> tuple[np.ndarray, np.ndarray]:
     """Weights and responses (N, K) from probabilities (N, K) and codes of the true classes (N,).
 
-        w = max(p (1 − p), 1e-6)        z = (1[y = c] − p) / w, clipped to ±limit
+        w = max(p (1 − p), least)        z = (1[y = c] − p) / w, clipped to ±limit
 
     Rows whose label is −1 (unknown) have weight and response 0.
 
@@ -44,13 +53,15 @@ def working_responses(
             f"labels must be codes in 0 … {classes - 1}, or -1 where unknown, got {labels.min()} … {labels.max()}."
         )
     if classes == 2:
-        weight, response = _one(beliefs[:, 1], labels == 1, labels < 0, limit)
+        weight, response = _one(beliefs[:, 1], labels == 1, labels < 0, limit, least)
         return np.stack([weight, weight], axis=1), np.stack([0.0 - response, response], axis=1)
-    return _one(beliefs, labels[:, None] == np.arange(classes), (labels < 0)[:, None], limit)
+    return _one(beliefs, labels[:, None] == np.arange(classes), (labels < 0)[:, None], limit, least)
 
 
-def _one(beliefs: np.ndarray, truth: np.ndarray, unknown: np.ndarray, limit: float) -> tuple[np.ndarray, np.ndarray]:
-    weight = np.maximum(beliefs * (1.0 - beliefs), LEAST_WEIGHT)
+def _one(
+    beliefs: np.ndarray, truth: np.ndarray, unknown: np.ndarray, limit: float, least: float
+) -> tuple[np.ndarray, np.ndarray]:
+    weight = np.maximum(beliefs * (1.0 - beliefs), least)
     response = np.clip((truth - beliefs) / weight, -limit, limit)
     return np.where(unknown, 0.0, weight), np.where(unknown, 0.0, response)
 

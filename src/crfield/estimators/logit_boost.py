@@ -26,6 +26,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 from crfield.boosting.candidates import Candidates
 from crfield.boosting.evidence import Evidence, EvidenceTable
 from crfield.boosting.logit_rounds import AdditiveLogit, Regressors, Rows, Stumps, Trees, boost_rounds
+from crfield.boosting.responses import LEAST_WEIGHT
 from crfield.boosting.round_table import Round, RoundTable
 from crfield.boosting.stumps import Categories, Stump
 from crfield.boosting.trees import RegressionTree
@@ -57,6 +58,10 @@ class LogitBoost(ClassifierMixin, BaseEstimator):
         Share of each step that is taken.
     response_limit : float
         Bound of the working responses; 4 is usual. Without a bound one outlier may rule a round.
+    bound : "responses" or "weights"
+        How the bound is kept. The usual way clips responses, which is good for decisions, but presses the
+        probabilities of classes that are rarer than 1 / ``response_limit``. "weights" keeps the weights of rows at
+        1 / ``response_limit`` or more instead, which has the same effect on outliers and leaves probabilities right.
     ridge : float
         Added to the weights of a leaf, against leaves of few and certain rows.
     max_bins : int
@@ -113,6 +118,7 @@ class LogitBoost(ClassifierMixin, BaseEstimator):
         min_leaf: int = 1,
         learning_rate: float = 1.0,
         response_limit: float = 4.0,
+        bound: str = "responses",
         ridge: float = 0.0,
         max_bins: int = 32,
         discrete: Any = (),
@@ -130,6 +136,7 @@ class LogitBoost(ClassifierMixin, BaseEstimator):
         self.min_leaf = min_leaf
         self.learning_rate = learning_rate
         self.response_limit = response_limit
+        self.bound = bound
         self.ridge = ridge
         self.max_bins = max_bins
         self.discrete = discrete
@@ -199,6 +206,7 @@ class LogitBoost(ClassifierMixin, BaseEstimator):
                 n_rounds=self.n_rounds if n_classes > 1 else 0,
                 learning_rate=self.learning_rate,
                 limit=self.response_limit,
+                least=LEAST_WEIGHT if self.bound == "responses" else 1.0 / self.response_limit,
                 ridge=self.ridge,
                 start=self.start,
                 held=held,
@@ -397,6 +405,8 @@ def check_boost_parameters(parameters: Mapping[str, Any]) -> None:
         raise InputError(f"validation_fraction must be below 1, got {parameters['validation_fraction']!r}.")
     for name in ("ridge", "tol"):
         _real(name, parameters[name], least=0.0)
+    if parameters["bound"] not in ("responses", "weights"):
+        raise InputError(f"bound must be 'responses' or 'weights', got {parameters['bound']!r}.")
     if parameters["start"] not in ("prior", "zero"):
         raise InputError(f"start must be 'prior' or 'zero', got {parameters['start']!r}.")
     learner = parameters["learner"]

@@ -261,12 +261,13 @@ def logit_pairs(
     weight: np.ndarray | None = None,
     *,
     limit: float = 4.0,
+    least: float = LEAST_WEIGHT,
     out: np.ndarray | None = None,
     n_jobs: int = 1,
 ) -> tuple[np.ndarray, float]:
     """Working pairs (C, N, 2) of scores (N, K), and Σ −log p(label); rows may have a ``weight`` (N,).
 
-        p = softmax(scores)   w = max(p (1 − p), 1e-6)   z = (1[y = c] − p) / w, clipped to ±limit
+        p = softmax(scores)   w = max(p (1 − p), least)   z = (1[y = c] − p) / w, clipped to ±limit
 
     With two classes C = 1: the pair is that of class 1, and class 0 has (w, −w z). A label of −1 is unknown, and its
     row counts nothing.
@@ -289,7 +290,7 @@ def logit_pairs(
             raise ShapeError(f"weight must have one entry for each of {rows} rows, got {weight.shape}.")
     if out is None:
         out = np.empty((1 if classes == 2 else classes, rows, 2))
-    loss = body("boost").logit_pairs(scores, labels, weight, float(limit), out, n_jobs)
+    loss = body("boost").logit_pairs(scores, labels, weight, float(limit), float(least), out, n_jobs)
     return out, float(loss)
 
 

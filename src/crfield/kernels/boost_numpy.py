@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-NO_WEIGHT, LEAST_WEIGHT, TIE = 1e-12, 1e-6, 1e-10  # as in the contract
+NO_WEIGHT, TIE = 1e-12, 1e-10  # as in the contract
 
 
 def bin_codes(
@@ -119,7 +119,13 @@ def _worth(leaves: np.ndarray, ridge: float) -> np.ndarray:
 
 
 def logit_pairs(
-    scores: np.ndarray, labels: np.ndarray, weight: np.ndarray | None, limit: float, pairs: np.ndarray, n_jobs: int
+    scores: np.ndarray,
+    labels: np.ndarray,
+    weight: np.ndarray | None,
+    limit: float,
+    least: float,
+    pairs: np.ndarray,
+    n_jobs: int,
 ) -> float:
     """pairs (C, N, 2) = (w, w z) of softmax scores; the weighted sum of −log p(label)."""
     classes = scores.shape[1]
@@ -131,7 +137,7 @@ def logit_pairs(
     p /= total
     loss = np.log(total[:, 0]) - shifted[np.arange(len(scores)), np.maximum(labels, 0)]
     for c, out in zip([1] if classes == 2 else range(classes), pairs, strict=True):
-        w = np.maximum(p[:, c] * (1.0 - p[:, c]), LEAST_WEIGHT)
+        w = np.maximum(p[:, c] * (1.0 - p[:, c]), least)
         z = np.clip(((labels == c) - p[:, c]) / w, -limit, limit)
         out[:, 0], out[:, 1] = by * w, by * w * z
     return float((by * loss).sum())
