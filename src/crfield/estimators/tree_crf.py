@@ -164,8 +164,6 @@ class TreeCRF(ChainAnswers, BaseEstimator):
             batch = encoder.fit(X)
         chains = batch.topology
         labels, allowed = coder.encode(y, chains.lengths)
-        if chains.n_nodes == 0:
-            raise InputError("X holds no steps at all; at least one sequence with one step is needed to train.")
         weight = None if sample_weight is None else check_weights(sample_weight, chains.n_sequences)
         target = Target(chains, coder.n_labels, labels, allowed, weight)
         table = windowed(as_matrix(batch.node), chains, reach=self.window)
@@ -261,7 +259,7 @@ def column_name(encoder: Encoder, batch: Batch, column: int) -> str:
     width = batch.node.width + batch.node.n_dense
     block, own = divmod(column, width)
     name = encoder.node_name(own) if own < batch.node.width else encoder.dense_name(own - batch.node.width)
-    offset = window_offsets(block)[-1] if block < 2 else window_offsets((block + 1) // 2)[block]
+    offset = window_offsets((block + 1) // 2)[block]
     return f"{name} at {offset:+d}" if offset else name
 
 
