@@ -63,12 +63,11 @@ def histograms(
                 kept = inside[entries[place]]
                 row, code = entries[place][kept], codes[place][kept]
                 bins = offsets[f + 1] - offsets[f]
-                table = np.zeros((bins, 2))  # bincount of nothing would be whole numbers
+                own = sums[offsets[f] : offsets[f + 1]]
                 for k in (0, 1):
-                    table[:, k] = np.bincount(code, pair[row, k], minlength=bins)
+                    own[:, k] = np.bincount(code, pair[row, k], minlength=bins)
                 if len(row) < len(some):
-                    table[zero[s]] += total - table.sum(axis=0)
-                sums[offsets[f] : offsets[f + 1]] = table
+                    own[zero[s]] += total - own.sum(axis=0)
 
 
 def best_cuts(
