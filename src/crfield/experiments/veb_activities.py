@@ -7,6 +7,7 @@ remembers (`simulate.order_chains.make_activity_days`). The recordings of the pa
 their numbers, so the order of the methods can be compared and their accuracies cannot. Each day is left out once.
 
     VEB, paper · exact · verified    virtual evidence boosting, as in `veb_chains`
+    VEB, paper, from prior           algorithm 2 started from the shares of the labels and not from zero
     LogitBoost, verified, l2 = 5     verified, with features proposed by LogitBoost without virtual evidence
     BRF                              boosted random field, linear on beliefs
     LogitBoost                       stumps, 50 rounds, each step on its own
@@ -30,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from crfield.data.graph_builders import chain
-from crfield.errors import ConvergenceWarning
+from crfield.errors import CrfieldWarning
 from crfield.estimators.chain import ChainCRF
 from crfield.estimators.graph import GraphCRF
 from crfield.experiments.findings import Claim, Findings, mean_interval, paired_interval
@@ -40,11 +41,11 @@ from crfield.report.displays_curves import Chart
 from crfield.simulate.order_chains import make_activity_days
 
 PAPER, EXACT, VERIFIED, FIELD, ALONE = "VEB, paper", "VEB, exact", "VEB, verified", "BRF", "LogitBoost"
-APART = "LogitBoost, verified, l2 = 5"
+PRIOR, APART = "VEB, paper, from prior", "LogitBoost, verified, l2 = 5"
 ML, ML5, MPL = "boosting → ML", "boosting → ML, l2 = 5", "boosting → MPL"
 MARGIN, SOFT = "boosting → max-margin", "boosting → softmax-margin"
 ALL_ML, ALL_MPL, RAW, HMM = "all observations → ML", "all observations → MPL", "raw columns → ML", "HMM + boosting"
-METHODS = (PAPER, EXACT, VERIFIED, APART, FIELD, ALONE, ML, ML5, MPL, MARGIN, SOFT, ALL_ML, ALL_MPL, RAW, HMM)
+METHODS = (PAPER, PRIOR, EXACT, VERIFIED, APART, FIELD, ALONE, ML, ML5, MPL, MARGIN, SOFT, ALL_ML, ALL_MPL, RAW, HMM)
 PAPERS = {PAPER: 0.941, FIELD: 0.880, ALL_ML: 0.877, ML: 0.885, ALL_MPL: 0.879, MPL: 0.885}  # its table 1
 ROUNDS = 50
 
@@ -70,7 +71,7 @@ def run(settings: Settings, case: Case) -> Outcome:
         [made.labels[case["out"]]],
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", CrfieldWarning)
         return {name: list(_RUNS[name](days)) for name in METHODS}
 
 
@@ -157,6 +158,7 @@ def _hidden(days: Days) -> Scores:
 
 _RUNS: dict[str, Callable[[Days], Scores]] = {
     PAPER: _virtual("paper", n_rounds=ROUNDS),
+    PRIOR: _virtual("paper", n_rounds=ROUNDS, start="prior"),
     EXACT: _virtual("exact"),
     VERIFIED: _virtual("verified"),
     APART: _virtual("verified", proposals="independent", l2=5.0),

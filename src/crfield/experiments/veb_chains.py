@@ -33,7 +33,7 @@ from crfield.core.graphs import Graphs
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.data.graph_builders import chain
-from crfield.errors import ConvergenceWarning
+from crfield.errors import CrfieldWarning
 from crfield.estimators.chain import ChainCRF
 from crfield.estimators.graph import GraphCRF
 from crfield.experiments.findings import Claim, Findings, mean_interval
@@ -90,7 +90,7 @@ def timed(method: Callable[[OrderChains, int], Scores], world: OrderChains, out:
     """The accuracies of a method, and the CPU seconds that it took."""
     began = time.process_time()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", CrfieldWarning)
         scores = method(world, out)
     return [*scores, time.process_time() - began]
 

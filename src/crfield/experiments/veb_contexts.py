@@ -6,6 +6,7 @@ figure 2). The recordings of the papers are not public, so the order of the meth
 numbers. All twelve sensors are seen by both layers.
 
     VEB, paper · exact · verified    virtual evidence boosting on the graph of two layers, three relations
+    VEB, paper, from prior           algorithm 2 started from the shares of the labels and not from zero
     LogitBoost                       each step and layer on its own, 50 rounds
     all observations → MPL           one stump for every sensor and layer, pseudo-likelihood of the graph
     boosting → MPL                   the stumps of LogitBoost for every layer, pseudo-likelihood of the graph
@@ -30,14 +31,20 @@ import numpy as np
 
 from crfield.data.graph import Graph
 from crfield.data.graph_builders import layers
-from crfield.errors import ConvergenceWarning
+from crfield.errors import CrfieldWarning
 from crfield.estimators.graph import GraphCRF
 from crfield.experiments.findings import Claim, Findings, mean_interval, paired_interval
 from crfield.experiments.repetitions import Case, Outcome, Reproduced, Settings, Study, above, by_seed, curve
 from crfield.report.displays_curves import Chart
 from crfield.simulate.wearable import make_wearable_episodes
 
-PAPER, EXACT, VERIFIED, ALONE = "VEB, paper", "VEB, exact", "VEB, verified", "LogitBoost"
+PAPER, PRIOR, EXACT, VERIFIED, ALONE = (
+    "VEB, paper",
+    "VEB, paper, from prior",
+    "VEB, exact",
+    "VEB, verified",
+    "LogitBoost",
+)
 ALL_MPL, MPL, ML, RAW, HMM = (
     "all observations → MPL",
     "boosting → MPL",
@@ -45,7 +52,7 @@ ALL_MPL, MPL, ML, RAW, HMM = (
     "raw columns → ML",
     "HMM + boosting",
 )
-METHODS = (PAPER, EXACT, VERIFIED, ALONE, ALL_MPL, MPL, ML, RAW, HMM)
+METHODS = (PAPER, PRIOR, EXACT, VERIFIED, ALONE, ALL_MPL, MPL, ML, RAW, HMM)
 PAPERS = {PAPER: "88.8 ± 4.4 %", ALL_MPL: "72.1 ± 3.9 %", MPL: "70.9 ± 6.5 %", HMM: "85.8 ± 2.7 %"}  # its table 2
 LAYERS = ("motion", "context")
 MOTION, CONTEXT, BOTH = 0, 1, 2  # places in an outcome's ways
@@ -64,7 +71,7 @@ def run(settings: Settings, case: Case) -> Outcome:
     """All methods: method → {"MAP": [motion, context, both right], "MPM": …}."""
     episodes = Episodes.made(settings["n_episodes"], settings["length"], case["seed"], case["out"])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", CrfieldWarning)
         answers = {name: _RUNS[name](episodes) for name in METHODS}
     return {name: {way: episodes.shares(labels) for way, labels in own.items()} for name, own in answers.items()}
 
@@ -194,6 +201,7 @@ def _hidden(episodes: Episodes) -> Answers:
 
 _RUNS: dict[str, Callable[[Episodes], Answers]] = {
     PAPER: _virtual("paper", n_rounds=ROUNDS),
+    PRIOR: _virtual("paper", n_rounds=ROUNDS, start="prior"),
     EXACT: _virtual("exact"),
     VERIFIED: _virtual("verified", n_rounds=ROUNDS),
     ALONE: _alone,
