@@ -153,6 +153,15 @@ def test_answers_are_those_of_the_list(kind: str) -> None:
     weights = np.random.default_rng(4).normal(size=short.n_weights)
     np.testing.assert_allclose(short.joint(weights), long.joint(weights), rtol=1e-12)
     np.testing.assert_allclose(short.expected(weights), long.expected(weights), rtol=1e-12)
+    at = np.random.default_rng(0).permutation(X.shape[0])[:5]
+    for model in (short, long):
+        for way in ("expected", "joint", "mixture")[: 3 if model is long else 2]:
+            by_step = model.stepwise(weights, way)
+            np.testing.assert_allclose(
+                by_step(at, np.zeros((LABELS, 5))), getattr(model, way)(weights)[at], rtol=1e-12
+            )
+            one = by_step(at, np.outer([50.0, 0, 0], np.ones(5)))
+            np.testing.assert_allclose(one[:, 0], 1.0, atol=1e-9)
     np.testing.assert_allclose(part.prior_columns().toarray(), cells.expected().columns.toarray(), rtol=0, atol=1e-14)
 
 

@@ -53,6 +53,11 @@ def check_incomplete_parameters(parameters: Mapping[str, Any]) -> None:
     reference = parameters["reference"]
     if isinstance(reference, str) and reference != "classes":
         raise InputError(f"reference must be None, 'classes', an array or a function of X, got {reference!r}.")
+    if not isinstance(parameters["class_mass"], bool | None):
+        try:
+            np.asarray(parameters["class_mass"], dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InputError("class_mass must be True, False or one number for each class.") from None
     interactions = parameters["interactions"]
     if isinstance(interactions, str) and interactions != "all":
         raise InputError(f"interactions must be None, 'all' or a list of columns of X, got {interactions!r}.")

@@ -15,6 +15,7 @@ import numpy as np
 from crfield.boosting.incomplete import left_predictions as before
 from crfield.boosting.incomplete.cells import Cells
 from crfield.boosting.incomplete.enumerated import Enumerated, EnumeratedLoss
+from crfield.boosting.incomplete.factored import Factored
 from crfield.boosting.incomplete.hidden_bag import BagPart
 from crfield.boosting.incomplete.structures import Draws, Form, Prior
 
@@ -83,39 +84,33 @@ class IncompleteModel:
 
     def answers(self, evidence: Evidence, answer: str, place: np.ndarray) -> np.ndarray:
         """(N, Y) probabilities; ``place`` (N,) is the step of each datum in its sequence."""
+        n, labels = evidence.n_data, self.n_labels
+        if not n:
+            return np.empty((0, labels))
         columns = self.own_columns(evidence.rows)
+        model = self._model(evidence, columns, mixture=answer == "mixture")
         if not self.left:
-            return self._probabilities(evidence, columns, answer)
-        out = np.empty((evidence.n_data, self.n_labels))
-        labels = np.zeros(evidence.n_data, dtype=np.int64)
+            return np.ascontiguousarray(getattr(model, answer)(self.weights))
+        table, first = self.table(), columns.shape[1]
+        last = first + self.left * (labels + 1)
+        by_step = model.stepwise(np.concatenate([table[:first], table[last:]]).ravel(), answer)
+        left = table[first:last].reshape(self.left, labels + 1, labels)
+        out, codes = np.empty((n, labels)), np.zeros(n, dtype=np.int64)
         for at in before.steps(place):
-            extra = before.left_columns(labels, place, at, left=self.left, n_labels=self.n_labels)
-            out[at] = self._probabilities(evidence.some(at), beside(columns[at], extra), answer)
-            labels[at] = out[at].argmax(axis=1)
+            out[at] = by_step(at, before.left_scores(codes, place, at, left))
+            codes[at] = out[at].argmax(axis=1)
         return out
 
-    def _probabilities(self, evidence: Evidence, columns: Any, answer: str) -> np.ndarray:
-        if not evidence.n_data:
-            return np.empty((0, self.n_labels))
+    def _model(self, evidence: Evidence, columns: Any, *, mixture: bool) -> Enumerated | Factored:
         reference = evidence.log_reference
         options: dict[str, Any] = {
             "n_labels": self.n_labels,
             "log_reference": None if reference is None else np.ascontiguousarray(reference.T),
         }
-        model: Any
         if self.form is None:
-            model = Enumerated(columns, Cells.nothing_hidden(evidence.n_data), **options)
-        else:
-            model = self.form.model(
-                evidence.rows,
-                columns,
-                evidence.codes,  # type: ignore[arg-type]
-                evidence.beliefs or [],
-                self.draws,
-                mixture=answer == "mixture",
-                **options,
-            )
-        return np.ascontiguousarray(getattr(model, answer)(self.weights))
+            return Enumerated(columns, Cells.nothing_hidden(evidence.n_data), **options)
+        codes, beliefs = np.asarray(evidence.codes), evidence.beliefs or []
+        return self.form.model(evidence.rows, columns, codes, beliefs, self.draws, mixture=mixture, **options)
 
 
 def answer_for(loss: str, form: Form | None) -> str:
@@ -151,11 +146,4 @@ def loss_of(form: Form | None, evidence: Evidence, columns: Any, draws: Draws, *
     options["log_reference"] = None if reference is None else np.ascontiguousarray(reference.T)
     if form is None:
         return EnumeratedLoss(columns, Cells.nothing_hidden(evidence.n_data), **options)
-    return form.loss(
-        evidence.rows,
-        columns,
-        evidence.codes,  # type: ignore[arg-type]
-        evidence.beliefs or [],
-        draws,
-        **options,
-    )
+    return form.loss(evidence.rows, columns, np.asarray(evidence.codes), evidence.beliefs or [], draws, **options)

@@ -10,6 +10,8 @@ losses of the unnormalised model each datum then counts r(x, ỹ) times, since t
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from crfield.boosting.incomplete.cells import Cells
@@ -20,7 +22,10 @@ from crfield.boosting.incomplete.losses import (
     contrasted,
     joint_residual,
     log_partition,
+    softmax,
 )
+
+Stepwise = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 class Enumerated:
@@ -59,6 +64,33 @@ class Enumerated:
             scores += self.hidden_columns.scores(hidden)
         return scores
 
+    def stepwise(self, weights: np.ndarray, answer: str) -> Stepwise:
+        """A function of some data ``at`` (n,) and further scores of theirs (Y, n) that gives their answers (n, Y).
+
+        All that does not depend on the further scores is worked out once, so that data may be answered one by one.
+        """
+        cells = self.cells
+        own, hidden = self.tables(weights)
+        scores = self.columns.scores(own)
+        if self.log_reference is not None:
+            scores += self.log_reference
+        of_cells = self.hidden_columns.scores(hidden)  # (Y, M)
+        if answer == "expected":
+            scores += cells.sums(of_cells * cells.prior)
+        elif answer == "joint":
+            scores += np.stack([cells.log_sums(row + cells.log_prior)[0] for row in of_cells])
+        if answer != "mixture":
+            return lambda at, extra: softmax(scores[:, at] + extra)
+
+        def mixture(at: np.ndarray, extra: np.ndarray) -> np.ndarray:
+            runs = np.diff(cells.offsets)[at]
+            ends = np.cumsum(runs)
+            which = np.repeat(cells.offsets[:-1][at] - ends + runs, runs) + np.arange(int(runs.sum()))
+            found = softmax(np.repeat(scores[:, at] + extra, runs, axis=1) + of_cells[:, which])
+            return np.add.reduceat(found * cells.prior[which][:, None], ends - runs, axis=0)
+
+        return mixture
+
     def mixture(self, weights: np.ndarray) -> np.ndarray:
         """(N, Y) Σ_h q₀(h | x) p(y | x, h)."""
         scores = self.scores(weights)
@@ -67,13 +99,13 @@ class Enumerated:
     def expected(self, weights: np.ndarray) -> np.ndarray:
         """(N, Y) softmax of the expected score t(x, y) = Σ_h q₀(h | x) s(x, h, y)."""
         scores = self.cells.sums(self.scores(weights) * self.cells.prior)
-        return np.exp(scores - log_partition(scores)).T
+        return softmax(scores)
 
     def joint(self, weights: np.ndarray) -> np.ndarray:
         """(N, Y) Σ_h q₀(h | x) e^s, normalised over labels."""
         scores = self.scores(weights) + self.cells.log_prior
         scores = np.stack([self.cells.log_sums(row)[0] for row in scores])
-        return np.exp(scores - log_partition(scores)).T
+        return softmax(scores)
 
 
 class EnumeratedLoss(Enumerated):

@@ -21,7 +21,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from crfield.boosting.incomplete.columns import Conjoined
-from crfield.boosting.incomplete.losses import UNNORMALISED, log_partition
+from crfield.boosting.incomplete.enumerated import Stepwise
+from crfield.boosting.incomplete.losses import UNNORMALISED, log_partition, softmax
 
 
 class Sums(Protocol):
@@ -78,15 +79,24 @@ class Factored:
         scores = self.columns.scores(self.tables(weights)[0])
         return scores if self.log_reference is None else scores + self.log_reference
 
+    def stepwise(self, weights: np.ndarray, answer: str) -> Stepwise:
+        """A function of some data ``at`` (n,) and further scores of theirs (Y, n) that gives their answers (n, Y)."""
+        hidden = self.tables(weights)[1]
+        scores = self._own_scores(weights)
+        scores = scores + (
+            (self.part.prior_columns() @ hidden).T if answer == "expected" else self.part.sums(hidden).logs
+        )
+        return lambda at, extra: softmax(scores[:, at] + extra)
+
     def expected(self, weights: np.ndarray) -> np.ndarray:
         """(N, Y) softmax of the expected score t(x, y) = Σ_h q₀(h | x) s(x, h, y)."""
         scores = self._own_scores(weights) + (self.part.prior_columns() @ self.tables(weights)[1]).T
-        return np.exp(scores - log_partition(scores)).T
+        return softmax(scores)
 
     def joint(self, weights: np.ndarray) -> np.ndarray:
         """(N, Y) Σ_h q₀(h | x) e^s, normalised over labels."""
         scores = self._own_scores(weights) + self.part.sums(self.tables(weights)[1]).logs
-        return np.exp(scores - log_partition(scores)).T
+        return softmax(scores)
 
 
 class FactoredLoss(Factored):

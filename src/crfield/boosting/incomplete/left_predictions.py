@@ -56,6 +56,20 @@ def left_columns(labels: np.ndarray, place: np.ndarray, rows: np.ndarray, *, lef
     return csr_array((np.ones(len(at)), at, np.arange(len(rows) + 1) * left), shape)
 
 
+def left_scores(labels: np.ndarray, place: np.ndarray, rows: np.ndarray, table: np.ndarray) -> np.ndarray:
+    """(Y, len(rows)) what `left_columns` of the rows score with their weights, ``table`` (left, Y + 1, Y).
+
+    >>> table = np.arange(6.0).reshape(1, 3, 2)
+    >>> left_scores(np.array([1, 0]), np.array([0, 1]), np.arange(2), table).T.tolist()
+    [[4.0, 5.0], [2.0, 3.0]]
+    """
+    left, width = table.shape[:2]
+    back = np.arange(1, left + 1)
+    there = place[rows][:, None] >= back
+    found = np.where(there, labels[np.maximum(rows[:, None] - back, 0)], width - 1)
+    return np.asarray(table[back - 1, found].sum(axis=1).T)
+
+
 def steps(place: np.ndarray) -> Iterator[np.ndarray]:
     """The rows that can be decided together: all first steps, all second steps, …
 

@@ -45,6 +45,15 @@ def log_partition(scores: np.ndarray) -> np.ndarray:
     return top + np.log(np.exp(scores - top).sum(axis=0))
 
 
+def softmax(scores: np.ndarray) -> np.ndarray:
+    """(N, Y) probabilities of the labels from scores (Y, N).
+
+    >>> softmax(np.log([[1.0], [3.0]])).round(6).tolist()
+    [[0.25, 0.75]]
+    """
+    return np.exp(scores - log_partition(scores)).T
+
+
 def cell_weights(loss: str, contrast: np.ndarray, cells: Cells, weight: np.ndarray) -> tuple[float, np.ndarray]:
     """The loss Σ_i c_i ℓ_i and W (Y, M) from s(y) − s(ỹ), ``contrast`` (Y, M), and c, ``weight`` (N,).
 
