@@ -279,7 +279,7 @@ def _noted_claims(settings: Settings, outcomes: Outcomes, task: str) -> list[Cla
     words = {"ll seen": "log-likelihood, tags known", "right seen": "right, tags known"}
     return [
         noted_claim(
-            f"noted, {task}, seed 0, {name}, {words.get(score, score)}",
+            f"ours, {task}, earlier study, seed 0: {name}, {words.get(score, score)}",
             values_of(first, name, score, task=task)[0],
             noted,
             NOTED_WITHIN,

@@ -226,9 +226,7 @@ def _claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
             )
         for who in (OURS, BL2, BL3):
             gap = gap_of(outcomes, f"{who}, joint, {PAPER}", f"{who}, joint, {OPTIMUM}", "ll", world=world)
-            sentence = (
-                f"noted, {world}: 100 parallel updates of {who} above the optimum that they head for, log-likelihood"
-            )
+            sentence = f"ours, {world}, earlier study: {who} stopped early above its optimum, log-likelihood"
             claims.append(above_claim(sentence, gap))
         gap = gap_of(outcomes, f"{OURS}, joint, {FIXED}", f"{BL2}, joint, {FIXED}", "right", world=world)
         claims.append(tie_claim(f"ours, {world}: ours and BL2 within .02 at l2 = .1, right labels", gap, 0.02))
@@ -260,7 +258,7 @@ def _noted_claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
         if settings["n"] == 1_000 and world in settings["worlds"] and 0 in settings["seeds"]:
             found = values_of([one for one in outcomes if one[0]["seed"] == 0], name, score, world=world)[0]
             what = {"right": "right", "ll": "log-likelihood", "right seen": "right, contour"}[score]
-            claims.append(noted_claim(f"noted, {world}, seed 0, {name}, {what}", found, noted, 0.0006))
+            claims.append(noted_claim(f"ours, {world}, earlier study, seed 0: {name}, {what}", found, noted, 0.0006))
     return claims
 
 
