@@ -21,6 +21,7 @@ COMPARISONS = (
     "programs",
     "pseudo",
     "graphs",
+    "boosting",
 )
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
