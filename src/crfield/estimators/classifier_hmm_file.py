@@ -114,6 +114,7 @@ def _classifier_from_state(
         return model
     if kind == _BOOST and n_labels > 1:
         boosted: LogitBoost = restored_model(LogitBoost, dict(header), check_boost_parameters)
+        boosted.discrete = tuple(boosted.discrete)
         start = _floats(arrays, "start", (n_labels,))
         steps = steps_from_state(arrays, n_labels, width, {})
         boosted.classes_, boosted.n_features_in_ = np.arange(n_labels, dtype=np.int32), width
