@@ -1,1 +1,1 @@
-crfield_module(_virtual native/virtual/module.cpp PLAIN native/virtual/sweep.cpp)
+crfield_module(_virtual native/virtual/module.cpp PLAIN native/virtual/listen.cpp)

@@ -1,4 +1,4 @@
-// Python's door to the kernels of virtual evidence; the contract is in src/crfield/kernels/virtual.py.
+// Python's door to the kernel of virtual evidence; the contract is in src/crfield/kernels/virtual.py.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 
@@ -6,7 +6,7 @@
 #include <stdexcept>
 
 #include "arrays.hpp"
-#include "virtual/sweep.hpp"
+#include "virtual/listen.hpp"
 
 namespace crfield {
 namespace virtual_evidence {
@@ -15,6 +15,7 @@ namespace {
 template <class T>
 using Array4 = nb::ndarray<T, nb::ndim<4>, nb::c_contig, nb::device::cpu>;
 using Index = Array1<const int64_t>;
+using Numbers = Array1<const int32_t>;
 
 void require(bool good, const char* message) {
   if (!good) throw std::invalid_argument(message);
@@ -28,53 +29,61 @@ bool shaped(const A& array, Sizes... sizes) {
   return true;
 }
 
-Wiring wiring_of(const Index& indptr, const Index& other, const Index& mate, const Index& group, int64_t labels,
-                 int64_t groups) {
-  Wiring w{};
-  w.nodes = (int64_t)indptr.shape(0) - 1, w.messages = (int64_t)other.shape(0);
-  w.labels = labels, w.groups = groups;
+void listen_door(Index indptr, Numbers other, Numbers mate, Numbers group, Array2<const double> local,
+                 Array2<const double> before, Array2<const double> sent, Array3<const double> factors, Index truth,
+                 Array1<const double> weight, Array1<const uint8_t> held, Array2<double> arriving,
+                 Array2<double> beliefs, Array3<double> pairs, Array1<double> loss, Array3<double> moment,
+                 Array3<double> mass, std::optional<Array4<double>> square, double limit, bool maximise,
+                 int n_jobs) {
+  Round r{};
+  r.nodes = (int64_t)indptr.shape(0) - 1, r.messages = (int64_t)other.shape(0);
+  r.labels = (int64_t)local.shape(1), r.groups = (int64_t)factors.shape(0);
+  const int64_t labels = r.labels, groups = r.groups;
   require(labels >= 1 && labels < (1 << 15), "there must be at least one label");
-  require(w.nodes >= 0 && indptr(0) == 0 && indptr(w.nodes) == w.messages, "indptr must run from 0 to the messages");
-  require(shaped(mate, w.messages) && shaped(group, w.messages), "every message needs a sender, a mate and a group");
-  for (int64_t n = 0; n < w.nodes; n++) require(indptr(n) <= indptr(n + 1), "indptr must not fall");
-  for (int64_t s = 0; s < w.messages; s++)
-    require(other(s) >= 0 && other(s) < w.nodes && mate(s) >= 0 && mate(s) < w.messages && group(s) >= 0 &&
+  require(r.nodes >= 0 && indptr(0) == 0 && indptr(r.nodes) == r.messages, "indptr must run from 0 to the messages");
+  require(shaped(mate, r.messages) && shaped(group, r.messages), "every message needs a sender, a mate and a group");
+  require(shaped(local, r.nodes, labels) && shaped(before, r.nodes, labels) && shaped(beliefs, r.nodes, labels) &&
+              shaped(sent, r.messages, labels) &&
+              shaped(arriving, r.messages, labels) && shaped(factors, groups, labels, labels) &&
+              shaped(truth, r.nodes) && shaped(weight, r.nodes) && shaped(held, r.nodes) &&
+              shaped(pairs, labels == 2 ? 1 : labels, r.nodes, 2) && shaped(loss, 2) &&
+              shaped(moment, groups, labels, labels) && shaped(mass, groups, labels, labels) &&
+              (!square || shaped(*square, groups, labels, labels, labels)),
+          "an array has the wrong shape");
+  for (int64_t n = 0; n < r.nodes; n++) {
+    require(indptr(n) <= indptr(n + 1), "indptr must not fall");
+    require(truth(n) >= -1 && truth(n) < labels, "a label is out of range");
+  }
+  for (int64_t s = 0; s < r.messages; s++)
+    require(other(s) >= 0 && other(s) < r.nodes && mate(s) >= 0 && mate(s) < r.messages && group(s) >= 0 &&
                 group(s) < groups,
             "a message names a node, a mate or a group that does not exist");
-  w.indptr = indptr.data(), w.other = other.data(), w.mate = mate.data(), w.group = group.data();
-  return w;
+  r.indptr = indptr.data(), r.other = other.data(), r.mate = mate.data(), r.group = group.data();
+  r.local = local.data(), r.before = before.data(), r.sent = sent.data(), r.factors = factors.data();
+  r.truth = truth.data(), r.weight = weight.data(), r.held = held.data();
+  r.arriving = arriving.data(), r.beliefs = beliefs.data();
+  r.pairs = pairs.data(), r.loss = loss.data();
+  r.moment = moment.data(), r.mass = mass.data(), r.square = square ? square->data() : nullptr;
+  r.limit = limit, r.maximise = maximise;
+  nb::gil_scoped_release release;
+  listen(r, n_jobs);
 }
 
-void advance_door(Index indptr, Index other, Index mate, Index group, Array2<const double> local,
-                  Array2<const double> total, Array2<const double> messages, Array3<const double> factors,
-                  Array2<double> evidence, Array2<double> arriving, Array2<double> total_out, Array2<double> beliefs,
-                  bool maximise, int n_jobs) {
-  const int64_t labels = (int64_t)local.shape(1);
-  const Wiring w = wiring_of(indptr, other, mate, group, labels, (int64_t)factors.shape(0));
-  require(shaped(local, w.nodes, labels) && shaped(total, w.nodes, labels) && shaped(total_out, w.nodes, labels) &&
-              shaped(beliefs, w.nodes, labels) && shaped(messages, w.messages, labels) &&
-              shaped(evidence, w.messages, labels) && shaped(arriving, w.messages, labels) &&
-              shaped(factors, w.groups, labels, labels),
+template <class T>
+void scale_door(Array2<double> local, Array2<double> beliefs, Array1<const T> codes, Array2<const double> factors) {
+  const int64_t nodes = (int64_t)local.shape(0), labels = (int64_t)local.shape(1), steps = (int64_t)factors.shape(0);
+  require(shaped(beliefs, nodes, labels) && shaped(codes, nodes) && shaped(factors, steps, labels),
           "an array has the wrong shape");
-  const SweepArrays a{local.data(),    total.data(),    messages.data(),  factors.data(),
-                      evidence.data(), arriving.data(), total_out.data(), beliefs.data()};
+  const T* code = codes.data();
+  for (int64_t n = 0; n < nodes; n++)
+    require((int64_t)code[n] >= 0 && (int64_t)code[n] < steps, "a code is out of range");
+  double *f = local.data(), *b = beliefs.data();
+  const double* table = factors.data();
   nb::gil_scoped_release release;
-  advance(w, a, maximise, n_jobs);
-}
-
-void couple_door(Index indptr, Index other, Index mate, Index group, Array2<const double> evidence,
-                 Array2<const double> weight, Array2<const double> response, Array3<double> moment,
-                 Array3<double> mass, std::optional<Array4<double>> square, int n_jobs) {
-  const int64_t labels = (int64_t)weight.shape(1);
-  const Wiring w = wiring_of(indptr, other, mate, group, labels, (int64_t)moment.shape(0));
-  require(shaped(weight, w.nodes, labels) && shaped(response, w.nodes, labels) &&
-              shaped(evidence, w.messages, labels) && shaped(moment, w.groups, labels, labels) &&
-              shaped(mass, w.groups, labels, labels) && (!square || shaped(*square, w.groups, labels, labels, labels)),
-          "an array has the wrong shape");
-  const SumArrays a{evidence.data(), weight.data(), response.data(),
-                    moment.data(),   mass.data(),   square ? square->data() : nullptr};
-  nb::gil_scoped_release release;
-  couple(w, a, n_jobs);
+  for (int64_t n = 0; n < nodes; n++) {
+    const double* row = table + (int64_t)code[n] * labels;
+    for (int64_t l = 0; l < labels; l++) f[n * labels + l] *= row[l], b[n * labels + l] *= row[l];
+  }
 }
 
 }  // namespace
@@ -83,9 +92,7 @@ void couple_door(Index indptr, Index other, Index mate, Index group, Array2<cons
 
 NB_MODULE(_virtual, m) {
   nanobind::set_leak_warnings(false);  // an array still alive when Python ends is no fault
-  m.def("advance", &crfield::virtual_evidence::advance_door);
-  m.def("couple", &crfield::virtual_evidence::couple_door, nanobind::arg("indptr"), nanobind::arg("other"),
-        nanobind::arg("mate"), nanobind::arg("group"), nanobind::arg("evidence"), nanobind::arg("weight"),
-        nanobind::arg("response"), nanobind::arg("moment"), nanobind::arg("mass"), nanobind::arg("square").none(),
-        nanobind::arg("n_jobs"));
+  m.def("listen", &crfield::virtual_evidence::listen_door);
+  m.def("scale", &crfield::virtual_evidence::scale_door<uint16_t>);
+  m.def("scale", &crfield::virtual_evidence::scale_door<int64_t>);
 }

@@ -2,7 +2,7 @@
 
 A neighbour's label is not known, only believed: λ_k(d). A weak learner α(c, d) on it, "own label c beside a neighbour
 of label d", is fitted to the working responses as a stump is, in expectation over the neighbours' labels
-(Liao, Choudhury, Fox & Kautz 2007). With the sums of `crfield.kernels.virtual.couple`,
+(Liao, Choudhury, Fox & Kautz 2007). With the sums of `crfield.kernels.virtual.listen`,
 
     paper   α_cd = moment_cd / (mass_cd + ridge)                    gain = Σ_cd moment² / (mass + ridge)
     exact   (diag mass_c + square_c + ridge) α_c = moment_c         gain = Σ_c moment_c' α_c
@@ -28,15 +28,23 @@ A directed relation has two weak learners, one for each end, and one table: no r
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from crfield.data.graph_batch import GraphSchema
 from crfield.errors import InputError
-from crfield.kernels.virtual import Sums
 
 POTENTIALS = ("joint", "patch", "avg", "sum", "pure")
 MOST = 15.0  # largest score of a pair of labels; beyond it messages hold no more than yes and no
+
+
+class Sums(NamedTuple):
+    """Sums of the regression on neighbours, as `crfield.kernels.virtual.listen` gives them."""
+
+    moment: np.ndarray  # (G, L, L)
+    mass: np.ndarray  # (G, L, L)
+    square: np.ndarray | None = None  # (G, L, L, L)
 
 
 @dataclass(frozen=True)
@@ -82,7 +90,7 @@ def fit_couplings(sums: Sums, groups: list[Group], sizes: tuple[int, ...], *, ri
 
     >>> one = [Group(0, 0, 0, True, True)]
     >>> moment, mass = np.array([[[2.0, -2.0], [-2.0, 2.0]]]), np.full((1, 2, 2), 4.0)
-    >>> found = fit_couplings(Sums(moment, mass, None), one, (2,))[0]
+    >>> found = fit_couplings(Sums(moment, mass), one, (2,))[0]
     >>> found.values.tolist(), found.gain
     ([[0.5, -0.5], [-0.5, 0.5]], 4.0)
     """

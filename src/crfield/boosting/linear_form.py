@@ -24,7 +24,7 @@ from crfield.core.target import Target
 from crfield.data.batch import Columns
 from crfield.data.graph_batch import GraphBatch, GraphSchema, NodeKind
 from crfield.inference.catalogue import choose_engine
-from crfield.optimize.history import Result
+from crfield.optimize.history import INTERRUPTED, Result
 from crfield.optimize.penalty import Penalty
 from crfield.scoring.graph_layout import GraphLayout
 from crfield.scoring.graph_linear import GraphScorer
@@ -97,6 +97,8 @@ class LinearForm:
         batch, target, layout = self._problem(accepted)
         plan = plan_training(batch.topology, max(self._sizes), n_jobs=self._n_jobs)
         result = self._minimise(batch, target, layout, plan, start, accepted, tol)
+        if result.reason == INTERRUPTED:
+            raise KeyboardInterrupt
         self.reason, self.converged = plan.reason, bool(result.converged)
         return self._weights(result.weights, layout, accepted)
 
@@ -126,8 +128,10 @@ class LinearForm:
         steps = []
         for step, columns in zip(self._steps, self._columns):
             size, first = columns.shape[1], rows[step.kind]
-            own = weights.columns[step.kind][first : first + size]
-            steps.append(replace(step, values=np.concatenate([np.zeros((1, own.shape[1])), own])))
+            values = np.zeros((size + 1, self._sizes[step.kind]))
+            own = weights.columns[step.kind][first : first + size]  # none where training was interrupted before
+            values[1 : 1 + len(own)] = own
+            steps.append(replace(step, values=values))
             rows[step.kind] += size
         tables = np.zeros_like(weights.tables)
         tables[list(accepted)] = weights.tables[list(accepted)]

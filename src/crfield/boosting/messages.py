@@ -2,23 +2,26 @@
 
 A round of boosting changes the model a little, so its messages need no new start: one synchronous sweep of belief
 propagation, from where the last round left them, is all that a round pays for (Liao, Choudhury, Fox & Kautz 2007).
-`VirtualEvidence` holds the state of that: the local scores F, the tables of the relations, the messages, and the
-totals F + Σ log μ. It changes in place; nothing of it outlives training.
+`VirtualEvidence` holds the state of that: exp of the local scores, the tables of the relations, the messages and the
+beliefs. It changes in place; nothing of it outlives training.
 
 The paper sums over labels. Where the model will be asked for the best labelling as a whole, messages may maximise
 instead, and the responses are then those of the max-marginals (``maximise``).
 
-Cost: O(E L²) a sweep, in the kernels; adding a weak learner costs O(N).
+Cost: O(E L²) a sweep, in the kernel, which finds the responses and their regression on the neighbours on the way;
+adding a weak learner costs O(N).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from crfield.boosting.couplings import MOST, Group, groups_of
+from crfield.boosting.couplings import MOST, Group, Sums, groups_of
 from crfield.data.graph_batch import GraphBatch, GraphSchema
 from crfield.kernels import virtual
-from crfield.kernels.virtual import Sums
+from crfield.kernels.virtual import Heard
+
+SAFE = 300.0  # local scores may have grown by so much before their exp is brought back into range
 
 
 class VirtualEvidence:
@@ -28,9 +31,10 @@ class VirtualEvidence:
     >>> from crfield.features.graph_encoder import GraphEncoder
     >>> encoder = GraphEncoder()
     >>> batch = encoder.fit([Graph(2, {"near": Edges([(0, 1)], symmetric=True)})])
-    >>> heard = VirtualEvidence(batch, encoder.schema, np.log([[3.0, 1.0], [1.0, 1.0]]))
-    >>> heard.add_table(0, np.log([[4.0, 1.0], [1.0, 4.0]]))
-    >>> heard.advance().round(3).tolist()
+    >>> local = np.array([[0.75, 0.25], [0.5, 0.5]])
+    >>> state = VirtualEvidence(batch, encoder.schema, local, labels=np.array([0, 1]), weight=np.ones(2))
+    >>> state.add_table(0, np.log([[4.0, 1.0], [1.0, 4.0]]))
+    >>> state.listen().beliefs.round(3).tolist()
     [[0.75, 0.25], [0.65, 0.35]]
     """
 
@@ -40,6 +44,9 @@ class VirtualEvidence:
         schema: GraphSchema,
         local: np.ndarray,
         *,
+        labels: np.ndarray,
+        weight: np.ndarray,
+        held: np.ndarray | None = None,
         relations: tuple[int, ...] | None = None,
         maximise: bool = False,
         n_jobs: int = 1,
@@ -58,38 +65,53 @@ class VirtualEvidence:
         self.wiring = virtual.wire(
             topology.n_nodes, topology.tails[heard], topology.heads[heard], to_head[kept], to_tail[kept]
         )
-        self.local = np.array(local, np.float64)  # (N, L)
-        self.total = self.local.copy()
+        self.local = np.array(local, np.float64)  # (N, L) exp of the local scores, each row up to a factor
+        self.beliefs = self.local.copy()
         self.messages = np.full((self.wiring.n_messages, n_labels), 1.0 / n_labels)
-        self.evidence = self.messages
         self.tables = np.zeros((len(self.groups), n_labels, n_labels))
-        self.maximise, self.n_jobs = maximise, n_jobs
+        self._labels, self._weight, self._held = labels, weight, held
+        self._maximise, self._n_jobs = maximise, n_jobs
+        self._grown = 0.0
+        self._last: Heard | None = None
+        self._spare: Heard | None = None  # the answer before the last, whose memory is free
 
-    def advance(self) -> np.ndarray:
-        """One synchronous sweep; beliefs (N, L)."""
-        sweep = virtual.advance(
+    def listen(self, *, limit: float = 4.0, exact: bool = False) -> Heard:
+        """One synchronous sweep, and the responses and sums that come of it; squares of neighbours if ``exact``.
+
+        The answer is good until the next but one.
+        """
+        heard = virtual.listen(
             self.wiring,
             self.local,
-            self.total,
+            self.beliefs,
             self.messages,
             self.tables,
-            maximise=self.maximise,
-            n_jobs=self.n_jobs,
+            self._labels,
+            self._weight,
+            held=self._held,
+            limit=limit,
+            maximise=self._maximise,
+            squares=exact,
+            out=self._spare,
+            n_jobs=self._n_jobs,
         )
-        self.evidence, self.messages, self.total = sweep.evidence, sweep.messages, sweep.total
-        return sweep.beliefs
+        self.messages, self.beliefs = heard.messages, heard.beliefs
+        self._last, self._spare = heard, self._last
+        return heard
 
-    def couple(self, weight: np.ndarray, response: np.ndarray, *, exact: bool) -> Sums:
-        """Sums of the regression of responses on the neighbours that the last sweep heard of."""
-        return virtual.couple(
-            self.wiring, self.evidence, weight, response, len(self.groups), squares=exact, n_jobs=self.n_jobs
-        )
-
-    def add_local(self, rows: np.ndarray | slice, values: np.ndarray) -> None:
-        """Add scores of the first K labels to some nodes."""
-        labels = values.shape[1]
-        self.local[rows, :labels] += values
-        self.total[rows, :labels] += values
+    def add_local(self, rows: np.ndarray | slice, leaves: np.ndarray, values: np.ndarray) -> None:
+        """Add the scores of leaves, ``values`` (leaves, K), to the first K labels of some nodes."""
+        factors = np.ones((len(values), self.local.shape[1]))
+        factors[:, : values.shape[1]] = np.exp(values)
+        if isinstance(rows, slice):
+            virtual.scale(self.local, self.beliefs, leaves, factors)
+        else:
+            self.local[rows] *= factors[leaves]
+            self.beliefs[rows] *= factors[leaves]
+        self._grown += float(np.abs(values).max(initial=0.0))
+        if self._grown > SAFE:
+            self.local /= self.local.max(axis=1, keepdims=True)
+            self._grown = 0.0
 
     def add_table(self, number: int, step: np.ndarray) -> None:
         """Add to the table of a group; a directed relation's other end reads the same table the other way."""
@@ -99,3 +121,8 @@ class VirtualEvidence:
             for mirror, twin in enumerate(self.groups):
                 if twin.relation == group.relation and twin.to_head != group.to_head:
                     self.tables[mirror] = self.tables[number].T
+
+
+def sums_of(heard: Heard) -> Sums:
+    """The part of what was heard that couplings are fitted to."""
+    return Sums(heard.moment, heard.mass, heard.square)

@@ -30,9 +30,9 @@ from crfield.boosting.couplings import Group, groups_of
 from crfield.boosting.responses import centred
 from crfield.boosting.round_table import Round
 from crfield.boosting.stumps import Stump, best_stump
-from crfield.boosting.virtual_rounds import Block, RoundOptions, best_local, responses
+from crfield.boosting.virtual_rounds import Block, RoundOptions, best_local
 from crfield.data.graph_batch import GraphBatch, GraphSchema
-from crfield.kernels.virtual_numpy import softmax
+from crfield.kernels.virtual_numpy import softmax, working_pairs
 
 FIELD_LEARNERS = ("linear", "stump")
 
@@ -169,15 +169,17 @@ def boost_field(
     rounds: list[Round] = []
     reason = "all rounds done"
     known = np.flatnonzero(labels >= 0)
+    possible = ~np.isneginf(state.local)
     for number in range(1, options.n_rounds + 1):
-        w, z = responses(state.beliefs, labels, weight, batch, sizes, options.response_limit)
-        local = best_local(blocks, w, z, sizes, options)
+        w, moved = working_pairs(state.beliefs, labels, weight, possible, options.response_limit)
+        pairs = np.stack([w, moved], axis=2).swapaxes(0, 1)
+        local = best_local(blocks, pairs[1:] if len(pairs) == 2 else pairs, sizes, options)
+        z = np.divide(moved, w, out=np.zeros_like(w), where=w > 0)
         if local is not None:
             block = next(b for b in blocks if (b.kind, b.part) == (local.kind, local.part))
             leaves = local.learner.leaves(block.candidates)
             state.add_local(block.rows, local.values[leaves])
             raw = options.learning_rate * local.learner.values[leaves]
-            z = z.copy()
             z[block.rows, : raw.shape[1]] -= raw
         heard, gain = _best_belief(state, w, z, options, learner)
         if heard is not None:

@@ -28,18 +28,28 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from crfield.boosting.additive import Additive, LocalStep
-from crfield.boosting.couplings import fit_couplings
+from crfield.boosting.couplings import Group, fit_couplings
 from crfield.boosting.linear_form import LinearForm, Weights
-from crfield.boosting.messages import VirtualEvidence
+from crfield.boosting.messages import VirtualEvidence, sums_of
 from crfield.boosting.responses import centred
 from crfield.boosting.round_table import Round
-from crfield.boosting.stumps import pairs_of, stump_of
-from crfield.boosting.virtual_rounds import WORTH, Block, RoundOptions, best_local, boost, class_priors, responses
+from crfield.boosting.stumps import stump_of
+from crfield.boosting.virtual_rounds import (
+    WORTH,
+    Block,
+    RoundOptions,
+    best_local,
+    boost,
+    class_priors,
+    pairs_of_block,
+)
 from crfield.core.semiring import Semiring
 from crfield.core.target import Target
 from crfield.data.graph_batch import GraphBatch, GraphSchema
 from crfield.errors import LabelError
 from crfield.kernels.boost import histograms
+from crfield.kernels.virtual import Heard
+from crfield.optimize.history import INTERRUPTED
 
 PROPOSALS = ("virtual", "independent")
 # Of the step of a feature that waits: a Newton step for nodes on their own is too long where neighbours repeat it.
@@ -88,20 +98,27 @@ def verify(
 ) -> Verified:
     """Propose for at most ``options.n_rounds`` rounds among columns and ``relations``; verify; fit by likelihood."""
     growing = _Growing(batch, schema, target, sizes, blocks, options, l2, relations, name, rng)
-    if proposals == "independent":
-        growing.pick_alone()
     reason = "all rounds done"
-    while len(growing.rounds) < options.n_rounds or growing.open_relations:
-        said = growing.propose(features=proposals == "virtual" and len(growing.rounds) < options.n_rounds)
-        if said:
-            reason = said
-            break
-        if watch is not None and growing.rounds and watch(growing.rounds[-1]):
-            reason = "callback"
-            break
-    growing.refit(tol=1e-5)
-    if growing.rounds:
-        growing.rounds[-1] = replace(growing.rounds[-1], nll=growing.nll())
+    try:
+        if proposals == "independent":
+            growing.pick_alone()
+        while len(growing.rounds) < options.n_rounds or growing.open_relations:
+            said = growing.propose(features=proposals == "virtual" and len(growing.rounds) < options.n_rounds)
+            if said:
+                reason = said
+                break
+            if (
+                watch is not None
+                and growing.rounds
+                and watch(replace(growing.rounds[-1], number=len(growing.rounds)))
+            ):
+                reason = "callback"
+                break
+        growing.refit(tol=1e-5)
+        if growing.rounds:
+            growing.rounds[-1] = replace(growing.rounds[-1], nll=growing.nll())
+    except KeyboardInterrupt:
+        reason = INTERRUPTED
     rounds = [replace(one, number=number) for number, one in enumerate(growing.rounds, start=1)]
     return Verified(growing.model(), rounds, reason, growing.form.reason, growing.form.converged)
 
@@ -124,7 +141,7 @@ class _Growing:
     ) -> None:
         self.batch, self.schema, self.target, self.sizes = batch, schema, target, sizes
         self.blocks, self.options, self.name = blocks, options, name
-        self.labels = target.labels
+        self.labels = target.labels.astype(np.int64)
         self.weight = np.ones(len(self.labels))
         if target.weight is not None:
             self.weight = target.weight[batch.topology.sequence_of_node]
@@ -142,17 +159,16 @@ class _Growing:
 
     def propose(self, *, features: bool) -> str:
         """One round; why there are no more, if so."""
-        options = self.options
-        w, z = responses(self.beliefs, self.labels, self.weight, self.batch, self.sizes, np.inf)
-        local = best_local(self.blocks, w, z, self.sizes, options) if features else None
+        heard, groups = self._listen()
+        local = best_local(self.blocks, heard.pairs, self.sizes, self.options) if features else None
         if local is not None and self.name(local) in self.known:
             if self.waiting:  # weights that are not the best yet ask for what is there already
                 self.refit()
                 return self.propose(features=features)
-            local = self._fresh_stump(w, z)
-        if local is not None and local.learner.gain <= WORTH * len(w):
+            local = self._fresh_stump(heard.pairs)
+        if local is not None and local.learner.gain <= WORTH * len(self.labels):
             local = None
-        relation, gain = self._best_relation(w, z)
+        relation, gain = self._best_relation(heard, groups)
         if local is None and relation is None:
             return "nothing more to gain"
         if local is not None and (relation is None or local.learner.gain >= gain):
@@ -185,27 +201,37 @@ class _Growing:
                 self.form.add(step)
         self.refit()
 
-    def _best_relation(self, w: np.ndarray, z: np.ndarray) -> tuple[int | None, float]:
-        """The relation not yet decided on that virtual evidence prefers, and its gain."""
-        if not self.open_relations:
-            return None, 0.0
-        with np.errstate(divide="ignore"):
-            scores = np.log(self.beliefs)
-        heard = VirtualEvidence(
-            self.batch, self.schema, scores, relations=tuple(self.open_relations), n_jobs=self.options.n_jobs
-        )
-        heard.advance()  # without tables: what is heard are the beliefs themselves
-        found = fit_couplings(heard.couple(w, z, exact=True), heard.groups, self.sizes, ridge=self.options.ridge)
-        best = max(found, key=lambda one: one.gain)
-        return heard.groups[best.group].relation, best.gain
+    def _listen(self) -> tuple[Heard, list[Group]]:
+        """Responses of the beliefs, and their regression on neighbours by the relations that are open.
 
-    def _fresh_stump(self, w: np.ndarray, z: np.ndarray) -> LocalStep | None:
+        There are no tables, so what is heard are the neighbours' beliefs themselves.
+        """
+        state = VirtualEvidence(
+            self.batch,
+            self.schema,
+            self.beliefs,
+            labels=self.labels,
+            weight=self.weight,
+            relations=tuple(self.open_relations),
+            n_jobs=self.options.n_jobs,
+        )
+        return state.listen(limit=np.inf, exact=True), state.groups
+
+    def _best_relation(self, heard: Heard, groups: list[Group]) -> tuple[int | None, float]:
+        """The relation not yet decided on that virtual evidence prefers, and its gain."""
+        if not groups:
+            return None, 0.0
+        found = fit_couplings(sums_of(heard), groups, self.sizes, ridge=self.options.ridge)
+        best = max(found, key=lambda one: one.gain)
+        return groups[best.group].relation, best.gain
+
+    def _fresh_stump(self, pairs: np.ndarray) -> LocalStep | None:
         """The best stump on a column whose best cut is not in the model yet; a penalty leaves old ones some gain."""
         best: LocalStep | None = None
         for block in self.blocks:
-            size, cut = self.sizes[block.kind], block.candidates
-            pairs, mirrored = pairs_of(w[block.rows, :size], z[block.rows, :size], cut.n_rows)
-            sums = histograms(cut.packed, pairs, n_jobs=self.options.n_jobs)
+            cut = block.candidates
+            own, mirrored = pairs_of_block(block, pairs, self.sizes)
+            sums = histograms(cut.packed, own, n_jobs=self.options.n_jobs)
             while (found := stump_of(cut, sums, ridge=self.options.ridge, mirrored=mirrored)) is not None:
                 step = LocalStep(block.kind, block.part, found, centred(found.values))
                 if self.name(step) not in self.known:

@@ -28,14 +28,16 @@ import numpy as np
 from crfield.boosting.additive import PARTS, Additive, LocalStep, columns_of, rows_of, start_scores
 from crfield.boosting.candidates import Candidates
 from crfield.boosting.couplings import Coupling, Group, fit_couplings, table_step
-from crfield.boosting.messages import VirtualEvidence
-from crfield.boosting.responses import centred, working_responses
+from crfield.boosting.messages import VirtualEvidence, sums_of
+from crfield.boosting.responses import centred
 from crfield.boosting.round_table import Round
-from crfield.boosting.stumps import best_stump
-from crfield.boosting.trees import fit_tree
+from crfield.boosting.stumps import Categories, Stump, stump_of
+from crfield.boosting.trees import tree_of
 from crfield.data.graph_batch import GraphBatch, GraphSchema
 from crfield.errors import FeatureError
+from crfield.kernels.boost import histograms
 from crfield.kernels.virtual_numpy import softmax
+from crfield.optimize.history import INTERRUPTED
 
 LEARNERS = ("stump", "tree")
 WORTH = 1e-9  # least gain for each node that a round is taken for
@@ -147,15 +149,15 @@ def boost(
     """Run rounds on a batch with label codes (N,), −1 where unknown, and weights (N,) of the nodes.
 
     ``held`` (N,) marks nodes that do not teach and by whose −log p training stops. ``relations`` are the numbers of
-    those that may be picked, all if None. ``watch`` is told of every round; True ends training.
+    those that may be picked, all if None. ``watch`` is told of every round; True ends training, and so does Ctrl-C.
     """
-    taught = labels.copy()
-    if held is not None:
-        taught[held] = -1
-    heard = VirtualEvidence(
+    state = VirtualEvidence(
         batch,
         schema,
-        start_scores(batch, sizes, prior),
+        softmax(start_scores(batch, sizes, prior)),
+        labels=labels,
+        weight=weight,
+        held=held,
         relations=relations,
         maximise=options.maximise,
         n_jobs=options.n_jobs,
@@ -164,84 +166,91 @@ def boost(
     picks: list[LocalStep | TableStep] = []
     rounds: list[Round] = []
     reason = "all rounds done"
-    for number in range(1, options.n_rounds + 1):
-        beliefs = heard.advance()
-        if rounds:
-            rounds[-1] = judge.judged(rounds[-1], beliefs)
-            if watch is not None and watch(rounds[-1]):
-                reason = "callback"
+    try:
+        for number in range(1, options.n_rounds + 1):
+            heard = state.listen(limit=options.response_limit, exact=options.exact)
+            if rounds:
+                rounds[-1] = judge.judged(rounds[-1], heard.loss)
+                if watch is not None and watch(rounds[-1]):
+                    reason = "callback"
+                    break
+                said = judge.stop(options.patience)
+                if said:
+                    reason = said
+                    break
+            local = best_local(blocks, heard.pairs, sizes, options)
+            coupling = None
+            if state.groups:
+                found = fit_couplings(sums_of(heard), state.groups, sizes, ridge=options.ridge)
+                coupling = max(found, key=lambda one: one.gain)
+            gain = max(local.learner.gain if local else 0.0, coupling.gain if coupling else 0.0)
+            if not gain > WORTH * len(labels):
+                reason = "nothing more to gain"
                 break
-            said = judge.stop(options.patience)
-            if said:
-                reason = said
-                break
-        w, z = responses(beliefs, taught, weight, batch, sizes, options.response_limit)
-        local = best_local(blocks, w, z, sizes, options)
-        coupling = None
-        if heard.groups:
-            found = fit_couplings(heard.couple(w, z, exact=options.exact), heard.groups, sizes, ridge=options.ridge)
-            coupling = max(found, key=lambda one: one.gain)
-        gain = max(local.learner.gain if local else 0.0, coupling.gain if coupling else 0.0)
-        if not gain > WORTH * len(labels):
-            reason = "nothing more to gain"
-            break
-        if local is not None and (coupling is None or local.learner.gain >= coupling.gain):
-            block = blocks[_place(blocks, local)]
-            heard.add_local(block.rows, local.values[local.learner.leaves(block.candidates)])
-            picks.append(local)
-            rounds.append(Round(number, "feature", name(local), float(gain)))
-        else:
-            picks.append(_coupled(heard, coupling, sizes, options))  # type: ignore[arg-type]
-            relation = heard.groups[coupling.group].relation  # type: ignore[union-attr]
-            rounds.append(Round(number, "relation", schema.relations[relation].name, float(gain)))
+            if local is not None and (coupling is None or local.learner.gain >= coupling.gain):
+                block = blocks[_place(blocks, local)]
+                state.add_local(block.rows, *leaves_of(local, block.candidates))
+                picks.append(local)
+                rounds.append(Round(number, "feature", name(local), float(gain)))
+            else:
+                picks.append(_coupled(state, coupling, sizes, options))  # type: ignore[arg-type]
+                relation = state.groups[coupling.group].relation  # type: ignore[union-attr]
+                rounds.append(Round(number, "relation", schema.relations[relation].name, float(gain)))
+    except KeyboardInterrupt:
+        reason = INTERRUPTED
     if rounds and np.isnan(rounds[-1].nll):
-        rounds[-1] = judge.judged(rounds[-1], softmax(heard.total))
+        rounds[-1] = judge.judged(rounds[-1], judge.loss(state.beliefs))
         if watch is not None:
             watch(rounds[-1])
     kept = judge.best if held is not None or reason.startswith("the loss") else len(picks)
     rounds = [replace(one, kept=one.number <= kept) for one in rounds]
-    model = assembled(schema, sizes, prior, picks[:kept], heard.groups, options.potential)
+    model = assembled(schema, sizes, prior, picks[:kept], state.groups, options.potential)
     return Boosted(model, rounds, reason)
 
 
 def best_local(
-    blocks: list[Block], weight: np.ndarray, response: np.ndarray, sizes: tuple[int, ...], options: RoundOptions
+    blocks: list[Block], pairs: np.ndarray, sizes: tuple[int, ...], options: RoundOptions
 ) -> LocalStep | None:
-    """The weak learner of largest gain on any columns, its leaf values centred and shortened by the learning rate."""
+    """The weak learner of largest gain on any columns for pairs (w, w z) of all nodes, as `listen` gives them.
+
+    Its leaf values are centred and shortened by the learning rate.
+    """
     best: LocalStep | None = None
     for block in blocks:
-        size = sizes[block.kind]
-        w, z = weight[block.rows, :size], response[block.rows, :size]
+        own, mirrored = pairs_of_block(block, pairs, sizes)
+        found: Any
         if options.learner == "tree":
-            found: Any = fit_tree(
-                block.candidates, w, z, max_depth=options.max_depth, ridge=options.ridge, n_jobs=options.n_jobs
+            found = tree_of(
+                block.candidates,
+                own,
+                mirrored=mirrored,
+                max_depth=options.max_depth,
+                ridge=options.ridge,
+                n_jobs=options.n_jobs,
             )
         else:
-            found = best_stump(block.candidates, w, z, ridge=options.ridge, n_jobs=options.n_jobs)
+            sums = histograms(block.candidates.packed, own, n_jobs=options.n_jobs)
+            found = stump_of(block.candidates, sums, ridge=options.ridge, mirrored=mirrored)
         if found is not None and (best is None or found.gain > best.learner.gain):
             best = LocalStep(block.kind, block.part, found, options.learning_rate * centred(found.values))
     return best
 
 
-def responses(
-    beliefs: np.ndarray,
-    labels: np.ndarray,
-    weight: np.ndarray,
-    batch: GraphBatch,
-    sizes: tuple[int, ...],
-    limit: float,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Weights and responses (N, L), kind by kind; zero for labels that a kind does not have."""
-    if len(sizes) == 1:
-        w, z = working_responses(beliefs, labels, limit=limit)
-    else:
-        w, z = np.zeros_like(beliefs), np.zeros_like(beliefs)
-        for number, size in enumerate(sizes):
-            rows = batch.nodes_of(number)
-            w[rows, :size], z[rows, :size] = working_responses(beliefs[rows, :size], labels[rows], limit=limit)
-    if (weight != 1.0).any():
-        w = w * weight[:, None]
-    return w, z
+def pairs_of_block(block: Block, pairs: np.ndarray, sizes: tuple[int, ...]) -> tuple[np.ndarray, bool]:
+    """The pairs of a block's nodes and labels, and whether they are those of the second of two labels alone."""
+    mirrored = sizes[block.kind] == 2
+    labels = slice(0, 1) if len(pairs) == 1 else slice(1, 2) if mirrored else slice(0, sizes[block.kind])
+    if isinstance(block.rows, slice) and len(pairs[labels]) == len(pairs):
+        return pairs, mirrored
+    return np.ascontiguousarray(pairs[labels][:, block.rows]), mirrored
+
+
+def leaves_of(step: LocalStep, candidates: Candidates) -> tuple[np.ndarray, np.ndarray]:
+    """Leaves (n,) of the rows, and their values; of stumps as codes of packed columns, which need no unpacking."""
+    learner = step.learner
+    if isinstance(learner, Stump | Categories) and candidates.packed.word[learner.column] >= 0:
+        return replace(learner, values=step.values).by_word(candidates)
+    return learner.leaves(candidates), step.values
 
 
 def assembled(
@@ -268,12 +277,12 @@ def assembled(
     return Additive(schema, sizes, prior, steps, tables)
 
 
-def _coupled(heard: VirtualEvidence, coupling: Coupling, sizes: tuple[int, ...], options: RoundOptions) -> TableStep:
-    group = heard.groups[coupling.group]
-    before = heard.tables[coupling.group].copy()
+def _coupled(state: VirtualEvidence, coupling: Coupling, sizes: tuple[int, ...], options: RoundOptions) -> TableStep:
+    group = state.groups[coupling.group]
+    before = state.tables[coupling.group].copy()
     step = options.learning_rate * table_step(coupling.values, group, sizes, options.potential)
-    heard.add_table(coupling.group, step)
-    taken = heard.tables[coupling.group] - before
+    state.add_table(coupling.group, step)
+    taken = state.tables[coupling.group] - before
     return TableStep(group.relation, coupling.group, taken if group.to_head else taken.T)
 
 
@@ -285,23 +294,25 @@ class _Judge:
     """Mean −log p of the true labels, of those that teach and of those held out, and whether it still falls."""
 
     def __init__(self, labels: np.ndarray, weight: np.ndarray, held: np.ndarray | None) -> None:
-        out = np.zeros(len(labels), bool) if held is None else held
-        self._sets = []
-        for some in (~out, out):
-            rows = np.flatnonzero(some & (labels >= 0))
-            self._sets.append((rows, labels[rows], weight[rows]))
+        self._labels, self._weight = labels, weight
+        self._out = np.zeros(len(labels), bool) if held is None else held
+        known = labels >= 0
+        self._mass = [max(float(weight[known & some].sum()), 1e-300) for some in (~self._out, self._out)]
         self._values: list[float] = []
         self._held = held is not None
 
-    def judged(self, one: Round, beliefs: np.ndarray) -> Round:
+    def loss(self, beliefs: np.ndarray) -> np.ndarray:
+        """(2,) Σ −weight · log p of those that teach and of those held out, under beliefs up to a factor."""
+        rows = np.flatnonzero(self._labels >= 0)
+        shares = beliefs[rows, self._labels[rows]] / beliefs[rows].sum(axis=1)
+        costs = -self._weight[rows] * np.log(np.maximum(shares, 1e-300))
+        return np.array([costs[~self._out[rows]].sum(), costs[self._out[rows]].sum()])
+
+    def judged(self, one: Round, loss: np.ndarray) -> Round:
         """The round with what came of it."""
-        found = []
-        for rows, labels, weight in self._sets:
-            logs = np.log(np.maximum(beliefs[rows, labels], 1e-300))
-            total = weight.sum()
-            found.append(-float(weight @ logs / total) if total > 0 else float("nan"))
-        self._values.append(found[1] if self._held else found[0])
-        return replace(one, nll=found[0], held_out=found[1] if self._held else None)
+        taught, outside = (float(value) / mass for value, mass in zip(loss, self._mass))
+        self._values.append(outside if self._held else taught)
+        return replace(one, nll=taught, held_out=outside if self._held else None)
 
     @property
     def best(self) -> int:

@@ -44,6 +44,7 @@ from crfield.report.weights import FeatureList, TransitionTable
 from crfield.training.graph_plan import Plan
 
 LARGE = 5_000  # labelled nodes from which two labels are boosted with whole steps
+MOST_RESPONSE = 50.0
 UNEQUAL = 1.5  # times its fair share that a label may have before a start from zero is warned of
 
 
@@ -88,7 +89,8 @@ class VirtualEvidenceBoosting(GraphAnswers, BaseEstimator):
     discrete : list of int
         Dense columns whose values are categories.
     response_limit : float, optional
-        Clip of the working responses, in Friedman's scale: 4, and 8 for two labels in mode "exact".
+        Clip of the working responses, in Friedman's scale: 4. Mode "exact" allows 8 for two labels, and twice the
+        response 1 / share of the rarest label if that is more (up to 50): a clip below it would undo the prior.
     ridge : float, optional
         Added to the weight of every leaf and pair of labels: 5, and 0 for "paper".
     learning_rate : float, optional
@@ -198,7 +200,7 @@ class VirtualEvidenceBoosting(GraphAnswers, BaseEstimator):
         usable = relation_numbers(encoder.schema, self.relations)
         jobs = resolve_jobs(self.n_jobs)
         blocks = blocks_of(batch, encoder.schema, max_bins=self.max_bins, discrete=tuple(self.discrete), n_jobs=jobs)
-        options = self._options(coder, target)
+        options = self._options(coder, target, batch)
         trained = self._boosted if self.mode != "verified" else self._verified
         with Progress(self.verbose, total=options.n_rounds, description=self._name) as progress:
             started = time.monotonic()
@@ -221,9 +223,14 @@ class VirtualEvidenceBoosting(GraphAnswers, BaseEstimator):
             warnings.warn("training was interrupted; the rounds so far are kept.", ConvergenceWarning, stacklevel=2)
         return self
 
-    def _options(self, coder: GraphLabels, target: Target) -> RoundOptions:
+    def _options(self, coder: GraphLabels, target: Target, batch: GraphBatch) -> RoundOptions:
         """Parameters with those that were left open filled in by mode and data."""
         paper, two = self.mode == "paper", coder.n_labels == 2
+        limit = 4.0
+        if self.mode == "exact":
+            priors = class_priors(target.labels.astype(np.int64), node_weights(batch, target), batch, coder.sizes)
+            rarest = min(float((np.exp(one) / np.exp(one).sum()).min()) for one in priors)
+            limit = min(max(8.0 if two else 4.0, 2.0 / rarest), MOST_RESPONSE)
         whole = paper or (two and int((target.labels >= 0).sum()) >= LARGE)
 
         def given(value: Any, otherwise: Any) -> Any:
@@ -234,7 +241,7 @@ class VirtualEvidenceBoosting(GraphAnswers, BaseEstimator):
             learner=self.learner,
             max_depth=int(self.max_depth),
             exact=not paper,
-            response_limit=float(given(self.response_limit, 8.0 if two and self.mode == "exact" else 4.0)),
+            response_limit=float(given(self.response_limit, limit)),
             ridge=float(given(self.ridge, 0.0 if paper else 5.0)),
             learning_rate=float(given(self.learning_rate, 1.0 if whole else 0.5)),
             potential=self.potential,

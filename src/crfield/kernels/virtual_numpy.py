@@ -1,7 +1,6 @@
-"""The virtual-evidence kernels to read: whole arrays of messages at a stroke.
+"""The virtual-evidence kernel to read: whole arrays of messages at a stroke.
 
-The contract is in `crfield.kernels.virtual`. Exponentials are taken of nodes only; a message is divided out of a
-product, for which it must not be zero.
+The contract is in `crfield.kernels.virtual`. A message is divided out of a product, for which it must not be zero.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 FLOOR = 1e-30
+LEAST_WEIGHT = 1e-6
 
 
 def softmax(scores: np.ndarray) -> np.ndarray:
@@ -18,62 +18,91 @@ def softmax(scores: np.ndarray) -> np.ndarray:
     return np.asarray(powers / np.maximum(powers.sum(axis=1, keepdims=True), 1e-300))
 
 
-def advance(
+def listen(
     indptr: np.ndarray,
     other: np.ndarray,
     mate: np.ndarray,
     group: np.ndarray,
     local: np.ndarray,
-    total: np.ndarray,
+    before: np.ndarray,
     messages: np.ndarray,
     factors: np.ndarray,
-    evidence: np.ndarray,
+    labels: np.ndarray,
+    weight: np.ndarray,
+    held: np.ndarray,
     arriving: np.ndarray,
-    total_out: np.ndarray,
     beliefs: np.ndarray,
+    pairs: np.ndarray,
+    loss: np.ndarray,
+    moment: np.ndarray,
+    mass: np.ndarray,
+    square: np.ndarray | None,
+    limit: float,
     maximise: bool,
     n_jobs: int,
 ) -> None:
-    """Body of `crfield.kernels.virtual.advance`; ``factors`` are exp of the tables, from ``evidence`` on results."""
-    evidence[:] = normalised(softmax(total)[other] / np.maximum(messages[mate], FLOOR))
+    """Body of `crfield.kernels.virtual.listen`; ``factors`` are exp of the tables, from ``arriving`` on results."""
+    evidence = normalised(before[other] / np.maximum(messages[mate], FLOOR))
     for number, factor in enumerate(factors):
         some = group == number
         sent = evidence[some]
         arriving[some] = (sent[:, :, None] * factor).max(axis=1) if maximise else sent @ factor
     arriving[:] = normalised(np.maximum(normalised(arriving), FLOOR))
-    total_out[:] = local
     receiver = np.repeat(np.arange(len(local)), np.diff(indptr))
     logs = np.log(arriving)
-    for label in range(local.shape[1]):
-        total_out[:, label] += np.bincount(receiver, logs[:, label], len(local))
-    beliefs[:] = softmax(total_out)
+    heard = [np.bincount(receiver, logs[:, label], len(local)) for label in range(local.shape[1])]
+    with np.errstate(divide="ignore"):
+        beliefs[:] = softmax(np.log(local) + np.stack(heard, axis=1))
+    w, moved = working_pairs(beliefs, labels, weight * (held == 0), local > 0, limit)
+    first = 1 if len(pairs) < w.shape[1] else 0
+    pairs[..., 0], pairs[..., 1] = w[:, first:].T, moved[:, first:].T
+    known = np.flatnonzero(labels >= 0)
+    costs = -weight[known] * np.log(np.maximum(beliefs[known, labels[known]], 1e-300))
+    loss[:] = costs[held[known] == 0].sum(), costs[held[known] != 0].sum()
+    couple(receiver, group, evidence, w, moved, moment, mass, square)
+
+
+def scale(local: np.ndarray, beliefs: np.ndarray, codes: np.ndarray, factors: np.ndarray) -> None:
+    """Body of `crfield.kernels.virtual.scale`."""
+    if len(codes) and not 0 <= codes.min() <= codes.max() < len(factors):
+        raise ValueError("a code is out of range")
+    step = factors[codes]
+    local *= step
+    beliefs *= step
+
+
+def working_pairs(
+    beliefs: np.ndarray, labels: np.ndarray, weight: np.ndarray, possible: np.ndarray, limit: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """(N, L) w and w z; 0 for unknown labels and for labels that a node does not have."""
+    curvature = np.maximum(beliefs * (1.0 - beliefs), LEAST_WEIGHT)
+    truth = labels[:, None] == np.arange(beliefs.shape[1])
+    response = np.clip((truth - beliefs) / curvature, -limit, limit)
+    w = np.where(possible & (labels >= 0)[:, None], weight[:, None] * curvature, 0.0)
+    return w, w * response
 
 
 def couple(
-    indptr: np.ndarray,
-    other: np.ndarray,
-    mate: np.ndarray,
+    receiver: np.ndarray,
     group: np.ndarray,
     evidence: np.ndarray,
-    weight: np.ndarray,
-    response: np.ndarray,
+    w: np.ndarray,
+    moved: np.ndarray,
     moment: np.ndarray,
     mass: np.ndarray,
     square: np.ndarray | None,
-    n_jobs: int,
 ) -> None:
-    """Body of `crfield.kernels.virtual.couple`; the last arrays are the results."""
-    receiver = np.repeat(np.arange(len(weight)), np.diff(indptr))
-    labels = weight.shape[1]
+    """Sums of the regression on the neighbours, into the last three."""
+    labels = w.shape[1]
     for number in range(len(moment)):
         some = group == number
         sent, to = evidence[some], receiver[some]
-        count = np.stack([np.bincount(to, sent[:, d], len(weight)) for d in range(labels)], axis=1)
-        moment[number] = (weight * response).T @ count
-        mass[number] = weight.T @ count
+        count = np.stack([np.bincount(to, sent[:, d], len(w)) for d in range(labels)], axis=1)
+        moment[number] = moved.T @ count
+        mass[number] = w.T @ count
         if square is not None:
             for c in range(labels):
-                own, at = weight[:, c, None], weight[to, c, None]
+                own, at = w[:, c, None], w[to, c, None]
                 square[number, c] = (own * count).T @ count - (at * sent).T @ sent
 
 
