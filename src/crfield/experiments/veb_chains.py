@@ -36,7 +36,7 @@ from crfield.data.graph_builders import chain
 from crfield.errors import CrfieldWarning
 from crfield.estimators.chain import ChainCRF
 from crfield.estimators.graph import GraphCRF
-from crfield.experiments.findings import Claim, Findings, mean_interval
+from crfield.experiments.findings import Claim, Findings, mean_interval, paired_interval
 from crfield.experiments.repetitions import (
     Case,
     Outcome,
@@ -260,8 +260,6 @@ def report(settings: Settings, outcomes: list[tuple[Case, Outcome]]) -> Reproduc
 
 
 def _claims(places: list[float], values: Callable[[str, int, float], list[float]]) -> list[Claim]:
-    from crfield.experiments.findings import paired_interval
-
     claims = []
     for p in places:
         one, linear, stump = (values(PAPER, MAP, p), values(LINEAR, MPM, p), values(STUMP, MPM, p))
