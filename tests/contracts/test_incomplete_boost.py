@@ -15,6 +15,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from crfield import IncompleteBoost
 from crfield.boosting.incomplete.class_mass import class_mass_normalised
 from crfield.boosting.incomplete.hidden_values import value_cells
+from crfield.boosting.incomplete.left_predictions import left_columns, left_scores, positions
 from crfield.boosting.incomplete.prior import believed, learn_values
 from crfield.errors import ConvergenceWarning, CrfieldError, InputError, LabelError, ShapeError
 
@@ -302,6 +303,19 @@ def test_left_predictions_are_decoded_step_by_step() -> None:
         model.predict(X, lengths=[3])
     with pytest.raises(InputError, match="whole numbers"):
         model.predict(X, lengths=[60.0, 60.0])
+
+
+def test_columns_of_labels_before() -> None:
+    rng = np.random.default_rng(0)
+    lengths, labels = np.array([4, 0, 1, 3]), rng.integers(0, 3, 8)
+    place, rows, table = positions(lengths), np.arange(8), rng.normal(size=(2, 4, 3))
+    columns = left_columns(labels, place, rows, left=2, n_labels=3)
+    for i, t in enumerate(place):
+        wanted = np.zeros((2, 4))
+        for k in (1, 2):
+            wanted[k - 1, labels[i - k] if t >= k else 3] = 1.0
+        np.testing.assert_array_equal(columns.toarray()[i], wanted.ravel())
+    np.testing.assert_allclose(left_scores(labels, place, rows, table).T, columns @ table.reshape(8, 3), rtol=1e-14)
 
 
 def test_left_labels_are_the_true_ones_in_training() -> None:
