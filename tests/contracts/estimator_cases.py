@@ -15,6 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from crfield import (
+    BoostedRandomField,
     ChainCRF,
     ClassifierHMM,
     DiscriminativeRandomField,
@@ -28,6 +29,7 @@ from crfield import (
     StumpSelector,
     TokenColumns,
     TreeCRF,
+    VirtualEvidenceBoosting,
     chain,
     read_crfsuite,
 )
@@ -237,6 +239,8 @@ FRONT_DOOR = [
     Front(ClassifierHMM, some_chains, ("classifier",), options=(("smoothing", 2.5), ("window", 1))),
     Front(TreeCRF, some_chains, options=(("n_rounds", 30), ("window", 1), ("decode", "marginal"))),
     Front(GraphCRF, some_graphs, options=(("l2", 2.5), ("forbidden", (("+1", "A", "C"),)), ("decode", "marginal"))),
+    Front(VirtualEvidenceBoosting, some_chains, options=(("mode", "verified"), ("l2", 2.5), ("max_bins", 16))),
+    Front(BoostedRandomField, some_graphs, options=(("learner", "stump"), ("n_rounds", 20))),
     Front(GridCRF, some_images, options=(("l2", 2.5), ("neighbours", 8), ("directed", True))),
     Front(FactorialCRF, some_layers, options=(("l2", 2.5), ("layers", ("motion", "place")), ("distances", (1, 2)))),
     Front(DiscriminativeRandomField, some_images, ("local",), options=(("l2", 2.5), ("cv", 2))),

@@ -146,7 +146,12 @@ class _Growing:
         if target.weight is not None:
             self.weight = target.weight[batch.topology.sequence_of_node]
         self.form = LinearForm(batch, schema, target, sizes, blocks, l2=l2, n_jobs=options.n_jobs, rng=rng)
-        self.open_relations = [r for r in relations if (batch.relation == r).any()]
+        self.open_relations = [
+            number
+            for number in relations
+            if (batch.relation == number).any()
+            and min(sizes[schema.relations[number].tail], sizes[schema.relations[number].head]) > 1
+        ]
         self.accepted: list[int] = []
         self.rounds: list[Round] = []
         self.waiting = 0  # features since the last refit

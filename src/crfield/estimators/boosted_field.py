@@ -130,9 +130,9 @@ class BoostedRandomField(GraphAnswers, BaseEstimator):
         X, y, sample_weight = without_weightless(X, y, sample_weight)
         encoder = GraphEncoder()
         batch = encoder.fit(self._graphs(X))
-        coder = GraphLabels([kind.name for kind in encoder.schema.kinds]).fit(y, batch)
         if batch.topology.n_nodes == 0:
             raise InputError("X holds no steps or nodes at all; at least one is needed to train.")
+        coder = GraphLabels([kind.name for kind in encoder.schema.kinds]).fit(y, batch)
         target = target_of(batch, coder, y, sample_weight)
         labels, weight = target.labels.astype(np.int64), node_weights(batch, target)
         prior = class_priors(labels, weight, batch, coder.sizes)
