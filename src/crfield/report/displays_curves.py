@@ -89,12 +89,13 @@ def plot_charts(charts: Sequence[Chart], *, width: float = 6.0, height: float = 
 
 
 def _draw_lines(axes: Any, chart: Chart) -> None:
+    every = [place for curve in chart.curves for place in curve.places]
+    apart = 0.006 * (max(every) - min(every)) if every else 0.0  # bars at one place would hide one another
     for k, curve in enumerate(chart.curves):
         colour = "#888888" if curve.faint else _COLOURS[k % len(_COLOURS)]
         style = {"linestyle": "--"} if curve.faint else {"marker": _MARKS[k % len(_MARKS)], "markersize": 4}
-        axes.errorbar(
-            curve.places, curve.mean, yerr=_reach(curve), color=colour, capsize=2, label=curve.name, **style
-        )
+        places = np.array(curve.places, dtype=np.float64) + apart * (k - (len(chart.curves) - 1) / 2)
+        axes.errorbar(places, curve.mean, yerr=_reach(curve), color=colour, capsize=2, label=curve.name, **style)
     axes.set_xlabel(chart.x)
     axes.set_ylabel(chart.y)
     if chart.curves:
