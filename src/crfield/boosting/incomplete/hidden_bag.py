@@ -87,24 +87,49 @@ class BagPart:
 
     def sums(self, table: np.ndarray, labels: np.ndarray | None = None) -> BagSums:
         """Sums over all foregrounds for a table of weights (2K, Y)."""
-        words, share = self.counts.shape[1], self.points[self.rows]
-        at = self.counts.indices
-        on, off = table[:words][at].T / share, table[words:][at].T / share  # (Y, nnz) for one point
+        words, at = self.counts.shape[1], self.counts.indices
+        # (Y, nnz) scores of one point of each entry, in the foreground and in the background
+        on, off = (np.take(np.ascontiguousarray(half.T), at, axis=1) for half in (table[:words], table[words:]))
         if labels is not None:
             own = labels[self.rows], np.arange(len(at))
-            on, off = on - on[own], off - off[own]
-        hidden = np.isnan(self.foreground)
-        tilted = np.broadcast_to(self.shares, on.shape).copy()
-        logs = tilted * on + (1.0 - tilted) * off
-        if hidden.any():
-            with np.errstate(divide="ignore"):
-                yes = np.log(self.prior)[at[hidden]] + on[:, hidden]
-                no = np.log1p(-self.prior)[at[hidden]] + off[:, hidden]
-            both = np.logaddexp(yes, no)
-            logs[:, hidden], tilted[:, hidden] = both, np.exp(yes - both)
+            on -= on[own]
+            off -= off[own]
+        on *= self._per_point
+        off *= self._per_point
+        if self._hidden.all():
+            logs, tilted = self._summed(on, off, slice(None))
+        else:
+            tilted = np.broadcast_to(self.shares, on.shape).copy()
+            logs = tilted * on + (1.0 - tilted) * off
+            if self._hidden.any():
+                which = np.flatnonzero(self._hidden)
+                logs[:, which], tilted[:, which] = self._summed(on[:, which], off[:, which], which)
         logs *= self.counts.data
         total = np.stack([np.bincount(self.rows, row, self.counts.shape[0]) for row in logs])
         return BagSums(self, total, tilted)
+
+    def _summed(self, on: np.ndarray, off: np.ndarray, which: Any) -> tuple[np.ndarray, np.ndarray]:
+        """log [π e^on + (1 − π) e^off] and the share of its first term, with one exponential for both."""
+        on = on + self._log_prior[0][which]
+        off = off + self._log_prior[1][which]
+        ahead = on - off
+        small = np.exp(-np.abs(ahead))
+        logs = np.maximum(on, off) + np.log(1.0 + small)
+        return logs, np.where(ahead >= 0, 1.0, small) / (1.0 + small)
+
+    @cached_property
+    def _hidden(self) -> np.ndarray:
+        return np.isnan(self.foreground)
+
+    @cached_property
+    def _per_point(self) -> np.ndarray:
+        return 1.0 / self.points[self.rows]
+
+    @cached_property
+    def _log_prior(self) -> tuple[np.ndarray, np.ndarray]:
+        at = self.counts.indices
+        with np.errstate(divide="ignore"):
+            return np.log(self.prior)[at], np.log1p(-self.prior)[at]
 
     def draw(self, n_samples: int, rng: np.random.Generator) -> Cells:
         """Cells of ``n_samples`` foregrounds drawn from the prior for every datum that is not observed."""
@@ -144,19 +169,15 @@ class BagSums:
     def expected(self, weight: np.ndarray, *, by_label: np.ndarray | None = None) -> np.ndarray:
         """(2K, Y) Σ_i weight(y, i) · E[columns | i, y], gathered by y or by the label of i."""
         part, words, labels = self.part, self.part.counts.shape[1], len(weight)
-        share = part.counts.data / part.points[part.rows]
-        out = np.zeros((2 * words, labels))
-        for y in range(labels):
-            mass = weight[y][part.rows] * share
-            on = mass * self.tilted[y]
-            if by_label is None:
-                out[:words, y] = np.bincount(part.counts.indices, on, words)
-                out[words:, y] = np.bincount(part.counts.indices, mass - on, words)
-            else:
-                place = part.counts.indices.astype(np.int64) * labels + by_label[part.rows]
-                out[:words] += np.bincount(place, on, words * labels).reshape(words, labels)
-                out[words:] += np.bincount(place, mass - on, words * labels).reshape(words, labels)
-        return out
+        at = part.counts.indices
+        mass = np.take(weight, part.rows, axis=1) * (part.counts.data * part._per_point)  # (Y, nnz)
+        on = mass * self.tilted
+        if by_label is None:
+            halves = [[np.bincount(at, row, words) for row in rows] for rows in (on, mass - on)]
+            return np.concatenate([np.stack(rows, axis=1) for rows in halves])
+        place = at.astype(np.int64) * labels + by_label[part.rows]
+        both = on.sum(axis=0), (mass - on).sum(axis=0)
+        return np.concatenate([np.bincount(place, row, words * labels).reshape(words, labels) for row in both])
 
 
 def foreground_of(hidden: Any, counts: Any) -> np.ndarray:
