@@ -102,7 +102,7 @@ def rfid_trials(
     *,
     repetitions: int = 5,
     folds: int = 5,
-    inner_folds: int = 3,
+    inner_folds: int = 2,
     most_trials: int | None = None,
     models: Sequence[str] = MODELS,
     seconds: float = 2.0,
@@ -162,7 +162,7 @@ def predict_trials(
     learn: Sequence[int] | np.ndarray,
     test: Sequence[int] | np.ndarray,
     *,
-    inner_folds: int = 3,
+    inner_folds: int = 2,
     random_state: int = 0,
     n_jobs: int = 1,
 ) -> list[np.ndarray]:
