@@ -18,6 +18,7 @@ typedef double PairMem __attribute__((vector_size(16), aligned(8), may_alias));
 inline Pair load(const double* at) { return *(const PairMem*)at; }
 
 constexpr int TOGETHER = 2;
+constexpr int64_t ADDITIONS_WORTH_A_THREAD = 100000;
 
 struct Tables {
   std::unique_ptr<double[]> memory;
@@ -105,7 +106,9 @@ void histograms(const Columns& x, int64_t classes, const double* pairs, const in
       }
   }
   const int64_t steps = (x.words + TOGETHER - 1) / TOGETHER, tasks = steps * classes;
-  const int parts = (int)std::max<int64_t>(1, std::min<int64_t>(threads, tasks + x.sparse));
+  const int64_t additions = classes * (n * x.words + (x.sparse ? x.indptr[x.sparse] : 0));
+  const int64_t most = std::min<int64_t>(tasks + x.sparse, additions / ADDITIONS_WORTH_A_THREAD);
+  const int parts = (int)std::max<int64_t>(1, std::min<int64_t>(threads, most));
   run_parts(parts, [&](int part) {
     Tables tables;
     for (int64_t task = tasks * part / parts; task < tasks * (part + 1) / parts; task++) {

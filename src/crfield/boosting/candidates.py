@@ -103,14 +103,14 @@ class Candidates:
                 raise _infinite(f, int(table.indices[place][np.isinf(values)][0]))
             gaps = np.isnan(values)
             missing[f] = bool(gaps.any())
-            whole = np.concatenate([values[~gaps], np.zeros(n_rows - len(values))])
+            kinds, counts = _with_zeros(values[~gaps], n_rows - len(values))
             # one more value, zero, tells the bin of the rows that have no entry
             asked = np.append(values, 0.0)
             if discrete[f]:
-                at = _categories(whole)
+                at = _frequent(kinds, counts)
                 some, bins[f] = category_codes(asked, at), len(at) + 1
             else:
-                at = thresholds_of(np.sort(whole), max_bins)
+                at = _between(kinds, np.cumsum(counts), max_bins)
                 some = np.where(np.isnan(asked), len(at) + 1, np.searchsorted(at, asked, side="left"))
                 bins[f] = len(at) + 1 + int(missing[f])
             codes[place], zero[f] = some[:-1], some[-1]
@@ -173,7 +173,10 @@ def _infinite(column: int, entry: int) -> FeatureError:
 
 def _categories(values: np.ndarray) -> np.ndarray:
     """The different values, or the most frequent ones if there are too many, sorted."""
-    kinds, counts = np.unique(values[~np.isnan(values)], return_counts=True)
+    return _frequent(*np.unique(values[~np.isnan(values)], return_counts=True))
+
+
+def _frequent(kinds: np.ndarray, counts: np.ndarray) -> np.ndarray:
     if len(kinds) < MOST_BINS:
         return kinds
     return np.sort(kinds[np.argsort(-counts, kind="stable")[: MOST_BINS - 1]])
@@ -195,11 +198,30 @@ def thresholds_of(values: np.ndarray, max_bins: int) -> np.ndarray:
     >>> thresholds_of(np.arange(100.0), 4).tolist()
     [24.5, 49.5, 74.5]
     """
-    ends = np.flatnonzero(values[1:] > values[:-1])  # the last place of each value but the greatest
-    if len(ends) >= max_bins:
+    if not len(values):
+        return np.zeros(0)
+    last = np.append(np.flatnonzero(values[1:] > values[:-1]), len(values) - 1)  # the last place of each value
+    return _between(values[last], last + 1, max_bins)
+
+
+def _with_zeros(values: np.ndarray, n_zeros: int) -> tuple[np.ndarray, np.ndarray]:
+    """Different values and how often each occurs, with so many zeros more."""
+    kinds, counts = np.unique(values, return_counts=True)
+    place = int(np.searchsorted(kinds, 0.0))
+    if place < len(kinds) and kinds[place] == 0.0:
+        counts[place] += n_zeros
+    elif n_zeros:
+        kinds, counts = np.insert(kinds, place, 0.0), np.insert(counts, place, n_zeros)
+    return kinds, counts
+
+
+def _between(kinds: np.ndarray, up_to: np.ndarray, max_bins: int) -> np.ndarray:
+    """Cuts between different values, where ``up_to`` counts the values up to each."""
+    cut = np.arange(len(kinds) - 1)  # a cut lies above the value of this number
+    if len(kinds) > max_bins:
         # The value at each quantile and those equal to it lie below the cut.
-        wanted = np.ceil(np.arange(1, max_bins) * (len(values) / max_bins)).astype(np.int64) - 1
-        ends = np.unique(ends[np.minimum(np.searchsorted(ends, wanted), len(ends) - 1)])
-    below, above = values[ends], values[ends + 1]
+        wanted = np.ceil(np.arange(1, max_bins) * (up_to[-1] / max_bins)).astype(np.int64)
+        cut = np.unique(np.minimum(np.searchsorted(up_to, wanted), len(kinds) - 2))
+    below, above = kinds[cut], kinds[cut + 1]
     middle = below / 2 + above / 2
     return np.where((middle >= below) & (middle < above), middle, below)
