@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "arrays.hpp"
+#include "incomplete/bags.hpp"
 #include "incomplete/steps.hpp"
 
 namespace crfield {
@@ -74,6 +75,55 @@ void sweep_door(Index indptr, Index indices, Numbers values, Index spans, Index 
   sweep(s);
 }
 
+Bags bags_of(const Index& indptr, const Index& indices, const Numbers& counts, const Numbers& per_point,
+             const Index& labels, int64_t words, int64_t n_labels) {
+  Bags b{};
+  b.bags = (int64_t)indptr.shape(0) - 1, b.words = words, b.labels = n_labels;
+  const int64_t entries = (int64_t)indices.shape(0);
+  require(b.bags >= 0 && indptr(0) == 0 && indptr(b.bags) == entries, "indptr must run from 0 to the entries");
+  for (int64_t i = 0; i < b.bags; i++) require(indptr(i) <= indptr(i + 1), "indptr must not fall");
+  for (int64_t e = 0; e < entries; e++) require(indices(e) >= 0 && indices(e) < words, "a word is out of range");
+  require((int64_t)counts.shape(0) == entries && (int64_t)per_point.shape(0) == entries, "one count for each entry");
+  require((int64_t)labels.shape(0) == b.bags, "one label for each bag");
+  for (int64_t i = 0; i < b.bags; i++) require(labels(i) >= -1 && labels(i) < n_labels, "a label is out of range");
+  b.indptr = indptr.data(), b.indices = indices.data(), b.counts = counts.data(), b.per_point = per_point.data();
+  b.label = labels.data();
+  return b;
+}
+
+void bag_sums_door(Index indptr, Index indices, Numbers counts, Numbers per_point, Numbers shares, Numbers log_on,
+                   Numbers log_off, Array1<const uint8_t> hidden, Array2<const double> table, Index labels,
+                   Array2<double> logs, Array2<double> tilted) {
+  require(table.shape(0) % 2 == 0, "every word has two rows of weights");
+  const Bags b = bags_of(indptr, indices, counts, per_point, labels, (int64_t)table.shape(0) / 2,
+                         (int64_t)table.shape(1));
+  const size_t entries = indices.shape(0);
+  require(shares.shape(0) == entries && log_on.shape(0) == entries && log_off.shape(0) == entries &&
+              hidden.shape(0) == entries,
+          "one share and one prior for each entry");
+  require((int64_t)logs.shape(0) == b.bags && logs.shape(1) == table.shape(1) && tilted.shape(0) == entries &&
+              tilted.shape(1) == table.shape(1),
+          "an array for results has the wrong shape");
+  const double *r = shares.data(), *up = log_on.data(), *down = log_off.data(), *w = table.data();
+  const uint8_t* unknown = hidden.data();
+  double *out = logs.data(), *share = tilted.data();
+  nb::gil_scoped_release release;
+  bag_sums(b, r, up, down, unknown, w, out, share);
+}
+
+void bag_expected_door(Index indptr, Index indices, Numbers counts, Numbers per_point, Array2<const double> tilted,
+                       Array2<const double> weight, Index labels, Array2<double> out) {
+  require(out.shape(0) % 2 == 0, "every word has two rows");
+  const Bags b =
+      bags_of(indptr, indices, counts, per_point, labels, (int64_t)out.shape(0) / 2, (int64_t)out.shape(1));
+  require(tilted.shape(0) == indices.shape(0) && tilted.shape(1) == out.shape(1), "one share for each entry");
+  require((int64_t)weight.shape(0) == b.bags && weight.shape(1) == out.shape(1), "one weight for each bag and label");
+  const double *share = tilted.data(), *w = weight.data();
+  double* sums = out.data();
+  nb::gil_scoped_release release;
+  bag_expected(b, share, w, sums);
+}
+
 }  // namespace
 }  // namespace incomplete
 }  // namespace crfield
@@ -87,6 +137,11 @@ NB_MODULE(_incomplete, m) {
   const auto array = [](const char* name) { return nb::arg(name).noconvert(); };
   m.def("map_step", &s::map_step_door, array("plus"), array("minus"), array("weights"), "scale"_a, "l2"_a,
         "smoothing"_a, "longest"_a, array("out"));
+  m.def("bag_sums", &s::bag_sums_door, array("indptr"), array("indices"), array("counts"), array("per_point"),
+        array("shares"), array("log_on"), array("log_off"), array("hidden"), array("table"), array("labels"),
+        array("logs"), array("tilted"));
+  m.def("bag_expected", &s::bag_expected_door, array("indptr"), array("indices"), array("counts"),
+        array("per_point"), array("tilted"), array("weight"), array("labels"), array("out"));
   m.def("sweep", &s::sweep_door, array("indptr"), array("indices"), array("values"), array("spans"),
         array("offsets"), array("owner"), array("labels"), array("prior"), array("weight"), array("scores"),
         array("heavy"), array("table"), "loss"_a, "l2"_a, "smoothing"_a, "longest"_a, "tight"_a);

@@ -16,8 +16,10 @@ from crfield.boosting.incomplete.hidden_bag import BagPart, foreground_of
 from crfield.boosting.incomplete.hidden_chain import HIDDEN, NO_PLACE, ChainPart, tag_windows
 from crfield.boosting.incomplete.updates import parallel
 from crfield.errors import FeatureError, InputError, ShapeError
+from crfield.kernels import choice, incomplete
 from crfield.optimize.lbfgs import minimize
 from crfield.optimize.penalty import Penalty
+from tests.contracts.cases import needs_native
 from tests.contracts.incomplete_cases import central_differences
 
 LABELS = 3
@@ -115,7 +117,7 @@ every_world = pytest.mark.parametrize("kind", WORLDS)
 
 @every_world
 @factorising
-def test_sums_are_those_of_the_list(kind: str, loss: str) -> None:
+def test_sums_are_those_of_the_list(kind: str, loss: str, body: str) -> None:
     """Value, gradient, A⁺ and A⁻ agree with the enumeration of all h to 4e-14."""
     for seed in range(3):
         part, cells, X, y = WORLDS[kind](seed)
@@ -195,6 +197,49 @@ def test_large_scores_do_no_harm() -> None:
             gradient = np.empty(problem.n_weights)
             assert np.isfinite(problem.evaluate(weights, gradient))
             assert np.isfinite(gradient).all()
+
+
+@needs_native
+def test_both_bodies_sum_bags_alike() -> None:
+    rng = np.random.default_rng(2)
+    counts = sp.random_array((300, 40), density=0.2, rng=rng, format="csr")
+    counts.data = np.floor(5 * counts.data) + 1
+    known = np.where(rng.random(counts.nnz) < 0.5, np.nan, np.floor(counts.data * rng.random(counts.nnz)))
+    prior = rng.random(40)
+    prior[:2] = 0.0, 1.0
+    table, labels, weight = rng.normal(scale=9.0, size=(80, 4)), rng.integers(0, 4, 300), rng.random((4, 300))
+    for given in (None, labels):
+        found = []
+        for name in ("native", "numpy"):
+            with choice.use(name):
+                sums = BagPart(counts, known, prior).sums(table, given)
+                found.append([sums.logs, sums.tilted, sums.expected(weight), sums.expected(weight, by_label=labels)])
+        for one, other in zip(*found, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
+def test_kernels_of_bags_check_what_they_are_given(body: str) -> None:
+    counts, one = sp.csr_array([[2.0, 1.0]]), np.full(2, 0.5)
+    good: list[Any] = [counts, one, one, np.array([True, False]), one, one, np.zeros((4, 3)), np.array([2])]
+    logs, shares = incomplete.bag_sums(*good)
+    assert logs.shape == (1, 3)
+    for at, bad in (
+        (1, one[:1]),
+        (3, np.array([True])),
+        (6, np.zeros((3, 3))),
+        (7, np.array([3])),
+        (7, np.array([0, 0])),
+    ):
+        with pytest.raises((ShapeError, InputError)):
+            incomplete.bag_sums(*[bad if k == at else value for k, value in enumerate(good)])
+    with pytest.raises(ShapeError):
+        incomplete.bag_expected(counts, one, shares, np.ones((2, 3)))
+    with pytest.raises(InputError):
+        incomplete.bag_expected(counts, one, shares, np.ones((1, 3)), np.array([-2]))
+    beyond = sp.csr_array([[2.0, 1.0]])
+    beyond.indices = np.array([0, 7])
+    with pytest.raises((ValueError, IndexError)):
+        incomplete.bag_sums(beyond, *good[1:])
 
 
 def test_samples_of_a_bag_come_from_its_prior() -> None:

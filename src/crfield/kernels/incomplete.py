@@ -9,6 +9,8 @@ Without a ridge the step is log(A⁻ / A⁺) / 2C, and infinite where a count is
 ``smoothing`` is then added to both counts, and steps are cut at ``longest``; either leaves a shorter step in the same
 direction, so the loss still falls. With a ridge (a Gaussian prior, hence *MAP step*) the equation has a finite root.
 
+`bag_sums` and `bag_expected` are the sums over the foregrounds of bags of points (`boosting.incomplete.hidden_bag`).
+
 `sweep` goes through the columns one by one and keeps scores and cell weights up to date, which costs O(nnz H Y) for
 all of them. Arrays have cells first here, (M, Y), since each step touches a few cells.
 """
@@ -124,3 +126,83 @@ def sweep(
         float(longest),
         bool(tight),
     )
+
+
+def bag_sums(
+    counts: Any,
+    per_point: np.ndarray,
+    shares: np.ndarray,
+    hidden: np.ndarray,
+    log_on: np.ndarray,
+    log_off: np.ndarray,
+    table: np.ndarray,
+    labels: np.ndarray | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """(N, Y) log Σ_h q₀(h) e^s of bags, and (nnz, Y) the share r of the foreground in each entry's points.
+
+        d_o, d_b = per_point · table[j], table[K + j], less those of the label where ``labels`` (N,) are given
+        hidden     n log(π e^{d_o} + (1 − π) e^{d_b})          r = π e^{d_o} / (…)
+        known      n (r d_o + (1 − r) d_b)                     r = shares
+
+    ``counts`` (N, K) is CSR; ``log_on`` and ``log_off`` are log π and log(1 − π) of its entries, (nnz,) as all else.
+
+    >>> import scipy.sparse as sp
+    >>> logs, shares = bag_sums(
+    ...     sp.csr_array([[2.0]]), np.array([0.5]), np.array([0.5]), np.array([True]), np.log([0.5]), np.log([0.5]),
+    ...     np.array([[np.log(9.0), 0.0], [0.0, 0.0]]))
+    >>> np.exp(logs).round(6).tolist(), shares.round(6).tolist()  # (½ · 3 + ½ · 1)², ½ · 3 / 2
+    ([[4.0, 1.0]], [[0.75, 0.5]])
+    """
+    n, words = counts.shape
+    nnz, n_labels = len(counts.data), table.shape[1]
+    found = [np.ascontiguousarray(a, dtype=np.float64) for a in (counts.data, per_point, shares, log_on, log_off)]
+    flags = np.ascontiguousarray(hidden, dtype=np.uint8)
+    if flags.shape != (nnz,) or any(a.shape != (nnz,) for a in found) or table.shape[0] != 2 * words:
+        raise ShapeError(
+            f"bags of {words} words, {nnz} entries in all, need {2 * words} rows of weights, got {table.shape}."
+        )
+    given = np.full(n, -1, np.int64) if labels is None else np.ascontiguousarray(labels, dtype=np.int64)
+    if given.shape != (n,) or (n and (given.min() < -1 or given.max() >= n_labels)):
+        raise InputError(f"labels must be {n} codes below {n_labels}.")
+    logs, tilted = np.empty((n, n_labels)), np.empty((nnz, n_labels))
+    choice.body("incomplete").bag_sums(
+        np.ascontiguousarray(counts.indptr, dtype=np.int64),
+        np.ascontiguousarray(counts.indices, dtype=np.int64),
+        *found,
+        flags,
+        np.ascontiguousarray(table, dtype=np.float64),
+        given,
+        logs,
+        tilted,
+    )
+    return logs, tilted
+
+
+def bag_expected(
+    counts: Any, per_point: np.ndarray, tilted: np.ndarray, weight: np.ndarray, labels: np.ndarray | None = None
+) -> np.ndarray:
+    """(2K, Y) Σ_i weight(i, y) E[columns | i, y] in column y, or in that of the label of i.
+
+    Entry e of bag i and word j adds weight(i, y) · n · per_point · r to row j, and with 1 − r to row K + j.
+
+    >>> import scipy.sparse as sp
+    >>> bag_expected(sp.csr_array([[2.0]]), np.array([0.5]), np.array([[0.75, 0.5]]), np.ones((1, 2))).tolist()
+    [[0.75, 0.5], [0.25, 0.5]]
+    """
+    n, words = counts.shape
+    nnz, n_labels = len(counts.data), weight.shape[1]
+    found = [np.ascontiguousarray(a, dtype=np.float64) for a in (counts.data, per_point, tilted, weight)]
+    if [a.shape for a in found] != [(nnz,), (nnz,), (nnz, n_labels), (n, n_labels)]:
+        raise ShapeError("shares and weights do not fit the bags.")
+    given = np.full(n, -1, np.int64) if labels is None else np.ascontiguousarray(labels, dtype=np.int64)
+    if given.shape != (n,) or (n and (given.min() < -1 or given.max() >= n_labels)):
+        raise InputError(f"labels must be {n} codes below {n_labels}.")
+    out = np.zeros((2 * words, n_labels))
+    choice.body("incomplete").bag_expected(
+        np.ascontiguousarray(counts.indptr, dtype=np.int64),
+        np.ascontiguousarray(counts.indices, dtype=np.int64),
+        *found,
+        given,
+        out,
+    )
+    return out

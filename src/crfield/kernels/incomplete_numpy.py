@@ -131,3 +131,56 @@ def _weights(
         share = np.exp(power - np.repeat(np.maximum.reduceat(power, starts), runs))
         share /= np.repeat(np.add.reduceat(share, starts), runs)
     return raised * (share * weight / normaliser)[:, None]
+
+
+def bag_sums(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    counts: np.ndarray,
+    per_point: np.ndarray,
+    shares: np.ndarray,
+    log_on: np.ndarray,
+    log_off: np.ndarray,
+    hidden: np.ndarray,
+    table: np.ndarray,
+    labels: np.ndarray,
+    logs: np.ndarray,
+    tilted: np.ndarray,
+) -> None:
+    """Entries along rows, labels first, so that every operation is one on long arrays."""
+    words, n = len(table) // 2, len(indptr) - 1
+    rows = np.repeat(np.arange(n), np.diff(indptr))
+    on, off = (np.take(np.ascontiguousarray(half.T), indices, axis=1) for half in (table[:words], table[words:]))
+    known = np.flatnonzero(labels[rows] >= 0)
+    for score in (on, off):
+        score[:, known] -= score[labels[rows[known]], known]
+        score *= per_point
+    up, down = on + log_on, off + log_off
+    with np.errstate(invalid="ignore"):
+        ahead = up - down
+        small = np.exp(-np.abs(ahead))
+    share = np.where(hidden, np.where(ahead >= 0, 1.0, small) / (1.0 + small), shares)
+    found = np.where(hidden, np.maximum(up, down) + np.log(1.0 + small), share * on + (1.0 - share) * off) * counts
+    logs[:] = np.stack([np.bincount(rows, row, n) for row in found], axis=1)
+    tilted[:] = share.T
+
+
+def bag_expected(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    counts: np.ndarray,
+    per_point: np.ndarray,
+    tilted: np.ndarray,
+    weight: np.ndarray,
+    labels: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """Each entry added at its word, once for each label."""
+    words, n_labels = len(out) // 2, out.shape[1]
+    rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    mass = weight[rows] * (counts * per_point)[:, None]
+    on = mass * tilted
+    target = np.where(labels[rows][:, None] >= 0, labels[rows][:, None], np.arange(n_labels))
+    place = (indices[:, None] * n_labels + target).ravel()
+    for half, values in ((out[:words], on), (out[words:], mass - on)):
+        half[:] = np.bincount(place, values.ravel(), words * n_labels).reshape(words, n_labels)

@@ -22,6 +22,7 @@ import numpy as np
 
 from crfield.boosting.incomplete.cells import Cells
 from crfield.errors import FeatureError, InputError, ShapeError
+from crfield.kernels import incomplete
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,35 +88,10 @@ class BagPart:
 
     def sums(self, table: np.ndarray, labels: np.ndarray | None = None) -> BagSums:
         """Sums over all foregrounds for a table of weights (2K, Y)."""
-        words, at = self.counts.shape[1], self.counts.indices
-        # (Y, nnz) scores of one point of each entry, in the foreground and in the background
-        on, off = (np.take(np.ascontiguousarray(half.T), at, axis=1) for half in (table[:words], table[words:]))
-        if labels is not None:
-            own = labels[self.rows], np.arange(len(at))
-            on -= on[own]
-            off -= off[own]
-        on *= self._per_point
-        off *= self._per_point
-        if self._hidden.all():
-            logs, tilted = self._summed(on, off, slice(None))
-        else:
-            tilted = np.broadcast_to(self.shares, on.shape).copy()
-            logs = tilted * on + (1.0 - tilted) * off
-            if self._hidden.any():
-                which = np.flatnonzero(self._hidden)
-                logs[:, which], tilted[:, which] = self._summed(on[:, which], off[:, which], which)
-        logs *= self.counts.data
-        total = np.stack([np.bincount(self.rows, row, self.counts.shape[0]) for row in logs])
-        return BagSums(self, total, tilted)
-
-    def _summed(self, on: np.ndarray, off: np.ndarray, which: Any) -> tuple[np.ndarray, np.ndarray]:
-        """log [π e^on + (1 − π) e^off] and the share of its first term, with one exponential for both."""
-        on = on + self._log_prior[0][which]
-        off = off + self._log_prior[1][which]
-        ahead = on - off
-        small = np.exp(-np.abs(ahead))
-        logs = np.maximum(on, off) + np.log(1.0 + small)
-        return logs, np.where(ahead >= 0, 1.0, small) / (1.0 + small)
+        logs, tilted = incomplete.bag_sums(
+            self.counts, self._per_point, self.shares, self._hidden, *self._log_prior, table, labels
+        )
+        return BagSums(self, np.ascontiguousarray(logs.T), tilted)
 
     @cached_property
     def _hidden(self) -> np.ndarray:
@@ -164,20 +140,12 @@ class BagSums:
 
     part: BagPart
     logs: np.ndarray  # (Y, N)
-    tilted: np.ndarray  # (Y, nnz) r_j
+    tilted: np.ndarray  # (nnz, Y) r_j
 
     def expected(self, weight: np.ndarray, *, by_label: np.ndarray | None = None) -> np.ndarray:
         """(2K, Y) Σ_i weight(y, i) · E[columns | i, y], gathered by y or by the label of i."""
-        part, words, labels = self.part, self.part.counts.shape[1], len(weight)
-        at = part.counts.indices
-        mass = np.take(weight, part.rows, axis=1) * (part.counts.data * part._per_point)  # (Y, nnz)
-        on = mass * self.tilted
-        if by_label is None:
-            halves = [[np.bincount(at, row, words) for row in rows] for rows in (on, mass - on)]
-            return np.concatenate([np.stack(rows, axis=1) for rows in halves])
-        place = at.astype(np.int64) * labels + by_label[part.rows]
-        both = on.sum(axis=0), (mass - on).sum(axis=0)
-        return np.concatenate([np.bincount(place, row, words * labels).reshape(words, labels) for row in both])
+        part, rows = self.part, np.ascontiguousarray(weight.T)
+        return incomplete.bag_expected(part.counts, part._per_point, self.tilted, rows, by_label)
 
 
 def foreground_of(hidden: Any, counts: Any) -> np.ndarray:
