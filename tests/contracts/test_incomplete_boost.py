@@ -99,6 +99,13 @@ def test_sparse_and_dense_are_one() -> None:
     dense = IncompleteBoost(interactions="all", prior="learnt").fit(X, y, hidden=some)
     thin = IncompleteBoost(interactions="all", prior="learnt").fit(sp.csc_matrix(X), y, hidden=some)
     np.testing.assert_array_equal(dense.predict_proba(X), thin.predict_proba(sp.coo_array(X)))
+    indptr = np.arange(0, 5 * len(X) + 1, 5)
+    untidy = sp.csr_array((X[:, ::-1].ravel().copy(), np.tile(np.arange(5)[::-1], len(X)), indptr), X.shape)
+    before = untidy.data.copy(), untidy.indices.copy()
+    again = IncompleteBoost(interactions=np.arange(5), prior="learnt").fit(untidy, y, hidden=some)
+    np.testing.assert_array_equal(again.predict_proba(untidy), dense.predict_proba(X))
+    np.testing.assert_array_equal(untidy.data, before[0])
+    np.testing.assert_array_equal(untidy.indices, before[1])
 
 
 # ------------------------------------------------------------------------------------------ prior, weights

@@ -56,9 +56,10 @@ class IncompleteBoost(ClassifierMixin, BaseEstimator):
         L-BFGS, or the updates of boosting, which never raise the loss.
     structure : {"value", "attributes", "chain", "bag"}
         What h is. *value*: one value per datum. *attributes*: a list of values per datum, any of them None. *chain*:
-        a window of tags per datum (`crfield.boosting.incomplete.hidden_chain.tag_windows`). *bag*: X counts words,
-        and h says how many of each lie in the foreground: a row of counts per datum, or None. Chains and bags are
-        summed without listing h, which the losses *mix* and *jensen* do not allow.
+        a window of tags per datum (`crfield.boosting.incomplete.hidden_chain.tag_windows`; in prediction, windows
+        without tags still tell which places lie outside). *bag*: X counts words, and h says how many of each lie in
+        the foreground: a row of counts per datum, or None. Chains and bags are summed without listing h, which the
+        losses *mix* and *jensen* do not allow.
     interactions : None, "all" or list of int
         Columns of X that are conjoined with each value of h; None: h alone. For values and attributes.
     pairs : bool

@@ -111,10 +111,10 @@ def check_columns(model: Any, X: Any, *, reset: bool) -> Any:
     except ValueError as error:
         raise FeatureError(str(error)) from error
     rows = csr_array(X)
-    if rows is not X and not rows.has_canonical_format:
+    if not rows.has_canonical_format or (rows.data == 0).any():
+        rows = rows.copy()  # the user's own matrix keeps its order and its zeros
         rows.sum_duplicates()
-    if not rows.has_sorted_indices:
-        rows = rows.sorted_indices()
+        rows.eliminate_zeros()
     return rows
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -49,9 +50,10 @@ def form_for(model: Any, hidden: Any, rows: Any) -> Form | None:
     if not coders or None in coders:
         return None
     width = rows.shape[1]
-    chosen = range(width) if isinstance(model.interactions, str) else model.interactions or ()
-    if any(not -width <= column < width for column in chosen):
-        raise InputError(f"interactions must be columns of X, 0 … {width - 1}, got {list(chosen)}.")
+    given = () if model.interactions is None else model.interactions
+    chosen = list(range(width)) if isinstance(given, str) else list(given)
+    if any(not isinstance(column, Integral) or not -width <= column < width for column in chosen):
+        raise InputError(f"interactions must be columns of X, 0 … {width - 1}, got {chosen}.")
     return Values(tuple(c for c in coders if c), several, tuple(int(c) % width for c in chosen))
 
 
