@@ -241,6 +241,23 @@ def test_sparse_and_dense_and_weights_and_threads_agree(body: str) -> None:
     np.testing.assert_allclose(heavy.predict_proba(x), twice.predict_proba(x), atol=1e-9)
 
 
+def test_rows_without_weight_are_not_there() -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(200, 3)), rng.integers(0, 2, 200)
+    y[x[:, 1] > 0.5] = 1
+    weight = np.ones(200)
+    weight[150:], y[150:] = 0.0, 2
+    x[150:] *= 100.0  # they do not shape the quantiles either
+    model, alone = (
+        LogitBoost(n_rounds=8).fit(x, y, sample_weight=weight),
+        LogitBoost(n_rounds=8).fit(x[:150], y[:150]),
+    )
+    assert model.classes_.tolist() == [0, 1]
+    np.testing.assert_allclose(model.predict_proba(x), alone.predict_proba(x), rtol=0, atol=1e-12)
+    with pytest.raises(ValueError, match="[Ss]ample.weight"):
+        LogitBoost().fit(x, y, sample_weight=0 * weight)
+
+
 def test_missing_values_are_values_of_their_own() -> None:
     rng = np.random.default_rng(11)
     x, y = rng.normal(size=(400, 3)), rng.integers(0, 2, 400)
