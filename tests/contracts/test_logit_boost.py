@@ -254,7 +254,7 @@ def test_rows_without_weight_are_not_there() -> None:
     )
     assert model.classes_.tolist() == [0, 1]
     np.testing.assert_allclose(model.predict_proba(x), alone.predict_proba(x), rtol=0, atol=1e-12)
-    with pytest.raises(ValueError, match="[Ss]ample.weight"):
+    with pytest.raises(ValueError, match=r"[Ss]ample.weight"):
         LogitBoost().fit(x, y, sample_weight=0 * weight)
 
 
