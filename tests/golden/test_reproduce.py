@@ -12,12 +12,15 @@ import pytest
 
 from crfield.errors import CrfieldError, InputError
 from crfield.experiments import reproductions
-from crfield.experiments.findings import Claim, Findings, mean_interval
+from crfield.experiments import veb_chains as chains
+from crfield.experiments.findings import Claim, Findings, Interval, mean_interval
 from crfield.experiments.repetitions import Reproduced, Study, by_seed, curve, run_study, settings_of
-from crfield.experiments.reproductions import Record, study_named, study_names
+from crfield.experiments.reproductions import Record, study_named, study_names, summary
 from crfield.report.displays_curves import Chart, Curve, plot_charts
 from crfield.training.parallel import run_each
 from tests.golden.cli_cases import run, works
+
+DOCS = Path(__file__).parents[2] / "docs"
 
 # ------------------------------------------------------------------------------------------------- a study of coins
 
@@ -176,3 +179,69 @@ def test_every_study_is_whole(name: str) -> None:
         assert json.loads(json.dumps([settings, cases])) == [dict(settings), cases]
         assert len({json.dumps(case) for case in cases}) == len(cases) > 0
         assert all(case["seed"] in settings["seeds"] for case in cases)
+
+
+SMALL = {
+    "veb-fig1a": {"p": [0.97], "seeds": [1, 2], "folds": 1, "n_chains": 5, "length": 400},
+    "veb-fig1b": {"k": [3], "seeds": [1, 2], "folds": 1, "n_chains": 4, "length": 300, "bethe": [[1, 0]]},
+    "veb-activities": {"features": [12], "seeds": [1, 2], "folds": 1, "n_days": 4},
+    "veb-contexts": {"seeds": [1, 2], "folds": 1, "n_episodes": 3, "length": 60},
+}
+
+
+@pytest.fixture(scope="module")
+def small() -> dict[str, tuple[list[tuple[Any, Any]], Reproduced]]:
+    """Every study of virtual evidence on very little data."""
+    found = {}
+    for name, settings in SMALL.items():
+        study = study_named(name)
+        outcomes = run_study(study, settings)
+        found[name] = (outcomes, study.report(settings, outcomes))
+    return found
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_studies_of_virtual_evidence(name: str, small: Any) -> None:
+    outcomes, found = small[name]
+    assert len(outcomes) == len(study_named(name).cases(SMALL[name]))
+    assert json.loads(json.dumps(outcomes)) == [list(pair) for pair in outcomes], "plain values, for the JSON"
+    methods = {row[0].split(",")[0].split(":")[0] for row in found.findings.rows}
+    assert {"VEB", "LogitBoost"} & methods
+    assert found.findings.claims
+    assert {claim.sentence.split(",")[0].split(":")[0] for claim in found.findings.claims} == {"paper", "ours"}
+    assert "claims of the paper hold" in summary(found.findings)
+    assert plot_charts(found.charts).axes
+    for row in found.findings.rows:
+        for cell in row:
+            assert not isinstance(cell, Interval) or -1 <= cell.mean <= 1
+
+
+def test_coupling_is_used_and_the_ceiling_is_above(small: Any) -> None:
+    """At p = .97 whoever sees neighbours is above who does not, and the true model is above all (by node)."""
+    outcomes, _ = small["veb-fig1a"]
+
+    def mean(name: str) -> float:
+        return sum(by_seed(outcomes, lambda outcome: outcome[name][chains.MPM])) / 2
+
+    for name in (chains.EXACT, chains.VERIFIED, chains.ML):
+        assert mean(chains.ALONE) + 0.1 < mean(name) < mean(chains.CEILING)
+
+
+def test_the_true_relation_is_picked(small: Any) -> None:
+    outcomes, found = small["veb-fig1b"]
+    for _, outcome in outcomes:
+        assert outcome["picks"]["VEB, verified"] == {"+1": 0, "+2": 0, "+3": 1, "+4": 0, "+5": 0}
+        assert outcome["picks"]["VEB, exact"]["+3"] > 0
+    assert found.findings["VEB, verified: accepted at distance k", "k = 3"] == "1.0"
+    assert [("ML, Bethe" in outcome) for _, outcome in outcomes] == [True, False]
+
+
+def test_the_pages_show_what_was_found() -> None:
+    """Every text in docs/results stands in the page of its method, as it is."""
+    pages = "\n".join(page.read_text(encoding="utf-8") for page in (DOCS / "methods").glob("*-results.md"))
+    texts = sorted((DOCS / "results").glob("veb-*.txt"))
+    assert texts
+    for text in texts:
+        assert text.read_text(encoding="utf-8") in pages, f"{text.name} is not what the page shows"
+        told = json.loads(text.with_suffix(".json").read_text(encoding="utf-8"))
+        assert told["command"] in text.read_text(encoding="utf-8")
