@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import random
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +21,11 @@ import crfield
 from crfield import ChainCRF, ClassifierHMM, LogitBoost, StumpSelector, make_activity_days
 from crfield.core.semiring import Semiring
 from crfield.core.topology import Chains
-from crfield.errors import DataWarning, InputError, LabelError, ModelFileError
+from crfield.errors import CrfieldError, DataWarning, InputError, LabelError, ModelFileError
 from crfield.estimators.classifier_hmm import FLOOR, counted
 from crfield.inference.brute import BruteEngine
 from crfield.storage.archive import read_archive, write_archive
+from tests.contracts.model_file_fuzz import edited
 
 
 def some_days(n: int = 5, length: int = 30, seed: int = 0) -> tuple[list[np.ndarray], list[np.ndarray]]:
@@ -199,6 +203,27 @@ def test_files_hold_no_code_and_no_nonsense(tmp_path: Path) -> None:
     write_archive(path, {**archive.header, "classifier": {"type": "oracle"}}, archive.arrays)
     with pytest.raises(ModelFileError, match="oracle"):
         crfield.load(path)
+
+
+@pytest.mark.parametrize("classifier", [LogitBoost(n_rounds=3, learner="tree"), LogisticRegression()])
+def test_edited_files_are_refused_or_usable(classifier: Any) -> None:
+    X, y = some_days(3, 12)
+    stream = io.BytesIO()
+    ClassifierHMM(classifier).fit(X, y).save(stream)
+    rng, refused = random.Random(1), 0
+    for _ in range(80):
+        data = edited(stream.getvalue(), rng)
+        if data is None:
+            continue
+        try:
+            model = crfield.load(io.BytesIO(data))
+        except ModelFileError:
+            refused += 1
+            continue
+        with contextlib.suppress(CrfieldError), np.errstate(all="ignore"):
+            model.predict(X)
+            model.save(io.BytesIO())
+    assert refused > 30
 
 
 # --------------------------------------------------------------------------------------------------------- figures

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import random
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +26,7 @@ from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.errors import CrfieldError, FeatureError, InputError, ModelFileError, ShapeError
 from crfield.features.step_windows import windowed
+from tests.contracts.model_file_fuzz import edited
 
 LENGTHS = (3, 1, 0, 4, 2)
 
@@ -418,6 +422,30 @@ def test_damaged_trees_are_refused(damage: Any) -> None:
     damage(arrays)
     with pytest.raises(ModelFileError):
         TreeSum.from_arrays(arrays, n_columns=5, n_values=3)
+
+
+def test_edited_files_are_refused_or_usable() -> None:
+    """Whatever is in a file, it is refused as damaged, or gives a model that answers or says why it does not."""
+    X, y = xor_chains(6, 0)
+    settings: tuple[dict[str, Any], ...] = ({"transitions": "trees", "window": 1}, {"held_out": 0.3})
+    for options in settings:
+        stream = io.BytesIO()
+        TreeCRF(n_rounds=3, **options).fit(X, y).save(stream)
+        rng, refused = random.Random(0), 0
+        for _ in range(80):
+            data = edited(stream.getvalue(), rng)
+            if data is None:
+                continue
+            try:
+                model = crfield.load(io.BytesIO(data))
+            except ModelFileError:
+                refused += 1
+                continue
+            with contextlib.suppress(CrfieldError), np.errstate(all="ignore"):
+                model.predict(X)
+                model.predict_proba(X)
+                model.save(io.BytesIO())
+        assert refused > 30
 
 
 def test_growth_needs_chains() -> None:

@@ -114,6 +114,8 @@ def _classifier_from_state(
         return model
     if kind == _BOOST and n_labels > 1:
         boosted: LogitBoost = restored_model(LogitBoost, dict(header), check_boost_parameters)
+        if not isinstance(boosted.discrete, list):
+            raise ModelFileError("the parameter discrete of the model file's classifier is no list: damaged file?")
         boosted.discrete = tuple(boosted.discrete)
         start = _floats(arrays, "start", (n_labels,))
         steps = steps_from_state(arrays, n_labels, width, {})

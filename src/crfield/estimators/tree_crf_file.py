@@ -70,11 +70,19 @@ def rounds_from_json(rows: Any) -> RoundTable:
     try:
         return RoundTable(
             [
-                Round(int(n), str(kind), str(pick), _number(gain), _number(nll), held and float(held), bool(kept))
-                for n, kind, pick, gain, nll, held, kept in rows
+                Round(
+                    int(number),
+                    str(kind),
+                    str(pick),
+                    _number(gain),
+                    _number(nll),
+                    None if held_out is None else float(held_out),
+                    bool(kept),
+                )
+                for number, kind, pick, gain, nll, held_out, kept in rows
             ]
         )
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ModelFileError("the model file's rounds cannot be read: the file is damaged.") from None
 
 
