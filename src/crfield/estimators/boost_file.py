@@ -20,8 +20,9 @@ from crfield.boosting.trees import RegressionTree
 from crfield.data.label_json import label_from_json, label_to_json
 from crfield.data.labels import LabelCoder
 from crfield.errors import InputError, ModelFileError
+from crfield.estimators.boost_checks import check_boost_parameters
 from crfield.estimators.graph_file import restored_model, section
-from crfield.estimators.logit_boost import LogitBoost, check_boost_parameters
+from crfield.estimators.logit_boost import LogitBoost
 from crfield.estimators.stump_columns import Question, StumpColumns
 from crfield.estimators.stump_encoder import StumpEncoder
 from crfield.estimators.stump_selector import StumpSelector

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping
-from numbers import Integral, Real
 from types import SimpleNamespace
 from typing import Any, Self
 
@@ -31,6 +30,7 @@ from crfield.boosting.round_table import Round, RoundTable
 from crfield.boosting.stumps import Categories, Stump
 from crfield.boosting.trees import RegressionTree
 from crfield.errors import InputError, NotFittedError, ShapeError
+from crfield.estimators.boost_checks import check_boost_parameters
 from crfield.estimators.jobs import resolve_jobs
 from crfield.estimators.progress import Progress
 
@@ -377,40 +377,3 @@ class LogitBoost(ClassifierMixin, BaseEstimator):
 def _softmax(scores: np.ndarray) -> np.ndarray:
     shifted = np.exp(scores - scores.max(axis=1, keepdims=True))
     return np.asarray(shifted / shifted.sum(axis=1, keepdims=True))
-
-
-def _whole(name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}.")
-
-
-def _real(name: str, value: Any, *, above: float | None = None, least: float | None = None) -> None:
-    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
-        raise InputError(f"{name} must be a number, got {value!r}.")
-    if (above is not None and value <= above) or (least is not None and value < least):
-        raise InputError(
-            f"{name} must be {'above' if above is not None else 'at least'} {above or least or 0:g}, got {value!r}."
-        )
-
-
-def check_boost_parameters(parameters: Mapping[str, Any]) -> None:
-    """InputError for parameters of `LogitBoost` that cannot be used."""
-    for name, least in (("n_rounds", 0), ("max_depth", 1), ("min_leaf", 1), ("max_bins", 2)):
-        _whole(name, parameters[name], least)
-    if parameters["n_iter_no_change"] is not None:
-        _whole("n_iter_no_change", parameters["n_iter_no_change"], 1)
-    for name in ("learning_rate", "response_limit", "validation_fraction"):
-        _real(name, parameters[name], above=0.0)
-    if parameters["validation_fraction"] >= 1:
-        raise InputError(f"validation_fraction must be below 1, got {parameters['validation_fraction']!r}.")
-    for name in ("ridge", "tol"):
-        _real(name, parameters[name], least=0.0)
-    if parameters["bound"] not in ("responses", "weights"):
-        raise InputError(f"bound must be 'responses' or 'weights', got {parameters['bound']!r}.")
-    if parameters["start"] not in ("prior", "zero"):
-        raise InputError(f"start must be 'prior' or 'zero', got {parameters['start']!r}.")
-    learner = parameters["learner"]
-    if isinstance(learner, type) or (
-        learner not in ("stump", "tree") if isinstance(learner, str) else not hasattr(learner, "fit")
-    ):
-        raise InputError(f"learner must be 'stump', 'tree' or a regressor with fit and predict, got {learner!r}.")
