@@ -189,10 +189,10 @@ struct Near {
   int64_t node = -1;  // the node it belongs to
   int heard = 0;
 
+  template <bool squares>
   void add(double h0, double h1) {
     count[0] += h0, count[1] += h1;
-    own[0] += h0 * h0, own[1] += h0 * h1, own[2] += h1 * h1;
-    heard++;
+    if (squares) own[0] += h0 * h0, own[1] += h0 * h1, own[2] += h1 * h1, heard++;
   }
 };
 
@@ -204,7 +204,7 @@ struct TwoSums {
     const double c0 = near.count[0], c1 = near.count[1];
     moment[0] += moved * c0, moment[1] += moved * c1;
     mass[0] += w * c0, mass[1] += w * c1;
-    if (near.heard < 2) return;
+    if (near.heard < 2) return;  // also where squares were not asked for
     square[0] += w * (c0 * c0 - near.own[0]);
     square[1] += w * (c0 * c1 - near.own[1]);
     square[2] += w * (c1 * c1 - near.own[2]);
@@ -213,7 +213,7 @@ struct TwoSums {
 
 // The same for two labels, whose arithmetic fits in registers: λ ∝ (b₀ μ₁, b₁ μ₀) needs no division, and the first
 // label's responses mirror the second's. `single`: there is one group.
-template <bool single, bool maximise>
+template <bool single, bool maximise, bool squares>
 void listen_two(const Round& r, Range range, Sums& sums) {
   std::vector<Near> near(r.groups);
   std::vector<TwoSums> added(r.groups);
@@ -242,7 +242,7 @@ void listen_two(const Round& r, Range range, Sums& sums) {
         p0 *= back_up, p1 *= back_up;
       }
       if (single) {
-        own.add(h0, h1);
+        own.add<squares>(h0, h1);
         continue;
       }
       Near& one = near[r.group[s]];
@@ -251,7 +251,7 @@ void listen_two(const Round& r, Range range, Sums& sums) {
         one.node = n;
         met[n_met++] = r.group[s];
       }
-      one.add(h0, h1);
+      one.add<squares>(h0, h1);
     }
     const double sum = p0 + p1, scale = sum > 0 ? 1.0 / sum : 0.0;
     p0 *= scale, p1 *= scale;
@@ -279,6 +279,14 @@ void listen_two(const Round& r, Range range, Sums& sums) {
   }
 }
 
+template <bool single>
+void listen_two(const Round& r, Range range, Sums& sums) {
+  if (r.maximise && r.square) listen_two<single, true, true>(r, range, sums);
+  else if (r.maximise) listen_two<single, true, false>(r, range, sums);
+  else if (r.square) listen_two<single, false, true>(r, range, sums);
+  else listen_two<single, false, false>(r, range, sums);
+}
+
 }  // namespace
 
 void listen(const Round& r, int n_jobs) {
@@ -292,8 +300,8 @@ void listen(const Round& r, int n_jobs) {
     sums[part].square.assign(cubes, 0.0);
     const Range range = part_of(r, part, parts);
     if (labels != 2) listen_part(r, range, sums[part]);
-    else if (r.groups == 1) (r.maximise ? listen_two<true, true> : listen_two<true, false>)(r, range, sums[part]);
-    else (r.maximise ? listen_two<false, true> : listen_two<false, false>)(r, range, sums[part]);
+    else if (r.groups == 1) listen_two<true>(r, range, sums[part]);
+    else listen_two<false>(r, range, sums[part]);
   });
   for (const Sums& own : sums) {
     for (int64_t k = 0; k < pairs; k++) r.moment[k] += own.moment[k], r.mass[k] += own.mass[k];

@@ -2,8 +2,11 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <stdexcept>
+#include <vector>
 
 #include "arrays.hpp"
 #include "virtual/listen.hpp"
@@ -29,19 +32,49 @@ bool shaped(const A& array, Sizes... sizes) {
   return true;
 }
 
-void listen_door(Index indptr, Numbers other, Numbers mate, Numbers group, Array2<const double> local,
-                 Array2<const double> before, Array2<const double> sent, Array3<const double> factors, Index truth,
+// Who hears whom. All numbers are looked at once, when it is made, and cannot change afterwards.
+class Wires {
+ public:
+  Wires(Index indptr, Numbers other, Numbers mate, Numbers group)
+      : indptr_(indptr.data(), indptr.data() + indptr.shape(0)),
+        other_(other.data(), other.data() + other.shape(0)),
+        mate_(mate.data(), mate.data() + mate.shape(0)),
+        group_(group.data(), group.data() + group.shape(0)) {
+    const int64_t nodes = (int64_t)indptr_.size() - 1, messages = (int64_t)other_.size();
+    require(nodes >= 0 && nodes < INT32_MAX && messages < INT32_MAX && indptr_[0] == 0 && indptr_[nodes] == messages,
+            "indptr must run from 0 to the messages");
+    for (int64_t n = 0; n < nodes; n++) require(indptr_[n] <= indptr_[n + 1], "indptr must not fall");
+    require(mate_.size() == other_.size() && group_.size() == other_.size(),
+            "every message needs a sender, a mate and a group");
+    for (int64_t s = 0; s < messages; s++) {
+      require(other_[s] >= 0 && other_[s] < nodes && mate_[s] >= 0 && mate_[s] < messages && group_[s] >= 0,
+              "a message names a node, a mate or a group that does not exist");
+      groups_ = std::max<int64_t>(groups_, (int64_t)group_[s] + 1);
+    }
+  }
+
+  void fill(Round& r) const {
+    r.nodes = (int64_t)indptr_.size() - 1, r.messages = (int64_t)other_.size();
+    r.indptr = indptr_.data(), r.other = other_.data(), r.mate = mate_.data(), r.group = group_.data();
+    require(groups_ <= r.groups, "messages ask for a table that does not exist");
+  }
+
+ private:
+  std::vector<int64_t> indptr_;
+  std::vector<int32_t> other_, mate_, group_;
+  int64_t groups_ = 0;
+};
+
+void listen_door(const Wires& wires, Array2<const double> local, Array2<const double> before, Array2<const double> sent, Array3<const double> factors, Index truth,
                  Array1<const double> weight, Array1<const uint8_t> held, Array2<double> arriving,
                  Array2<double> beliefs, Array3<double> pairs, Array1<double> loss, Array3<double> moment,
                  Array3<double> mass, std::optional<Array4<double>> square, double limit, bool maximise,
                  int n_jobs) {
   Round r{};
-  r.nodes = (int64_t)indptr.shape(0) - 1, r.messages = (int64_t)other.shape(0);
   r.labels = (int64_t)local.shape(1), r.groups = (int64_t)factors.shape(0);
+  wires.fill(r);
   const int64_t labels = r.labels, groups = r.groups;
   require(labels >= 1 && labels < (1 << 15), "there must be at least one label");
-  require(r.nodes >= 0 && indptr(0) == 0 && indptr(r.nodes) == r.messages, "indptr must run from 0 to the messages");
-  require(shaped(mate, r.messages) && shaped(group, r.messages), "every message needs a sender, a mate and a group");
   require(shaped(local, r.nodes, labels) && shaped(before, r.nodes, labels) && shaped(beliefs, r.nodes, labels) &&
               shaped(sent, r.messages, labels) &&
               shaped(arriving, r.messages, labels) && shaped(factors, groups, labels, labels) &&
@@ -50,15 +83,7 @@ void listen_door(Index indptr, Numbers other, Numbers mate, Numbers group, Array
               shaped(moment, groups, labels, labels) && shaped(mass, groups, labels, labels) &&
               (!square || shaped(*square, groups, labels, labels, labels)),
           "an array has the wrong shape");
-  for (int64_t n = 0; n < r.nodes; n++) {
-    require(indptr(n) <= indptr(n + 1), "indptr must not fall");
-    require(truth(n) >= -1 && truth(n) < labels, "a label is out of range");
-  }
-  for (int64_t s = 0; s < r.messages; s++)
-    require(other(s) >= 0 && other(s) < r.nodes && mate(s) >= 0 && mate(s) < r.messages && group(s) >= 0 &&
-                group(s) < groups,
-            "a message names a node, a mate or a group that does not exist");
-  r.indptr = indptr.data(), r.other = other.data(), r.mate = mate.data(), r.group = group.data();
+  for (int64_t n = 0; n < r.nodes; n++) require(truth(n) >= -1 && truth(n) < labels, "a label is out of range");
   r.local = local.data(), r.before = before.data(), r.sent = sent.data(), r.factors = factors.data();
   r.truth = truth.data(), r.weight = weight.data(), r.held = held.data();
   r.arriving = arriving.data(), r.beliefs = beliefs.data();
@@ -92,6 +117,10 @@ void scale_door(Array2<double> local, Array2<double> beliefs, Array1<const T> co
 
 NB_MODULE(_virtual, m) {
   nanobind::set_leak_warnings(false);  // an array still alive when Python ends is no fault
+  using crfield::virtual_evidence::Wires;
+  nanobind::class_<Wires>(m, "Wires")
+      .def(nanobind::init<crfield::virtual_evidence::Index, crfield::virtual_evidence::Numbers,
+                          crfield::virtual_evidence::Numbers, crfield::virtual_evidence::Numbers>());
   m.def("listen", &crfield::virtual_evidence::listen_door);
   m.def("scale", &crfield::virtual_evidence::scale_door<uint16_t>);
   m.def("scale", &crfield::virtual_evidence::scale_door<int64_t>);

@@ -104,18 +104,18 @@ def fit_couplings(sums: Sums, groups: list[Group], sizes: tuple[int, ...], *, ri
             values[:own, :other] = np.divide(moment, below, out=np.zeros_like(moment), where=below > 1e-12)
         else:
             square = sums.square[number, :own, :other, :other]
-            for c in range(own):
-                values[c, :other] = _solved(np.diag(mass[c] + ridge) + square[c], moment[c])
+            matrix = square.copy()
+            matrix[:, np.arange(other), np.arange(other)] += mass + ridge
+            values[:own, :other] = _solved(matrix, moment, definite=ridge > 0)
         found.append(Coupling(number, values, float((moment * values[:own, :other]).sum())))
     return found
 
 
-def _solved(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """The smallest solution of a symmetric system that may be singular: labels that are never met teach nothing."""
-    scale = np.abs(matrix).max(initial=0.0)
-    if scale <= 1e-12:
-        return np.zeros_like(right)
-    return np.linalg.lstsq(matrix, right, rcond=1e-10)[0]
+def _solved(matrices: np.ndarray, right: np.ndarray, *, definite: bool) -> np.ndarray:
+    """(K, D) solutions of K symmetric systems; the smallest where one is singular, as labels never met make it."""
+    if definite:
+        return np.asarray(np.linalg.solve(matrices, right[:, :, None])[:, :, 0])
+    return np.stack([np.linalg.lstsq(one, side, rcond=1e-10)[0] for one, side in zip(matrices, right)])
 
 
 def table_step(values: np.ndarray, group: Group, sizes: tuple[int, ...], form: str) -> np.ndarray:

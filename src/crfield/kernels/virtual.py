@@ -27,12 +27,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from crfield.errors import ShapeError
-from crfield.kernels.choice import body
+from crfield.kernels import choice
 
 FLOOR = 1e-30  # least share of a message, so that it can be divided out again
 
@@ -62,16 +62,19 @@ class Wiring:
         return int(self.group.max(initial=-1)) + 1
 
     @cached_property
-    def checked(self) -> None:
-        """Nothing, once all numbers have been looked at; ShapeError where one is out of range."""
-        nodes, messages = self.n_nodes, self.n_messages
-        if self.indptr[0] != 0 or self.indptr[-1] != messages or (np.diff(self.indptr) < 0).any():
-            raise ShapeError(f"indptr must rise from 0 to the {messages} messages.")
-        for name, numbers, most in (("other", self.other, nodes), ("mate", self.mate, messages)):
-            if len(numbers) != messages or (messages and not 0 <= numbers.min() <= numbers.max() < most):
-                raise ShapeError(f"{name} must name {most} nodes or messages for each of {messages} messages.")
-        if len(self.group) != messages or self.group.min(initial=0) < 0:
-            raise ShapeError(f"every one of {messages} messages needs its group.")
+    def _wires(self) -> dict[str, Any]:
+        return {}
+
+    @property
+    def wires(self) -> Any:
+        """The same as the chosen body holds it, all numbers looked at; made once."""
+        if choice.chosen() not in self._wires:
+            try:
+                made = choice.body("virtual").Wires(self.indptr, self.other, self.mate, self.group)
+            except ValueError as error:
+                raise ShapeError(f"the wiring does not fit itself: {error}.") from None
+            self._wires[choice.chosen()] = made
+        return self._wires[choice.chosen()]
 
 
 class Heard(NamedTuple):
@@ -157,7 +160,6 @@ def listen(
         raise ShapeError(f"tables must be (n_groups, {n_labels}, {n_labels}), got {tables.shape}.")
     if wiring.n_groups > len(tables):
         raise ShapeError(f"there are {len(tables)} tables, but messages ask for number {wiring.n_groups - 1}.")
-    wiring.checked  # noqa: B018  (once: a wiring does not change)
     labels = np.ascontiguousarray(labels, np.int64)
     if labels.shape != (nodes,) or weight.shape != (nodes,):
         raise ShapeError(f"labels and weight must be ({nodes},), got {labels.shape} and {weight.shape}.")
@@ -181,11 +183,8 @@ def listen(
         np.zeros(cube),
         np.zeros((*cube, n_labels)) if squares else None,
     )
-    body("virtual").listen(
-        wiring.indptr,
-        wiring.other,
-        wiring.mate,
-        wiring.group,
+    choice.body("virtual").listen(
+        wiring.wires,
         local,
         beliefs,
         messages,
@@ -216,4 +215,4 @@ def scale(local: np.ndarray, beliefs: np.ndarray, codes: np.ndarray, factors: np
             f"local, beliefs, codes and factors do not fit: {local.shape}, {beliefs.shape}, {codes.shape} and "
             f"{factors.shape}."
         )
-    body("virtual").scale(local, beliefs, codes, factors)
+    choice.body("virtual").scale(local, beliefs, codes, factors)

@@ -18,11 +18,24 @@ def softmax(scores: np.ndarray) -> np.ndarray:
     return np.asarray(powers / np.maximum(powers.sum(axis=1, keepdims=True), 1e-300))
 
 
+class Wires:
+    """Who hears whom, with all numbers in range; see `crfield.kernels.virtual.Wiring`."""
+
+    def __init__(self, indptr: np.ndarray, other: np.ndarray, mate: np.ndarray, group: np.ndarray) -> None:
+        nodes, messages = len(indptr) - 1, len(other)
+        if nodes < 0 or indptr[0] != 0 or indptr[-1] != messages or (np.diff(indptr) < 0).any():
+            raise ValueError("indptr must rise from 0 to the messages")
+        if not len(other) == len(mate) == len(group):
+            raise ValueError("every message needs a sender, a mate and a group")
+        for numbers, most in ((other, nodes), (mate, messages), (group, 2**31)):
+            if messages and not 0 <= numbers.min() <= numbers.max() < most:
+                raise ValueError("a message names a node, a mate or a group that does not exist")
+        self.other, self.mate, self.group = other, mate, group
+        self.receiver = np.repeat(np.arange(nodes), np.diff(indptr))
+
+
 def listen(
-    indptr: np.ndarray,
-    other: np.ndarray,
-    mate: np.ndarray,
-    group: np.ndarray,
+    wires: Wires,
     local: np.ndarray,
     before: np.ndarray,
     messages: np.ndarray,
@@ -42,13 +55,13 @@ def listen(
     n_jobs: int,
 ) -> None:
     """Body of `crfield.kernels.virtual.listen`; ``factors`` are exp of the tables, from ``arriving`` on results."""
-    evidence = normalised(before[other] / np.maximum(messages[mate], FLOOR))
+    group, receiver = wires.group, wires.receiver
+    evidence = normalised(before[wires.other] / np.maximum(messages[wires.mate], FLOOR))
     for number, factor in enumerate(factors):
         some = group == number
         sent = evidence[some]
         arriving[some] = (sent[:, :, None] * factor).max(axis=1) if maximise else sent @ factor
     arriving[:] = normalised(np.maximum(normalised(arriving), FLOOR))
-    receiver = np.repeat(np.arange(len(local)), np.diff(indptr))
     logs = np.log(arriving)
     heard = [np.bincount(receiver, logs[:, label], len(local)) for label in range(local.shape[1])]
     with np.errstate(divide="ignore"):
