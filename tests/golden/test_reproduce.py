@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -97,21 +98,19 @@ def test_without_matplotlib_all_but_the_picture_is_there(tmp_path: Path, monkeyp
 
 
 @pytest.mark.usefixtures("with_coins")
-def test_a_run_goes_on_where_it_stood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reproductions, "_SAVED_EVERY", 0.0)
+@pytest.mark.parametrize("every", [0.0, 60.0])
+def test_a_run_goes_on_where_it_stood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: float) -> None:
+    monkeypatch.setattr(reproductions, "_SAVED_EVERY", every)
     study = coins()
     settings = settings_of(study)
     record = Record(str(tmp_path), "coins", settings)
-    keep = record.saver({})
-
-    class Stop(Exception): ...
 
     def after(name: str, outcome: Any, done: int, total: int) -> None:
         keep(name, outcome)
         if done == 4:
-            raise Stop
+            raise KeyboardInterrupt
 
-    with pytest.raises(Stop):
+    with pytest.raises(KeyboardInterrupt), record.keeping({}) as keep:
         run_study(study, settings, after=after)
     assert len(record.known()) == 4
     assert Record(str(tmp_path), "coins", {**settings, "coins": 3}).known() == {}, "other settings, other numbers"
@@ -151,6 +150,14 @@ def test_an_error_in_a_process_reaches_the_caller() -> None:
         list(run_each(divmod, [(1, 1), (1, 0), (2, 1)], n_jobs=2))
     with pytest.raises(CrfieldError, match="n_jobs"):
         list(run_each(divmod, [(1, 1)], n_jobs=0))
+
+
+def test_nobody_waits_for_what_is_no_longer_wanted() -> None:
+    cases = run_each(time.sleep, [(0,), (300,), (300,), (300,)], n_jobs=2)
+    assert next(cases) == (0, None)
+    began = time.monotonic()
+    cases.close()  # type: ignore[attr-defined]
+    assert time.monotonic() - began < 60
 
 
 # --------------------------------------------------------------------------------------------------------- charts

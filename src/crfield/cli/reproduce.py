@@ -68,17 +68,18 @@ def reproduce(
     known = record.known()
     if known:
         note(f"going on from {record.path('partial.json')}: {len(known)} cases are done")
-    keep, clock, began = record.saver(known), _Clock(len(known)), _cpu()
-
-    def after(case: str, outcome: Outcome, done: int, total: int) -> None:
-        keep(case, outcome)
-        clock.tick(done, total)
-
+    clock, began = _Clock(len(known)), _cpu()
     if study.needs_data:
         os.environ["CRFIELD_DATA"] = str(
             folder
         )  # also seen by other processes; no machine's path enters the settings
-    outcomes = run_study(study, settings, n_jobs=resolve_jobs(jobs), known=known, after=after)
+    with record.keeping(known) as keep:
+
+        def after(case: str, outcome: Outcome, done: int, total: int) -> None:
+            keep(case, outcome)
+            clock.tick(done, total)
+
+        outcomes = run_study(study, settings, n_jobs=resolve_jobs(jobs), known=known, after=after)
     found = study.report(settings, outcomes)
     command = _command(name, quick, repetitions, seed)
     paths = record.write(found, outcomes, command=command, cpu_seconds=_cpu() - began)

@@ -17,7 +17,8 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
@@ -118,18 +119,30 @@ class Record:
         except (ValueError, KeyError, TypeError, FormatError):
             return {}
 
-    def saver(self, known: Mapping[str, Outcome]) -> Callable[[str, Outcome], None]:
-        """Something to call with the name and the outcome of each case; it keeps them, every few seconds."""
+    @contextmanager
+    def keeping(self, known: Mapping[str, Outcome]) -> Iterator[Callable[[str, Outcome], None]]:
+        """Something to call with the name and the outcome of each case; it keeps them, every few seconds.
+
+        When the block is left by an error or by Ctrl-C, what came last is kept too.
+        """
         outcomes, last = dict(known), [time.monotonic()]
+
+        def save() -> None:
+            told = {"settings": _plain(self.settings), "versions": versions(), "outcomes": outcomes}
+            write_text(self.path("partial.json"), json.dumps(told))
+            last[0] = time.monotonic()
 
         def keep(name: str, outcome: Outcome) -> None:
             outcomes[name] = outcome
             if time.monotonic() - last[0] >= _SAVED_EVERY:
-                told = {"settings": _plain(self.settings), "versions": versions(), "outcomes": outcomes}
-                write_text(self.path("partial.json"), json.dumps(told))
-                last[0] = time.monotonic()
+                save()
 
-        return keep
+        try:
+            yield keep
+        except BaseException:
+            if len(outcomes) > len(known):
+                save()
+            raise
 
     # ------------------------------------------------------------------------ its end
 

@@ -7,7 +7,7 @@ start the same on every system, at the price of importing the package once each.
 ``n_jobs`` processes use ``n_jobs`` processors.
 
 Results come as they are ready, with the number of the case, so that the caller can show progress and save what is
-done. When the caller stops listening, or Ctrl-C comes, cases not yet begun are dropped.
+done. When the caller stops listening, or Ctrl-C comes, cases that have not ended are dropped.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def run_each(
             yield number, function(*case)
         return
     from concurrent.futures import ProcessPoolExecutor, as_completed
-    from multiprocessing import get_context
+    from multiprocessing import active_children, get_context
 
-    workers = min(n_jobs, len(cases))
+    workers, strangers = min(n_jobs, len(cases)), set(active_children())
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_settle) as pool:
         waiting = {pool.submit(function, *case): number for number, case in enumerate(cases)}
         try:
@@ -47,11 +47,13 @@ def run_each(
                 yield waiting[done], done.result()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
+            for worker in set(active_children()) - strangers:
+                worker.terminate()  # nobody waits for what it is doing
             raise
 
 
 def _settle() -> None:
-    """A worker leaves Ctrl-C to its parent, which then tells it to stop, and keeps to one thread."""
+    """A worker leaves Ctrl-C to its parent, which then ends it, and keeps to one thread."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     import scipy.linalg  # noqa: F401  (only libraries that are loaded can be limited)
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
