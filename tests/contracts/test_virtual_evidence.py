@@ -13,9 +13,11 @@ import crfield
 from crfield import BoostedRandomField, Edges, Graph, VirtualEvidenceBoosting, chain, compare_inference, layers
 from crfield.boosting.candidates import Candidates
 from crfield.boosting.couplings import POTENTIALS, Group, Sums, fit_couplings, table_step
+from crfield.boosting.messages import VirtualEvidence
 from crfield.boosting.responses import centred, working_responses
 from crfield.boosting.stumps import best_stump
 from crfield.errors import ConvergenceWarning, DataWarning, InputError
+from crfield.features.graph_encoder import GraphEncoder
 from crfield.kernels import virtual
 from crfield.simulate.order_chains import make_order_chains
 from tests.contracts.estimator_cases import as_dicts, some_layers, world
@@ -297,6 +299,33 @@ def test_directed_relations_learn_an_order() -> None:
     model = VirtualEvidenceBoosting(directed=True).fit(X, y)
     table = model.relation_weights("+1").weights
     assert table.argmax(axis=1).tolist() == [1, 2, 0]
+
+
+def test_both_ends_read_one_table() -> None:
+    """Pairs of steps, of which one end alone is seen: what the coupling learnt at one end serves the other."""
+    encoder = GraphEncoder()
+    batch = encoder.fit([Graph(2, {"to": [(0, 1)]})])
+    state = VirtualEvidence(batch, encoder.schema, np.full((2, 3), 1 / 3), labels=np.array([0, 1]), weight=np.ones(2))
+    step = np.arange(9.0).reshape(3, 3) / 2
+    for number in (0, 1):
+        state.add_table(number, step)
+    assert [group.to_head for group in state.groups] == [True, False]
+    np.testing.assert_array_equal(state.tables[0], step + step.T)
+    np.testing.assert_array_equal(state.tables[1], state.tables[0].T)
+    state.add_table(0, np.full((3, 3), -100.0))
+    assert state.tables.min() == -15.0
+
+
+def test_what_does_not_pay_is_not_accepted() -> None:
+    data = make_order_chains(0.5, n_chains=4, length=300, n_features=8, random_state=1)
+    for proposals in ("virtual", "independent"):
+        model = VirtualEvidenceBoosting(mode="verified", relations=(1, 2), n_rounds=12, proposals=proposals)
+        model.fit(data.features, data.labels)
+        assert model.accepted_relations_ == []
+        asked = [one for one in model.rounds_ if one.kind == "relation"]
+        assert {one.pick for one in asked} == {"+1", "+2"}
+        assert not any(one.kept for one in asked)
+        assert max(one.gain for one in asked) < 5
 
 
 def test_relations_that_may_be_picked() -> None:
