@@ -323,7 +323,7 @@ STUDY = Study(
     "words of phrases and names with tags for some sentences (Haffari et al. 2008, tables 3 and 4)",
     {
         "tasks": ["np", "bnp", "ner"],
-        "seeds": list(range(10)),
+        "seeds": list(range(5)),
         "n_hidden": 300,
         "n_observed": 80,
         "n_test": 300,
