@@ -4,18 +4,16 @@
 #include "virtual/listen.hpp"
 
 #include <algorithm>
-#include <cmath>
+#include <cstdlib>
 #include <vector>
 
+#include "level.hpp"
 #include "threads.hpp"
+#include "virtual/two_labels.hpp"
 
 namespace crfield {
 namespace virtual_evidence {
 namespace {
-
-constexpr double kFloor = 1e-30;
-constexpr double kSmall = 1e-200;
-constexpr double kLeastWeight = 1e-6;
 
 // Rows to a sum of one; zeros to equal shares.
 inline void normalise(double* row, int64_t labels) {
@@ -109,27 +107,6 @@ inline void add(double w, double moved, int64_t labels, const double* count, con
       for (int64_t e = 0; e < labels; e++) square[d * labels + e] += w * (count[d] * count[e] - own[d * labels + e]);
 }
 
-// Adds −weight · log b; of many nodes of weight one a single logarithm is taken.
-struct Loss {
-  double* sum;
-  double chance[2] = {1.0, 1.0};
-
-  explicit Loss(double* sum) : sum(sum) {}
-
-  void add(double b, double weight, bool held) {
-    b = std::max(b, 1e-300);
-    if (weight == 1.0 && b > 1e-30) {
-      if ((chance[held] *= b) < kSmall) sum[held] -= std::log(chance[held]), chance[held] = 1.0;
-    } else {
-      sum[held] -= weight * std::log(b);
-    }
-  }
-
-  void finish() {
-    for (int side = 0; side < 2; side++) sum[side] -= std::log(chance[side]);
-  }
-};
-
 void listen_part(const Round& r, Range range, Sums& sums) {
   const int64_t labels = r.labels, pairs = labels * labels;
   std::vector<double> product(labels), weights(labels), moves(labels), evidence;
@@ -183,93 +160,25 @@ void listen_part(const Round& r, Range range, Sums& sums) {
   loss.finish();
 }
 
-// Neighbours of one group: Σ λ, and Σ λ λ' as (00, 01, 11).
-struct Near {
-  double count[2] = {0, 0}, own[3] = {0, 0, 0};
-  int64_t node = -1;  // the node it belongs to
-  int heard = 0;
-
-  template <bool squares>
-  void add(double h0, double h1) {
-    count[0] += h0, count[1] += h1;
-    if (squares) own[0] += h0 * h0, own[1] += h0 * h1, own[2] += h1 * h1, heard++;
+// CRFIELD_LEVEL=2, 3 or 4 in the environment asks for a lower level than the processor has, for tests.
+TwoLabels* two_labels() {
+#if defined(CRFIELD_X86)
+  int level = best_level();
+  if (const char* wanted = std::getenv("CRFIELD_LEVEL")) {
+    const int asked = std::atoi(wanted);
+    if (asked >= 2 && asked < level) level = asked;
   }
-};
+  return level == 4 ? two_labels_level4 : level == 3 ? two_labels_level3 : two_labels_level2;
+#else
+  return two_labels_level0;
+#endif
+}
 
-// Sums of the second label in one group.
-struct TwoSums {
-  double moment[2] = {0, 0}, mass[2] = {0, 0}, square[3] = {0, 0, 0};
-
-  void add(const Near& near, double w, double moved) {
-    const double c0 = near.count[0], c1 = near.count[1];
-    moment[0] += moved * c0, moment[1] += moved * c1;
-    mass[0] += w * c0, mass[1] += w * c1;
-    if (near.heard < 2) return;  // also where squares were not asked for
-    square[0] += w * (c0 * c0 - near.own[0]);
-    square[1] += w * (c0 * c1 - near.own[1]);
-    square[2] += w * (c1 * c1 - near.own[2]);
-  }
-};
-
-// The same for two labels, whose arithmetic fits in registers: λ ∝ (b₀ μ₁, b₁ μ₀) needs no division, and the first
-// label's responses mirror the second's. `single`: there is one group.
-template <bool single, bool maximise, bool squares>
 void listen_two(const Round& r, Range range, Sums& sums) {
-  std::vector<Near> near(r.groups);
   std::vector<TwoSums> added(r.groups);
-  std::vector<int64_t> met(r.groups);
-  TwoSums only;
   Loss loss(sums.loss);
-  const double* factor = r.factors;
-  for (int64_t n = range.first; n < range.last; n++) {
-    double p0 = r.local[2 * n], p1 = r.local[2 * n + 1];
-    int64_t n_met = 0;
-    Near own;
-    for (int64_t s = r.indptr[n]; s < r.indptr[n + 1]; s++) {
-      const double *from = r.before + 2 * (int64_t)r.other[s], *back = r.sent + 2 * (int64_t)r.mate[s];
-      const double a0 = from[0] * std::max(back[1], kFloor), a1 = from[1] * std::max(back[0], kFloor);
-      const double sum = a0 + a1, scale = 1.0 / sum;
-      const double h0 = sum > 0 ? a0 * scale : 0.5, h1 = sum > 0 ? a1 * scale : 0.5;
-      if (!single) factor = r.factors + 4 * (int64_t)r.group[s];
-      const double x0 = h0 * factor[0], x1 = h0 * factor[1], y0 = h1 * factor[2], y1 = h1 * factor[3];
-      double m0 = maximise ? std::max(x0, y0) : x0 + y0, m1 = maximise ? std::max(x1, y1) : x1 + y1;
-      const double whole = 1.0 / (m0 + m1);
-      m0 = std::max(m0 * whole, kFloor), m1 = std::max(m1 * whole, kFloor);
-      r.arriving[2 * s] = m0, r.arriving[2 * s + 1] = m1;
-      p0 *= m0, p1 *= m1;
-      if (std::max(p0, p1) < kSmall) {
-        const double back_up = 1.0 / std::max(p0 + p1, 1e-300);
-        p0 *= back_up, p1 *= back_up;
-      }
-      if (single) {
-        own.add<squares>(h0, h1);
-        continue;
-      }
-      Near& one = near[r.group[s]];
-      if (one.node != n) {
-        one = Near();
-        one.node = n;
-        met[n_met++] = r.group[s];
-      }
-      one.add<squares>(h0, h1);
-    }
-    const double sum = p0 + p1, scale = sum > 0 ? 1.0 / sum : 0.0;
-    p0 *= scale, p1 *= scale;
-    r.beliefs[2 * n] = p0, r.beliefs[2 * n + 1] = p1;
-    const int64_t y = r.truth[n];
-    const bool held = r.held[n] != 0;
-    double w = 0, moved = 0;
-    if (y >= 0) {
-      loss.add(y ? p1 : p0, r.weight[n], held);
-      if (!held && r.weight[n] > 0 && r.local[2 * n + 1] > 0) respond(p1, y == 1, r.weight[n], r.limit, w, moved);
-    }
-    r.pairs[2 * n] = w, r.pairs[2 * n + 1] = moved;
-    if (w == 0) continue;
-    if (single) only.add(own, w, moved);
-    for (int64_t k = 0; k < n_met; k++) added[met[k]].add(near[met[k]], w, moved);
-  }
+  two_labels()(r, range.first, range.last, added, loss);
   loss.finish();
-  if (single) added[0] = only;
   for (int64_t g = 0; g < r.groups; g++) {
     const TwoSums& one = added[g];
     for (int64_t d = 0; d < 2; d++) sums.moment[4 * g + 2 + d] = one.moment[d], sums.mass[4 * g + 2 + d] = one.mass[d];
@@ -277,14 +186,6 @@ void listen_two(const Round& r, Range range, Sums& sums) {
     const double rows[4] = {one.square[0], one.square[1], one.square[1], one.square[2]};
     for (int64_t k = 0; k < 4; k++) sums.square[8 * g + 4 + k] = rows[k];
   }
-}
-
-template <bool single>
-void listen_two(const Round& r, Range range, Sums& sums) {
-  if (r.maximise && r.square) listen_two<single, true, true>(r, range, sums);
-  else if (r.maximise) listen_two<single, true, false>(r, range, sums);
-  else if (r.square) listen_two<single, false, true>(r, range, sums);
-  else listen_two<single, false, false>(r, range, sums);
 }
 
 }  // namespace
@@ -300,8 +201,7 @@ void listen(const Round& r, int n_jobs) {
     sums[part].square.assign(cubes, 0.0);
     const Range range = part_of(r, part, parts);
     if (labels != 2) listen_part(r, range, sums[part]);
-    else if (r.groups == 1) listen_two<true>(r, range, sums[part]);
-    else listen_two<false>(r, range, sums[part]);
+    else listen_two(r, range, sums[part]);
   });
   for (const Sums& own : sums) {
     for (int64_t k = 0; k < pairs; k++) r.moment[k] += own.moment[k], r.mass[k] += own.mass[k];

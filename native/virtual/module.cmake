@@ -1,1 +1,3 @@
-crfield_module(_virtual native/virtual/module.cpp PLAIN native/virtual/listen.cpp)
+crfield_module(_virtual native/virtual/module.cpp
+  PLAIN native/virtual/listen.cpp
+  LEVELLED native/virtual/two_labels.cpp)

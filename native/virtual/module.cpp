@@ -83,7 +83,9 @@ void listen_door(const Wires& wires, Array2<const double> local, Array2<const do
               shaped(moment, groups, labels, labels) && shaped(mass, groups, labels, labels) &&
               (!square || shaped(*square, groups, labels, labels, labels)),
           "an array has the wrong shape");
-  for (int64_t n = 0; n < r.nodes; n++) require(truth(n) >= -1 && truth(n) < labels, "a label is out of range");
+  int64_t most = -1, least = -1;
+  for (int64_t n = 0; n < r.nodes; n++) most = std::max(most, truth(n)), least = std::min(least, truth(n));
+  require(least >= -1 && most < labels, "a label is out of range");
   r.local = local.data(), r.before = before.data(), r.sent = sent.data(), r.factors = factors.data();
   r.truth = truth.data(), r.weight = weight.data(), r.held = held.data();
   r.arriving = arriving.data(), r.beliefs = beliefs.data();
@@ -100,11 +102,20 @@ void scale_door(Array2<double> local, Array2<double> beliefs, Array1<const T> co
   require(shaped(beliefs, nodes, labels) && shaped(codes, nodes) && shaped(factors, steps, labels),
           "an array has the wrong shape");
   const T* code = codes.data();
-  for (int64_t n = 0; n < nodes; n++)
-    require((int64_t)code[n] >= 0 && (int64_t)code[n] < steps, "a code is out of range");
+  T most = 0, least = 0;
+  for (int64_t n = 0; n < nodes; n++) most = std::max(most, code[n]), least = std::min(least, code[n]);
+  require(least >= 0 && (nodes == 0 || (int64_t)most < steps), "a code is out of range");
   double *f = local.data(), *b = beliefs.data();
   const double* table = factors.data();
   nb::gil_scoped_release release;
+  if (labels == 2) {
+    for (int64_t n = 0; n < nodes; n++) {
+      const double *row = table + 2 * (int64_t)code[n], low = row[0], high = row[1];
+      f[2 * n] *= low, f[2 * n + 1] *= high;
+      b[2 * n] *= low, b[2 * n + 1] *= high;
+    }
+    return;
+  }
   for (int64_t n = 0; n < nodes; n++) {
     const double* row = table + (int64_t)code[n] * labels;
     for (int64_t l = 0; l < labels; l++) f[n * labels + l] *= row[l], b[n * labels + l] *= row[l];
