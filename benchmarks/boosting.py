@@ -1,4 +1,4 @@
-"""`LogitBoost` with stumps against the two boosters of scikit-learn, and how its time grows.
+"""`LogitBoost` with stumps against the two boosters of scikit-learn, virtual evidence against it, and how time grows.
 
 Rounds are equal and the data are the same: standard normal columns, of which five tell the class. The rivals are
 `GradientBoostingClassifier(max_depth=1)`, which sorts every column, and `HistGradientBoostingClassifier` with trees
@@ -6,7 +6,10 @@ of two leaves, which cuts columns into bins as we do. Against the second both th
 compared: what is left of a fit of many rounds without the time of a fit of one, which takes binning out. One thread
 each counts CPU time; all threads each count the clock, since CPU time of idle threads would be the rival's loss.
 
-Growth is the slope of log time over log size: 1 is linear.
+Virtual evidence boosting adds a sweep of messages and a search of the couplings to every round. Nine chains of 2,000
+steps, rounds alone: a fit of many less a fit of few, each the best of its turns.
+
+Growth is the slope of log time over log size: 1 is linear. `examples/draw_pictures.py` draws it from the JSON file.
 """
 
 from __future__ import annotations
@@ -18,14 +21,15 @@ from typing import Any
 import numpy as np
 
 from benchmarks.corpora import Bench
-from benchmarks.table import Row, ratio
+from benchmarks.table import Row, ratio, seconds
 from benchmarks.timing import Timing, cpu, interleaved, wall
-from crfield import LogitBoost
+from crfield import LogitBoost, VirtualEvidenceBoosting, make_order_chains
 from crfield.boosting.candidates import Candidates
 from crfield.boosting.responses import working_responses
 from crfield.boosting.stumps import best_stump
 
-SORTED_REQUIRED, BINNED_REQUIRED, GROWTH_ALLOWED = 3.0, 1.0, 1.15
+SORTED_REQUIRED, BINNED_REQUIRED, GROWTH_ALLOWED, EVIDENCE_ALLOWED = 3.0, 1.0, 1.15, 1.5
+FEW, MANY = 10, 60  # rounds of two fits, whose difference is that of the rounds between
 
 
 def world(rows: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
@@ -92,6 +96,82 @@ def against_bins(bench: Bench) -> list[Row]:
     return found
 
 
+def chains(length: int, columns: int, *, numeric: bool) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Nine chains whose labels tend to stay; binary columns, or the same behind normal noise."""
+    made = make_order_chains(0.9, n_chains=9, length=length, n_features=columns, random_state=1)
+    if not numeric:
+        return list(made.features), list(made.labels)
+    rng = np.random.default_rng(0)
+    return [x + rng.standard_normal(x.shape) for x in made.features], list(made.labels)
+
+
+def evidence_rounds(x: list[np.ndarray], y: list[np.ndarray], rounds: int) -> Any:
+    """A fit of exactly so many rounds."""
+    return VirtualEvidenceBoosting(n_rounds=rounds, patience=rounds).fit(x, y)
+
+
+def rounds_alone(fit: Callable[[int], Any], *, turns: int) -> float:
+    """Seconds of one round of a fit."""
+    few, many = interleaved(lambda: fit(FEW), lambda: fit(MANY), turns=turns)
+    return max(many.best - few.best, 1e-9) / (MANY - FEW)
+
+
+def with_evidence(bench: Bench) -> list[Row]:
+    """A round with virtual evidence over one without."""
+    found = []
+    for numeric in (True, False):
+        x, y = chains(500 if bench.quick else 2_000, 50, numeric=numeric)
+        flat = np.concatenate(x).astype(np.float64), np.concatenate(y)
+        turns = 3 if bench.quick else 15
+        alone = rounds_alone(lambda rounds, flat=flat: LogitBoost(n_rounds=rounds).fit(*flat), turns=turns)
+        heard = rounds_alone(lambda rounds, x=x, y=y: evidence_rounds(x, y, rounds), turns=turns)
+        found.append(
+            Row(
+                f"boosting: a round with virtual evidence over one without, 50 {'numeric' if numeric else 'binary'} "
+                "columns",
+                heard / alone,
+                required=EVIDENCE_ALLOWED,
+                better="less",
+                ours=seconds(heard),
+                rival=seconds(alone),
+                note="rival: LogitBoost of ours",
+            )
+        )
+    return found
+
+
+def evidence_growth(bench: Bench) -> list[Row]:
+    """The slope of a round's time in nodes and in columns, with virtual evidence."""
+    small = bench.quick
+    lengths = (250, 500, 1_000) if small else (1_000, 2_000, 4_000, 8_000)
+    widths = (25, 50, 100) if small else (50, 100, 200, 400)
+    found = []
+    for what, sizes in (
+        ("nodes", [(length, 50) for length in lengths]),
+        ("columns", [(lengths[1], columns) for columns in widths]),
+    ):
+        taken = []
+        for length, columns in sizes:
+            x, y = chains(length, columns, numeric=True)
+            taken.append(rounds_alone(lambda n, x=x, y=y: evidence_rounds(x, y, n), turns=2 if small else 5))
+        size = [9 * length if what == "nodes" else columns for length, columns in sizes]
+        found.append(slope_row(f"a round with virtual evidence in {what}", size, taken))
+    return found
+
+
+def slope_row(what: str, size: list[int], taken: list[float]) -> Row:
+    """Growth of time with size."""
+    return Row(
+        f"boosting: growth of {what}, {size[0]:,} … {size[-1]:,}",
+        float(np.polyfit(np.log(size), np.log(taken), 1)[0]),
+        unit="",
+        required=GROWTH_ALLOWED,
+        better="less",
+        note="slope of log time over log size: 1 is linear",
+        detail={"sizes": size, "seconds": taken},
+    )
+
+
 def growth(bench: Bench) -> list[Row]:
     """The slope of a round's time in rows and in columns."""
     found = []
@@ -107,23 +187,17 @@ def growth(bench: Bench) -> list[Row]:
             weight, response = working_responses(np.full((rows, 2), 0.5), y)
             searches.append(lambda cut=cut, w=weight, z=response: best_stump(cut, w, z))
         timings = interleaved(*searches, turns=5 if small else 15)
-        best = [timing.best for timing in timings]
         size = [pair[0 if what == "rows" else 1] for pair in sizes]
-        slope = float(np.polyfit(np.log(size), np.log(best), 1)[0])
-        found.append(
-            Row(
-                f"boosting: growth of a search in {what}, {size[0]:,} … {size[-1]:,}",
-                slope,
-                unit="",
-                required=GROWTH_ALLOWED,
-                better="less",
-                note="slope of log time over log size: 1 is linear",
-                detail={"sizes": sizes, "seconds": best},
-            )
-        )
+        found.append(slope_row(f"a search in {what}", size, [timing.best for timing in timings]))
     return found
 
 
 def run(bench: Bench) -> list[Row]:
-    """All three."""
-    return [*against_sorting(bench), *against_bins(bench), *growth(bench)]
+    """All of them."""
+    return [
+        *against_sorting(bench),
+        *against_bins(bench),
+        *with_evidence(bench),
+        *growth(bench),
+        *evidence_growth(bench),
+    ]

@@ -1,7 +1,8 @@
 """Draw the pictures of the documentation: ``python examples/draw_pictures.py``.
 
 ``docs/pictures/marginals.png`` shows how sure a model is of one phrase; it is trained on the spot. Given a file that
-``python -m benchmarks`` wrote, ``docs/pictures/ratios.png`` is drawn from it as well.
+``python -m benchmarks`` wrote, ``docs/pictures/ratios.png`` is drawn from it as well, and
+``docs/pictures/boosting-growth.png`` if it tells how the time of boosting grows.
 """
 
 from __future__ import annotations
@@ -84,12 +85,39 @@ def draw_ratios(path: Path, source: Path) -> None:
     plt.close(figure)
 
 
+def draw_growth(path: Path, source: Path) -> None:
+    """Time against size on logarithmic axes, beside a line of slope one."""
+    rows = json.loads(source.read_text(encoding="utf-8"))["rows"]
+    grown = [row for row in rows if " growth of " in row["name"] and row.get("detail")]
+    if not grown:
+        return
+    figure, places = plt.subplots(1, len(grown), figsize=(2.6 * len(grown), 2.7))
+    for axes, row in zip([places] if len(grown) == 1 else places, grown):
+        sizes, taken = row["detail"]["sizes"], [1e3 * second for second in row["detail"]["seconds"]]
+        axes.plot(sizes, [taken[-1] * size / sizes[-1] for size in sizes], color=FAINT, linewidth=2)
+        axes.plot(sizes, taken, color=HUE, marker="o", markersize=4)
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        what = row["name"].partition(" growth of ")[2].partition(",")[0]
+        title, _, unit = what.rpartition(" in ")
+        axes.set_title(f"{title}: slope {row['result']:.2f}", fontsize=8)
+        axes.set_xlabel(unit, fontsize=8)
+        axes.tick_params(which="both", labelsize=7)
+        for side in ("top", "right"):
+            axes.spines[side].set_visible(False)
+    figure.supylabel("milliseconds (grey: linear)", fontsize=8)
+    figure.tight_layout()
+    figure.savefig(path, dpi=DPI)
+    plt.close(figure)
+
+
 def main(arguments: list[str]) -> None:
     """Draw what can be drawn."""
     PICTURES.mkdir(parents=True, exist_ok=True)
     draw_marginals(PICTURES / "marginals.png")
     for name in arguments:
         draw_ratios(PICTURES / "ratios.png", Path(name))
+        draw_growth(PICTURES / "boosting-growth.png", Path(name))
 
 
 if __name__ == "__main__":
