@@ -100,9 +100,12 @@ def draw_growth(path: Path, source: Path) -> None:
         axes.set_yscale("log")
         what = row["name"].partition(" growth of ")[2].partition(",")[0]
         title, _, unit = what.rpartition(" in ")
-        axes.set_title(f"{title}: slope {row['result']:.2f}", fontsize=8)
+        axes.minorticks_off()
+        axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
+        axes.set_yticks(taken[:: len(taken) - 1], [f"{value:.2g}" for value in taken[:: len(taken) - 1]])
+        axes.set_title(f"{title}\nslope {row['result']:.2f}", fontsize=8)
         axes.set_xlabel(unit, fontsize=8)
-        axes.tick_params(which="both", labelsize=7)
+        axes.tick_params(labelsize=7)
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
     figure.supylabel("milliseconds (grey: linear)", fontsize=8)

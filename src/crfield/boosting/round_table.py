@@ -14,6 +14,7 @@ from typing import Any, overload
 
 from crfield.errors import InputError
 
+SHOWN, LAST = 20, 4  # rounds that repr shows, and how many of them are the last ones
 HEAD = ("round", "kind", "pick", "gain", "nll", "held_out", "kept")
 
 
@@ -59,7 +60,7 @@ class RoundTable(Sequence[Round]):
         return iter(self._rounds)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, RoundTable) and repr(self) == repr(other)
+        return isinstance(other, RoundTable) and str(self) == str(other)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -101,6 +102,13 @@ class RoundTable(Sequence[Round]):
         return pandas.DataFrame(self.rows(), columns=list(HEAD))
 
     def __repr__(self) -> str:
+        return self._table(SHOWN)
+
+    def __str__(self) -> str:
+        return self._table(len(self))
+
+    def _table(self, most: int) -> str:
+        """The first and the last rounds, ``most`` of them or a few more."""
         if not self._rounds:
             return "no rounds"
         held = any(r.held_out is not None for r in self._rounds)
@@ -110,4 +118,7 @@ class RoundTable(Sequence[Round]):
             outside = "" if r.held_out is None else f"  {r.held_out:8.4f}"
             mark = "" if r.kept else "  not kept"
             lines.append(f"{r.number:5}  {r.kind:<8}  {r.pick:<{width}}  {r.gain:7.2f}  {r.nll:6.4f}{outside}{mark}")
+        left_out = len(self) - most
+        if left_out > LAST:
+            lines[1 + most - LAST : -LAST] = [f"    …  {left_out} more rounds; print() shows all"]
         return "\n".join(lines)
