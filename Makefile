@@ -19,7 +19,7 @@ demo: $(STAMP)
 	$(BIN)/crfield demo
 
 test: $(STAMP)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 check: $(STAMP)
 	$(BIN)/ruff check .
