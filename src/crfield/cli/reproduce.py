@@ -69,10 +69,9 @@ def reproduce(
     if known:
         note(f"going on from {record.path('partial.json')}: {len(known)} cases are done")
     clock, began = _Clock(len(known)), _cpu()
-    if study.needs_data:
-        os.environ["CRFIELD_DATA"] = str(
-            folder
-        )  # also seen by other processes; no machine's path enters the settings
+    if folder is not None:
+        # Seen by other processes too; no machine's path enters the settings.
+        os.environ["CRFIELD_DATA"] = str(folder)
     with record.keeping(known) as keep:
 
         def after(case: str, outcome: Outcome, done: int, total: int) -> None:

@@ -15,11 +15,11 @@ import numpy as np
 from crfield.errors import InputError
 from crfield.estimators.chain_checks import check_numbers, random_generator
 from crfield.estimators.jobs import resolve_jobs
+from crfield.inference.decode import check_decoder
 from crfield.scoring.graph_layout import PAIRS, TABLES
 from crfield.training.graph_fit import INITIAL
 from crfield.training.graph_plan import OBJECTIVES, resolve_engine
 
-GRAPH_DECODERS = ("map", "marginal")
 _CHOICES: dict[str, tuple[str, ...]] = {
     "objective": OBJECTIVES,
     "initial": INITIAL,
@@ -73,10 +73,7 @@ def check_answering(parameters: Mapping[str, Any]) -> None:
         raise InputError("engine must be 'auto', the name of one or an engine object, got None.")
     for name in ("engine", "map_engine"):
         check_engine(name, parameters[name])
-    if not isinstance(parameters["decode"], str) or parameters["decode"] not in GRAPH_DECODERS:
-        raise InputError(
-            f"decode must be one of {', '.join(map(repr, GRAPH_DECODERS))}, got {parameters['decode']!r}."
-        )
+    check_decoder(parameters["decode"])
     resolve_jobs(parameters["n_jobs"])
 
 

@@ -110,7 +110,7 @@ class VirtualEvidenceBoosting(GraphAnswers, BaseEstimator):
         Penalty of the likelihood in mode "verified".
     proposals : "virtual" or "independent"
         In mode "verified", whether features are proposed with virtual evidence or by LogitBoost without it.
-    decode : "map" or "marginal"
+    decode : "map" (or "viterbi") or "marginal"
         What ``predict`` returns: the best labelling as a whole, or the best label of each node. In mode "exact" it
         also says what training is for.
     engine, map_engine, n_jobs, random_state, verbose
@@ -245,7 +245,7 @@ class VirtualEvidenceBoosting(GraphAnswers, BaseEstimator):
             ridge=float(given(self.ridge, 0.0 if paper else 5.0)),
             learning_rate=float(given(self.learning_rate, 1.0 if whole else 0.5)),
             potential=self.potential,
-            maximise=self.mode == "exact" and self.decode == "map",
+            maximise=self.mode == "exact" and self.decode != "marginal",
             patience=None if paper and self.validation is None else int(self.patience),
             n_jobs=resolve_jobs(self.n_jobs),
         )

@@ -1,7 +1,8 @@
 """From beliefs to labels.
 
-``viterbi`` gives the most probable labelling as a whole; ``marginal`` gives each step its most probable label on
-its own, which makes the fewest expected errors per step but may join labels that cannot stand together.
+``viterbi``, or ``map``, the word for graphs, gives the most probable labelling as a whole; ``marginal`` gives each
+step its most probable label on its own, which makes the fewest expected errors per step but may join labels that
+cannot stand together.
 """
 
 from __future__ import annotations
@@ -10,18 +11,18 @@ import numpy as np
 
 from crfield.errors import InputError
 
-DECODERS = ("viterbi", "marginal")
+DECODERS = ("viterbi", "map", "marginal")
 
 
 def check_decoder(name: str) -> str:
-    """The name itself, or an error that lists the ones there are.
+    """The name itself, "viterbi" for "map", or an error that lists the ones there are.
 
-    >>> check_decoder("viterbi")
-    'viterbi'
+    >>> check_decoder("viterbi"), check_decoder("map")
+    ('viterbi', 'viterbi')
     """
-    if name not in DECODERS:
+    if not isinstance(name, str) or name not in DECODERS:
         raise InputError(f"decode must be one of {', '.join(map(repr, DECODERS))}, got {name!r}.")
-    return name
+    return "viterbi" if name == "map" else name
 
 
 def best_marginals(node: np.ndarray) -> np.ndarray:
