@@ -33,6 +33,7 @@ _HOME: dict[str, str] = {
     "make_noisy_images": "crfield.simulate.fields",
     "make_order_chains": "crfield.simulate.order_chains",
     "make_phrases": "crfield.simulate.phrases",
+    "make_tag": "crfield.simulate.tag",
     "make_tags": "crfield.simulate.fields",
     "make_visual_words": "crfield.simulate.visual_words",
     "make_wearable_episodes": "crfield.simulate.wearable",

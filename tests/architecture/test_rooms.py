@@ -32,7 +32,7 @@ ROOMS: dict[str, set[str]] = {
     "features": {"data", "core", "kernels"},
     "scoring": {"data", "core", "kernels"},
     "objectives": {"inference", "core", "kernels"},
-    "simulate": {"data", "core", "inference"},
+    "simulate": {"data", "core", "inference", "kernels"},
     "storage": {"data", "core"},
     "training": BELOW_TRAINING,
     "boosting": BELOW_TRAINING | {"training"},
