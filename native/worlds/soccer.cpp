@@ -223,7 +223,7 @@ class Match {
     bvx_ = me.vx, bvy_ = me.vy;
     const bool keeper = r == 0 || r == n_;
     const bool pressed = !keeper && nearest_opponent(r, bx_, by_) < 0.5 * rules_.diameter + 60.0;
-    if (draws_.uniform() < 0.6 * dt_ && pressed) {
+    if (draws_.uniform() < 0.4 * dt_ && pressed) {
       double dx = 0.0, dy = 0.0;
       for (int k = 0; k < kTries; k++) {
         dx = 2.0 * draws_.uniform() - 1.0;
@@ -242,7 +242,7 @@ class Match {
       return;
     }
     const bool hurried = keeper || nearest_opponent(r, me.px, me.py) < 600.0;
-    if (draws_.uniform() < (hurried ? 2.0 : 0.5) * dt_) give(r);
+    if (draws_.uniform() < (hurried ? 1.2 : 0.4) * dt_) give(r);
   }
 
   void give(int r) {
@@ -287,7 +287,7 @@ class Match {
     double best = 0.5 * rules_.diameter + 40.0;
     int who = -1;
     for (int r = 0; r < all_; r++) {
-      if (r == kicker_ && cool_ != 0) continue;
+      if (2 * cool_ > cooling_ || (r == kicker_ && cool_ != 0)) continue;
       const double d = from_ball(r);
       if (d < best) best = d, who = r;
     }

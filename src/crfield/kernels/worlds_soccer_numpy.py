@@ -15,10 +15,11 @@ supporter    the rest of the team that has the ball         a random place in th
 marker       the rest of the other team                     the opponent of its number, from the side of its own goal
 ===========  =============================================  =====================================================
 
-While the ball is loose, supporters and markers keep on. A carrier with an opponent at the ball loses it at 0.6 per
-second; it passes at 2 per second when one is within 600 mm and at 0.5 otherwise, mostly to whoever is free, and
+While the ball is loose, supporters and markers keep on. A carrier with an opponent at the ball loses it at 0.4 per
+second; it passes at 1.2 per second when one is within 600 mm and at 0.4 otherwise, mostly to whoever is free, and
 shoots at 1.5 per second in the last third. A team has *possession* while it carries or passes; after a shot, a lost
-ball and a goal the ball is *loose* until somebody reaches it.
+ball and a goal the ball is *loose* until somebody reaches it. Nobody does for 0.2 s
+after a kick, and the kicker not for 0.4 s.
 """
 
 from __future__ import annotations
@@ -194,7 +195,7 @@ class _Soccer:
         self.bvx, self.bvy = self.vx[r], self.vy[r]
         keeper = r in (0, self.n)
         pressed = not keeper and self.nearest_opponent(r, self.bx, self.by) < 0.5 * self.diameter + 60.0
-        if self.draws.uniform() < 0.6 * self.dt and pressed:
+        if self.draws.uniform() < 0.4 * self.dt and pressed:
             dx = dy = 0.0
             for _ in range(_TRIES):
                 dx, dy = 2.0 * self.draws.uniform() - 1.0, 2.0 * self.draws.uniform() - 1.0
@@ -209,7 +210,7 @@ class _Soccer:
             self.possession = LOOSE
             return
         hurried = keeper or self.nearest_opponent(r, self.px[r], self.py[r]) < 600.0
-        if self.draws.uniform() < (2.0 if hurried else 0.5) * self.dt:
+        if self.draws.uniform() < (1.2 if hurried else 0.4) * self.dt:
             self.give(r)
 
     def give(self, r: int) -> None:
@@ -254,7 +255,7 @@ class _Soccer:
             self.possession, self.receiver = LOOSE, -1
         best, who = 0.5 * self.diameter + 40.0, -1
         for r in range(self.all):
-            if r != self.kicker or self.cool == 0:
+            if 2 * self.cool <= self.cooling and (r != self.kicker or self.cool == 0):
                 d = self.from_ball(r)
                 if d < best:
                     best, who = d, r
