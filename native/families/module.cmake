@@ -1,0 +1,2 @@
+crfield_module(_families native/families/module.cpp
+  PLAIN native/families/slide.cpp native/families/histograms.cpp)
