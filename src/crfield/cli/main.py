@@ -7,6 +7,7 @@
     crfield compare-inference   the model wrong, or the inference? all engines on the same scores
     crfield experiment   a table of the documentation, computed again
     crfield reproduce    an experiment of a paper, run again with all its repetitions
+    crfield simulate  robots that play tag or soccer, as a table and as a page to watch
     crfield gallery   small models of graphs, their tables and pictures
     crfield demo      all of it on generated data
 
@@ -34,6 +35,7 @@ from crfield.cli.gallery import gallery
 from crfield.cli.inspect import inspect
 from crfield.cli.messages import complain, note, plain_warnings
 from crfield.cli.reproduce import reproduce
+from crfield.cli.simulate import simulate
 from crfield.cli.tag import tag
 from crfield.cli.train import train
 from crfield.errors import CrfieldError
@@ -105,7 +107,7 @@ def _options(
     """Conditional random fields: train, tag, evaluate, inspect."""
 
 
-for verb in (train, tag, evaluate, inspect, compare_inference, experiment, reproduce, gallery, demo):
+for verb in (train, tag, evaluate, inspect, compare_inference, experiment, reproduce, simulate, gallery, demo):
     app.command()(verb)
 
 
