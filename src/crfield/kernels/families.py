@@ -1,7 +1,7 @@
 """Contract of the kernels of threshold families: windows, codes and histograms.
 
-A family is one series g of numbers and many tests of it, g < k or g > k for every k of a grid. Its columns need not be
-made to know their inner products with a gradient. With m sorted thresholds every value gets a *code*
+A family is one series g of numbers and many tests of it, g < k or g > k for every k of a grid. Its columns need not
+be made to know their inner products with a gradient. With m sorted thresholds every value gets a *code*
 
     code(v) = #{k < v} + #{k ≤ v}   ∈ 0 … 2m            even between thresholds, odd on one of them
 
@@ -72,7 +72,7 @@ def histograms(
 
         out[s, q, b] = Σ_r gradient[r] · 1[codes[s, rows[q, r]] = b]
 
-    ``codes`` (S, N) are of S series, ``rows`` (Q, R) say which step each row of the gradient reads, once for each lag.
+    ``codes`` (S, N) are of S series, ``rows`` (Q, R) say which step each row of the gradient reads, one list a lag.
     Threads share the S · Q histograms, so the bits do not depend on their number.
 
     >>> histograms(np.array([[0, 1, 1]]), np.array([[0, 1, 2]]), np.array([[1.0], [2.0], [4.0]]), n_bins=2).tolist()

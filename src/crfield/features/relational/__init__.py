@@ -13,6 +13,7 @@ every feature a name and a number before any data are looked at (`catalogue`). C
     catalogue                   counting and naming
     recordings, columns         data and lazy columns
     stream                      one step at a time
+    examples                    specifications to start from
 """
 
 from __future__ import annotations
@@ -21,12 +22,14 @@ from crfield.features.relational.catalogue import Block, Catalogue, Specificatio
 from crfield.features.relational.columns import RelationalColumns
 from crfield.features.relational.functions import STANDARD, Functions
 from crfield.features.relational.recordings import Recordings
+from crfield.features.relational.stream import FeatureStream
 from crfield.features.relational.vocabulary import Vocabulary
 
 __all__ = [
     "STANDARD",
     "Block",
     "Catalogue",
+    "FeatureStream",
     "Functions",
     "Recordings",
     "RelationalColumns",

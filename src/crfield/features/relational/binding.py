@@ -21,7 +21,6 @@ from crfield.features.relational.tokens import Place, fault
 from crfield.features.relational.vocabulary import Thing, Vocabulary
 
 Bound = dict[str, Thing]
-DEEPEST = 120
 _ORDER: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
@@ -137,18 +136,16 @@ class Grounder:
 
     def scalar(self, expression: Expression, bound: Bound) -> int:
         """The node of an expression that must be a number at every step."""
-        return self._one(expression, bound, SCALAR, 0)
+        return self._one(expression, bound, SCALAR)
 
-    def _one(self, expression: Expression, bound: Bound, gives: str, depth: int) -> int:
-        node = self._node(expression, bound, depth)
+    def _one(self, expression: Expression, bound: Bound, gives: str) -> int:
+        node = self._node(expression, bound)
         if self.graph.nodes[node].gives != gives:
             hint = " Take comp(…, c), norm(…) or dot(…, …) of it." if gives == SCALAR else ""
             raise fault(f"expected a {gives}, got a {self.graph.nodes[node].gives}.{hint}", expression.place)
         return node
 
-    def _node(self, expression: Expression, bound: Bound, depth: int = 0) -> int:
-        if depth > DEEPEST:
-            raise fault(f"this has more than {DEEPEST} operations inside each other; split it.", expression.place)
+    def _node(self, expression: Expression, bound: Bound) -> int:
         if isinstance(expression, Number):
             return self.graph.add("const", fixed=(expression.value,))
         if isinstance(expression, Name):
@@ -156,15 +153,15 @@ class Grounder:
         if isinstance(expression, Text):
             raise fault("a name in quotes can stand in conditions only.", expression.place)
         if isinstance(expression, Aggregate):
-            return self._aggregate(expression, bound, depth + 1)
+            return self._aggregate(expression, bound)
         special = getattr(self, f"_call_{expression.function}", None)
         if special is not None:
-            return special(expression, bound, depth + 1)
+            return special(expression, bound)
         if expression.function in AGGREGATE_NAMES:
             return self._aggregate(
-                Aggregate(expression.function, expression.arguments, (), None, expression.place), bound, depth + 1
+                Aggregate(expression.function, expression.arguments, (), None, expression.place), bound
             )
-        return self._plain(expression, bound, depth + 1)
+        return self._plain(expression, bound)
 
     def _name(self, expression: Name, bound: Bound) -> int:
         if expression.value in self.words.channels:
@@ -178,7 +175,7 @@ class Grounder:
         known = _listing([*bound, *self.words.channels])
         raise fault(f"there is no variable or channel {expression.value!r}; there are {known}.", expression.place)
 
-    def _plain(self, expression: Call, bound: Bound, depth: int) -> int:
+    def _plain(self, expression: Call, bound: Bound) -> int:
         name = expression.function
         if name in self.words.agent_channels:
             (agent,) = self._agents(expression, bound, 1)
@@ -189,7 +186,7 @@ class Grounder:
             raise fault(f"there is no function {name!r}{_nearest(name, self.words)}.", expression.place)
         if name in ("angle", "cross") and len(self.words.axes) < 2:
             raise fault(f"{name} needs a plane, and there is one axis only.", expression.place)
-        inputs = tuple(self._node(argument, bound, depth) for argument in expression.arguments)
+        inputs = tuple(self._node(argument, bound) for argument in expression.arguments)
         kinds = tuple(self.graph.nodes[node].gives for node in inputs)
         for k, form in enumerate(self.words.functions[name]):
             if form.takes == kinds:
@@ -197,7 +194,7 @@ class Grounder:
         forms = " or ".join(f"({', '.join(form.takes)})" for form in self.words.functions[name])
         raise fault(f"{name} takes {forms}, got ({', '.join(kinds)}).", expression.place)
 
-    def _aggregate(self, expression: Aggregate, bound: Bound, depth: int) -> int:
+    def _aggregate(self, expression: Aggregate, bound: Bound) -> int:
         name = AGGREGATE_NAMES.get(expression.function)
         if name is None:
             raise fault(f"{expression.function!r} cannot gather; {_listing(AGGREGATE_NAMES)} can.", expression.place)
@@ -207,11 +204,11 @@ class Grounder:
                 raise fault(f"{expression.function} gathers {each} at a time.", expression.place)
             ways = [{**bound, **more} for more in bindings(expression.loops, self.words)]
             ways = [way for way in ways if holds(expression.condition, way, self.words)]
-            inputs = [self._one(part, way, SCALAR, depth) for way in ways for part in expression.arguments]
+            inputs = [self._one(part, way, SCALAR) for way in ways for part in expression.arguments]
         else:
             if not expression.arguments or name == "count" or each == 2:
                 raise fault(f"write {expression.function}(… for variable in domain).", expression.place)
-            inputs = [self._one(part, bound, SCALAR, depth) for part in expression.arguments]
+            inputs = [self._one(part, bound, SCALAR) for part in expression.arguments]
         if not inputs:
             empty = AGGREGATES[name][2]
             if empty is None:
@@ -250,27 +247,27 @@ class Grounder:
         k = [form.takes for form in forms].index(kinds)
         return self.graph.add("apply", inputs, (name, k), forms[k].gives)
 
-    def _call_pos(self, call: Call, bound: Bound, depth: int) -> int:
+    def _call_pos(self, call: Call, bound: Bound) -> int:
         return self._position(*self._agents(call, bound, 1))
 
-    def _call_vel(self, call: Call, bound: Bound, depth: int) -> int:
+    def _call_vel(self, call: Call, bound: Bound) -> int:
         return self._velocity(*self._agents(call, bound, 1))
 
-    def _call_acc(self, call: Call, bound: Bound, depth: int) -> int:
+    def _call_acc(self, call: Call, bound: Bound) -> int:
         return self.graph.add("rate", (self._velocity(*self._agents(call, bound, 1)),), gives=VECTOR)
 
-    def _call_speed(self, call: Call, bound: Bound, depth: int) -> int:
+    def _call_speed(self, call: Call, bound: Bound) -> int:
         return self._apply("norm", self._velocity(*self._agents(call, bound, 1)))
 
-    def _call_rel(self, call: Call, bound: Bound, depth: int) -> int:
+    def _call_rel(self, call: Call, bound: Bound) -> int:
         a, b = self._agents(call, bound, 2)
         return self._apply("-", self._position(b), self._position(a))
 
-    def _call_relvel(self, call: Call, bound: Bound, depth: int) -> int:
+    def _call_relvel(self, call: Call, bound: Bound) -> int:
         a, b = self._agents(call, bound, 2)
         return self._apply("-", self._velocity(b), self._velocity(a))
 
-    def _call_dist(self, call: Call, bound: Bound, depth: int) -> int:
+    def _call_dist(self, call: Call, bound: Bound) -> int:
         return self._distance(*self._agents(call, bound, 2))
 
     def _distance(self, one: int, other: int) -> int:
@@ -278,7 +275,7 @@ class Grounder:
         a, b = min(one, other), max(one, other)
         return self._apply("norm", self._apply("-", self._position(b), self._position(a)))
 
-    def _call_closest(self, call: Call, bound: Bound, depth: int) -> int:
+    def _call_closest(self, call: Call, bound: Bound) -> int:
         (agent,) = self._agents(call, bound, 1, also=1)
         domain = call.arguments[1]
         if not isinstance(domain, Name) or domain.value not in self.words.domains:
@@ -288,7 +285,7 @@ class Grounder:
             raise fault("nobody else is in this domain.", domain.place)
         return self.graph.add("gather", tuple(self._distance(agent, other) for other in others), ("min",))
 
-    def _call_comp(self, call: Call, bound: Bound, depth: int) -> int:
+    def _call_comp(self, call: Call, bound: Bound) -> int:
         if len(call.arguments) != 2:
             raise fault("comp takes a vector and an axis.", call.place)
         axis = call.arguments[1]
@@ -297,10 +294,10 @@ class Grounder:
             thing = Thing("axis", self.words.axes.index(axis.value))
         if thing is None or thing.kind != "axis":
             raise fault(f"expected an axis, {_listing(self.words.axes)} or a variable in axes.", axis.place)
-        inner = self._one(call.arguments[0], bound, VECTOR, depth)
+        inner = self._one(call.arguments[0], bound, VECTOR)
         return self.graph.add("comp", (inner,), (thing.number,))
 
-    def _call_const(self, call: Call, bound: Bound, depth: int) -> int:
+    def _call_const(self, call: Call, bound: Bound) -> int:
         if len(call.arguments) != 1 or not isinstance(call.arguments[0], Number):
             raise fault("const takes a number.", call.place)
         return self.graph.add("const", fixed=(call.arguments[0].value,))
@@ -315,30 +312,30 @@ class Grounder:
             raise fault(f"expected a whole number of steps from {least} on.", steps.place)
         return int(steps.value)
 
-    def _call_lag(self, call: Call, bound: Bound, depth: int) -> int:
+    def _call_lag(self, call: Call, bound: Bound) -> int:
         steps = self._steps(call, least=0)
-        return self._lagged(self._node(call.arguments[0], bound, depth), steps)
+        return self._lagged(self._node(call.arguments[0], bound), steps)
 
     def _lagged(self, inner: int, steps: int) -> int:
         return self.graph.add("lag", (inner,), (steps,), self.graph.nodes[inner].gives) if steps else inner
 
-    def _call_delta(self, call: Call, bound: Bound, depth: int) -> int:
+    def _call_delta(self, call: Call, bound: Bound) -> int:
         steps = self._steps(call, least=1, otherwise=1) if call.arguments else self._steps(call, least=1)
-        inner = self._node(call.arguments[0], bound, depth)
+        inner = self._node(call.arguments[0], bound)
         return self._apply("-", inner, self._lagged(inner, steps))
 
-    def _past(self, kind: str, call: Call, bound: Bound, depth: int) -> int:
+    def _past(self, kind: str, call: Call, bound: Bound) -> int:
         width = self._steps(call, least=1)
-        return self.graph.add("slide", (self._one(call.arguments[0], bound, SCALAR, depth),), (kind, width))
+        return self.graph.add("slide", (self._one(call.arguments[0], bound, SCALAR),), (kind, width))
 
-    def _call_past_mean(self, call: Call, bound: Bound, depth: int) -> int:
-        return self._past("mean", call, bound, depth)
+    def _call_past_mean(self, call: Call, bound: Bound) -> int:
+        return self._past("mean", call, bound)
 
-    def _call_past_min(self, call: Call, bound: Bound, depth: int) -> int:
-        return self._past("min", call, bound, depth)
+    def _call_past_min(self, call: Call, bound: Bound) -> int:
+        return self._past("min", call, bound)
 
-    def _call_past_max(self, call: Call, bound: Bound, depth: int) -> int:
-        return self._past("max", call, bound, depth)
+    def _call_past_max(self, call: Call, bound: Bound) -> int:
+        return self._past("max", call, bound)
 
 
 def _listing(names: Any) -> str:

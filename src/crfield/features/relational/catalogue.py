@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from crfield.errors import InputError, ModelFileError, TemplateError
 from crfield.features.lazy_columns import STATE, TRANSITION, Places, check_columns
 from crfield.features.relational.binding import Bound, Graph, Grounder, bindings, holds, mentions
 from crfield.features.relational.functions import STANDARD, Functions
@@ -113,6 +114,10 @@ class Specification:
             agent_channels=agent_channels,
             functions=functions,
         )
+        return self.over(words)
+
+    def over(self, words: Vocabulary) -> Catalogue:
+        """Let all variables run over a vocabulary."""
         grounder = Grounder(words)
         blocks = [block for template in self.templates for block in _expand(template, grounder)]
         return Catalogue(self, words, grounder.graph, tuple(blocks))
@@ -208,6 +213,55 @@ class Catalogue:
         links = np.concatenate([np.zeros((0, 2), np.int64), *(block.links for block in self.blocks)])
         return links, np.cumsum(widths) - widths, widths
 
+    def state(self) -> dict[str, Any]:
+        """A JSON-able header from which `from_state` makes the same catalogue; of users' functions the names."""
+        words = self.words
+        return {
+            "text": self.specification.text,
+            "labels": list(words.labels),
+            "agents": list(words.agents),
+            "axes": list(words.axes),
+            "domains": {name: [list(thing) for thing in things] for name, things in words.domains.items()},
+            "channels": sorted(words.channels),
+            "agent_channels": sorted(words.agent_channels),
+            "functions": [name for name in words.functions.names if name not in STANDARD],
+        }
+
+    @classmethod
+    def from_state(cls, header: Mapping[str, Any], *, functions: Functions = STANDARD) -> Catalogue:
+        """The catalogue whose ``state`` this is; a file holds no code, so users' functions are given again."""
+        missing = [name for name in _texts(header, "functions") if name not in functions]
+        if missing:
+            raise InputError(
+                f"the features call {missing}, which are not in a file: pass functions=STANDARD.adding(…)."
+            )
+        lists = {key: _texts(header, key) for key in ("labels", "agents", "axes", "channels", "agent_channels")}
+        sizes = {"agent": len(lists["agents"]), "axis": len(lists["axes"])}
+        domains = header.get("domains")
+        if not isinstance(domains, dict) or not isinstance(header.get("text"), str) or not lists["labels"]:
+            raise ModelFileError("the header of a catalogue lacks its text, labels or domains. Was the file edited?")
+        found: dict[str, tuple[Thing, ...]] = {}
+        for name, things in domains.items():
+            try:
+                found[name] = tuple(Thing(str(kind), int(number)) for kind, number in things)
+            except (TypeError, ValueError):
+                found[name] = (Thing("", 0),)
+            if any(not 0 <= thing.number < sizes.get(thing.kind, 0) for thing in found[name]):
+                raise ModelFileError(f"the domain {name!r} of a catalogue names what is not there.")
+        words = Vocabulary(
+            tuple(lists["labels"]),
+            tuple(lists["agents"]),
+            tuple(lists["axes"]),
+            found,
+            frozenset(lists["channels"]),
+            frozenset(lists["agent_channels"]),
+            functions,
+        )
+        try:
+            return Specification.parse(header["text"]).over(words)
+        except TemplateError as error:
+            raise ModelFileError(f"the specification of a catalogue cannot be read: {error}") from None
+
     def on(self, recordings: Recordings | Any, *, memory: float = 256e6) -> RelationalColumns:
         """The features as lazy columns of recordings, or of arrays (T, R, D); ``memory`` bounds what is kept."""
         from crfield.features.relational.columns import RelationalColumns
@@ -219,6 +273,13 @@ class Catalogue:
         from crfield.features.relational.stream import FeatureStream
 
         return FeatureStream(self, columns, rate=rate)
+
+
+def _texts(header: Mapping[str, Any], key: str) -> list[str]:
+    found = header.get(key)
+    if not isinstance(found, list) or not all(isinstance(word, str) for word in found):
+        raise ModelFileError(f"the header of a catalogue must list its {key}. Was the file edited?")
+    return found
 
 
 def _expand(template: Template, grounder: Grounder) -> Iterable[Block]:

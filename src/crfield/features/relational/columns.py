@@ -135,7 +135,7 @@ class RelationalColumns:
             test = template.tests[sign]
             series = self._series(block, test)
             return _TEST[test](series[before], template.grid[threshold]).astype(np.float64)
-        return _power(self._series(block, None)[before], template.powers[column])
+        return powered(self._series(block, None)[before], template.powers[column])
 
     def _series(self, block: Block, test: str | None) -> np.ndarray:
         """(N,) the expression seen through the window, as the test needs it."""
@@ -291,11 +291,11 @@ class RelationalColumns:
             for q, row in enumerate(rows):
                 here = series[row]
                 for p, power in enumerate(powers):
-                    found[w, q, p] = _power(here, power) @ gradient
+                    found[w, q, p] = powered(here, power) @ gradient
         return found
 
 
-def _power(series: np.ndarray, power: float) -> np.ndarray:
+def powered(series: np.ndarray, power: float) -> np.ndarray:
     """Powers of numbers; those that are not whole are of the absolute value with its sign, as are negative ones."""
     if power == 1:
         return series

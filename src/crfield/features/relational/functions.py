@@ -54,6 +54,10 @@ class Functions:
     def __contains__(self, name: object) -> bool:
         return name in self.forms
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # built-in bodies are found again by name; what the user added travels along
+        return _with_added, ({name: forms for name, forms in self.forms.items() if name not in STANDARD},)
+
     @property
     def names(self) -> list[str]:
         """All names, in the order in which they were added."""
@@ -142,6 +146,10 @@ def _truth(a: np.ndarray) -> np.ndarray:
     return a.astype(np.float64)
 
 
+def _chosen(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    return np.where(a != 0, b, c)
+
+
 def _dot1(u: tuple, v: tuple) -> float:
     total = u[0] * v[0]
     for axis in range(1, len(u)):
@@ -227,9 +235,14 @@ _FORMS: dict[str, list[Function]] = {
     "clip": [
         Function((S, S, S), S, lambda a, b, c: np.minimum(np.maximum(a, b), c), lambda a, b, c: min(max(a, b), c))
     ],
-    "choose": [Function((S, S, S), S, lambda a, b, c: np.where(a != 0, b, c), lambda a, b, c: b if a != 0 else c)],
+    "choose": [Function((S, S, S), S, _chosen, lambda a, b, c: b if a != 0 else c)],
 }
 _FORMS |= {word: _FORMS[sign] for word, sign in (("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">="), ("eq", "=="))}
+
+
+def _with_added(added: dict[str, tuple[Function, ...]]) -> Functions:
+    return Functions(MappingProxyType({**STANDARD.forms, **added})) if added else STANDARD
+
 
 STANDARD = Functions(MappingProxyType({name: tuple(forms) for name, forms in _FORMS.items()}))
 

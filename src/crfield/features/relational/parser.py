@@ -41,6 +41,8 @@ from crfield.features.relational.tokens import Token, fault, tokenize
 CLAUSES = ("for", "where", "test", "win", "lag", "pow")
 RESERVED = frozenset({"for", "in", "if", "and", "or", "not", "Y", "Yp"})
 DEEPEST = 40
+TALLEST = 120
+LONGEST = 2_000
 LONGEST_GRID = 30_000
 _COMPARISONS = ("<", "<=", ">", ">=", "==", "!=", "in")
 
@@ -54,13 +56,30 @@ def parse(text: str) -> tuple[Template, ...]:
     """
     found: dict[str, Template] = {}
     for tokens in tokenize(text):
+        if len(tokens) > LONGEST:
+            raise fault(f"a template may have {LONGEST} words and signs, this has {len(tokens)}.", tokens[0].place)
         template = _Parser(tokens).template()
         if template.name in found:
             raise fault(
                 f"there is a template called {template.name!r} already; give it another name.", template.place
             )
+        for tree in (template.expression, template.condition):
+            _check_height(tree)
         found[template.name] = template
     return tuple(found.values())
+
+
+def _check_height(tree: Expression | None) -> None:
+    """Long sums are tall trees, and what comes after walks them by recursion."""
+    waiting = [(tree, 0)]
+    while waiting:
+        node, height = waiting.pop()
+        if isinstance(node, Call | Aggregate):
+            if height > TALLEST:
+                raise fault(f"more than {TALLEST} operations hang on each other here; split it.", node.place)
+            waiting += [(argument, height + 1) for argument in node.arguments]
+            if isinstance(node, Aggregate):
+                waiting.append((node.condition, height + 1))
 
 
 class _Parser:

@@ -106,7 +106,7 @@ def _names(given: int | Sequence[Any], what: str) -> tuple[str, ...]:
         if given < 0:
             raise InputError(f"{what} must not be negative, got {given}.")
         return tuple(str(k) for k in range(given))
-    if isinstance(given, str) or not hasattr(given, "__iter__"):
+    if isinstance(given, str | bool) or not hasattr(given, "__iter__"):
         raise InputError(f"{what} must be a number or a list of names, got {given!r}.")
     names = tuple(str(name) for name in given)
     if len(set(names)) < len(names):

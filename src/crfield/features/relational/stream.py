@@ -1,0 +1,308 @@
+"""Chosen columns one step at a time, by the same definitions as in training.
+
+A robot has one observation and wants the features now. Only the operations behind the chosen columns are computed, on
+Python's own floats; what looks back keeps just the steps it needs: ``lag k`` the last k values, a window of w steps
+two blocks of w (`crfield.kernels.families.slide` does the same additions in the same order, so even means agree bit
+for bit). The state is bounded by the longest lag and window, whatever the length of the stream; it can be saved and
+restored as plain lists.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from crfield.errors import FeatureError, InputError, ShapeError
+from crfield.features.lazy_columns import check_columns
+from crfield.features.relational.catalogue import Block, Catalogue
+from crfield.features.relational.columns import checked_answer, powered, series_kind
+from crfield.features.relational.functions import AGGREGATES, SCALAR, Function
+
+_JOIN: dict[str, Callable[[float, float], float]] = {
+    "max": lambda a, b: b if a < b else a,
+    "min": lambda a, b: b if b < a else a,
+    "mean": lambda a, b: a + b,
+}
+_TEST: dict[str, Callable[[float, float], bool]] = {
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+}
+
+
+class _Past:
+    """The last values, in a ring: what was ``lag`` steps ago, or at first if that is later."""
+
+    def __init__(self, lag: int) -> None:
+        self.lag = lag
+        self.clear()
+
+    def clear(self) -> None:
+        self.ring: list[Any] = []
+        self.at = 0
+
+    def push(self, value: Any) -> Any:
+        if len(self.ring) <= self.lag:
+            self.ring.append(value)
+            return self.ring[0]
+        self.ring[self.at] = value
+        self.at = (self.at + 1) % len(self.ring)
+        return self.ring[self.at]
+
+    def state(self) -> list[Any]:
+        return [list(self.ring), self.at]
+
+    def restore(self, state: list[Any]) -> None:
+        ring, at = state
+        if not 0 <= len(ring) <= self.lag + 1 or not 0 <= at < max(len(ring), 1):
+            raise InputError("this state belongs to another stream.")
+        self.ring, self.at = [tuple(value) if isinstance(value, list) else value for value in ring], at
+
+
+class _Window:
+    """The max, min or mean of the last ``width`` values; see `crfield.kernels.families`."""
+
+    def __init__(self, kind: str, width: int) -> None:
+        self.join, self.width, self.mean = _JOIN[kind], width, kind == "mean"
+        self.clear()
+
+    def clear(self) -> None:
+        self.block: list[float] = []
+        self.behind: list[float] = []
+        self.ahead = 0.0
+
+    def push(self, value: float) -> float:
+        if len(self.block) == self.width:
+            behind = [self.block[-1]]
+            for earlier in reversed(self.block[:-1]):
+                behind.append(self.join(behind[-1], earlier))
+            self.behind, self.block = behind[::-1], []
+        self.ahead = self.join(self.ahead, value) if self.block else value
+        self.block.append(value)
+        count = len(self.block)
+        whole = not self.behind or count == self.width
+        found = self.ahead if whole else self.join(self.behind[count], self.ahead)
+        if self.mean:
+            found /= self.width if self.behind else count
+        return found
+
+    def state(self) -> list[Any]:
+        return [list(self.block), list(self.behind), self.ahead]
+
+    def restore(self, state: list[Any]) -> None:
+        block, behind, ahead = state
+        if len(block) > self.width or len(behind) not in (0, self.width):
+            raise InputError("this state belongs to another stream.")
+        self.block, self.behind, self.ahead = list(block), list(behind), ahead
+
+
+class FeatureStream:
+    """Columns of a catalogue, a step at a time; made by `Catalogue.stream`.
+
+    >>> from crfield.features.relational import Specification
+    >>> spec = Specification.parse("near state : dist(a,b) | for a in robots, b in robots | where a < b | win max 2")
+    >>> stream = spec.expand(labels=2, agents=2).stream([0])
+    >>> [stream.push([[0.0, 0.0], [x, 0.0]]).tolist() for x in (4.0, 2.0, 1.0)]
+    [[4.0], [4.0], [2.0]]
+    """
+
+    def __init__(self, catalogue: Catalogue, columns: Sequence[int] | np.ndarray, *, rate: float = 1.0) -> None:
+        self.catalogue = catalogue
+        self.columns = (
+            check_columns(np.asarray(columns), catalogue.n_columns) if len(columns) else np.zeros(0, np.int64)
+        )
+        if not (math.isfinite(rate) and rate > 0):
+            raise InputError(f"rate must be a number of steps a second above 0, got {rate!r}.")
+        self.rate = float(rate)
+        self._shape = (len(catalogue.words.agents), len(catalogue.words.axes))
+        self._steps: list[Callable[[list[Any]], None]] = []
+        self._memories: list[Any] = []
+        self._slot: dict[Any, int] = {}
+        self._outputs: list[Callable[[list[Any]], float]] = []
+        self._last: list[tuple[float, ...]] | None = None
+        at = np.searchsorted(catalogue.column_starts, self.columns, side="right") - 1
+        for k, column in zip(at.tolist(), self.columns.tolist(), strict=True):
+            self._outputs.append(self._output(catalogue.blocks[k], column - int(catalogue.column_starts[k])))
+        self._values: list[Any] = [None] * len(self._slot)
+
+    def __repr__(self) -> str:
+        return f"FeatureStream({len(self.columns)} columns, {len(self._steps)} operations a step)"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _resumed, (self.catalogue, self.columns, self.rate, self.state())
+
+    def reset(self) -> None:
+        """Begin a new recording."""
+        self._last = None
+        for memory in self._memories:
+            memory.clear()
+
+    def push(
+        self,
+        positions: Any,
+        *,
+        velocities: Any = None,
+        channels: Mapping[str, float] | None = None,
+        agent_channels: Mapping[str, Sequence[float]] | None = None,
+    ) -> np.ndarray:
+        """(columns,) the features of the next step, from positions (R, D); velocities are found if not given."""
+        here = _rows(positions, self._shape, "positions")
+        if velocities is not None:
+            moved = _rows(velocities, self._shape, "velocities")
+        else:
+            before = here if self._last is None else self._last
+            rate = self.rate
+            moved = [
+                tuple([(x - y) * rate for x, y in zip(now, then, strict=True)])
+                for now, then in zip(here, before, strict=True)
+            ]
+        self._last = here
+        self._now = (here, moved, channels or {}, agent_channels or {})
+        values = self._values
+        for step in self._steps:
+            step(values)
+        found = np.array([output(values) for output in self._outputs])
+        if not np.isfinite(found).all():
+            column = int(self.columns[int(np.flatnonzero(~np.isfinite(found))[0])])
+            raise FeatureError(f"{self.catalogue.column_name(column)} is not finite at this step.")
+        return found
+
+    def state(self) -> dict[str, Any]:
+        """What the past has left, as plain lists and numbers."""
+        last = None if self._last is None else [list(row) for row in self._last]
+        return {"last": last, "memories": [memory.state() for memory in self._memories]}
+
+    def restore(self, state: Mapping[str, Any]) -> FeatureStream:
+        """Go on where another stream of the same columns was."""
+        memories = state.get("memories")
+        if not isinstance(memories, list) or len(memories) != len(self._memories):
+            raise InputError("this state belongs to another stream: it remembers other lags and windows.")
+        try:
+            for memory, kept in zip(self._memories, memories, strict=True):
+                memory.restore(kept)
+            last = state.get("last")
+            self._last = None if last is None else _rows(last, self._shape, "last")
+        except (TypeError, ValueError, IndexError) as error:
+            raise InputError(f"this state cannot be used: {error}") from None
+        return self
+
+    def _output(self, block: Block, column: int) -> Callable[[list[Any]], float]:
+        template = block.template
+        test = template.tests[column // len(template.grid)] if template.tests else None
+        slot = self._place(block.node)
+        kind = series_kind(block.window, block.width, test)
+        if kind:
+            slot = self._remember(("slide", slot, kind, block.width), slot, lambda: _Window(kind, block.width))
+        if block.lag:
+            slot = self._remember(("lag", slot, block.lag), slot, lambda: _Past(block.lag))
+        if test is not None:
+            threshold, holds = template.grid[column % len(template.grid)], _TEST[test]
+            return lambda values: 1.0 if holds(values[slot], threshold) else 0.0
+        power = template.powers[column]
+        if power == 1:
+            return lambda values: values[slot]
+        return lambda values: float(powered(np.array([values[slot]]), power)[0])
+
+    def _remember(self, key: tuple[Any, ...], inner: int, make: Callable[[], Any]) -> int:
+        if key not in self._slot:
+            memory = make()
+            self._memories.append(memory)
+            self._write(key, lambda values: memory.push(values[inner]))
+        return self._slot[key]
+
+    def _write(self, key: Any, compute: Callable[[list[Any]], Any]) -> None:
+        slot = self._slot[key] = len(self._slot)
+
+        def step(values: list[Any]) -> None:
+            values[slot] = compute(values)
+
+        self._steps.append(step)
+
+    def _place(self, number: int) -> int:
+        """The slot of a node, its inputs placed before it."""
+        key = ("node", number)
+        if key in self._slot:
+            return self._slot[key]
+        node = self.catalogue.graph.nodes[number]
+        inputs = [self._place(k) for k in node.inputs]
+        operation, fixed = node.operation, node.fixed
+        if operation == "lag":
+            return self._remember(("lag", inputs[0], fixed[0]), inputs[0], lambda: _Past(fixed[0]))
+        if operation == "slide":
+            return self._remember(("slide", inputs[0], *fixed), inputs[0], lambda: _Window(*fixed))
+        if operation == "rate":
+            before = self._remember(("lag", inputs[0], 1), inputs[0], lambda: _Past(1))
+            now, rate = inputs[0], self.rate
+            self._write(key, lambda v: tuple([(x - y) * rate for x, y in zip(v[now], v[before], strict=True)]))
+        elif operation == "const":
+            self._write(key, lambda v: fixed[0])
+        elif operation in ("pos", "vel"):
+            part, agent = ("pos", "vel").index(operation), fixed[0]
+            self._write(key, lambda v: self._now[part][agent])
+        elif operation == "channel":
+            self._write(key, lambda v: self._channel(*fixed))
+        elif operation == "comp":
+            inner, axis = inputs[0], fixed[0]
+            self._write(key, lambda v: v[inner][axis])
+        else:
+            single = AGGREGATES[fixed[0]][1] if operation == "gather" else self._single(*fixed)
+            self._write(key, _called(single, inputs))
+        return self._slot[key]
+
+    def _channel(self, name: str, agent: int) -> float:
+        try:
+            value = float(self._now[2][name] if agent < 0 else self._now[3][name][agent])
+        except (KeyError, IndexError, TypeError, ValueError):
+            raise FeatureError(f"this step lacks a number for the channel {name!r}.") from None
+        if not math.isfinite(value):
+            raise FeatureError(f"the channel {name!r} is {value} at this step.")
+        return value
+
+    def _single(self, name: str, k: int) -> Callable[..., Any]:
+        form = self.catalogue.words.functions[name][k]
+        return form.single if form.single is not None else _from_series(name, form, self._shape[1])
+
+
+def _resumed(catalogue: Catalogue, columns: np.ndarray, rate: float, state: dict[str, Any]) -> FeatureStream:
+    return FeatureStream(catalogue, columns, rate=rate).restore(state)
+
+
+def _called(single: Callable[..., Any], inputs: list[int]) -> Callable[[list[Any]], Any]:
+    if len(inputs) == 1 and single not in (min, max):
+        (a,) = inputs
+        return lambda v: single(v[a])
+    if len(inputs) == 2:
+        a, b = inputs
+        return lambda v: single(v[a], v[b])
+    if single in (min, max):
+        # one number alone is not a list for Python's own
+        return lambda v: single([v[k] for k in inputs])
+    return lambda v: single(*[v[k] for k in inputs])
+
+
+def _from_series(name: str, form: Function, n_axes: int) -> Callable[..., Any]:
+    """A user's function of series, called with a single step."""
+
+    def single(*arguments: Any) -> Any:
+        given = [np.array([argument], dtype=np.float64) for argument in arguments]
+        with np.errstate(over="ignore", invalid="ignore"):
+            made = checked_answer(name, form.series(*given), form.gives, np.empty((1, 1, n_axes)))
+        return float(made[0]) if form.gives == SCALAR else tuple(made[0].tolist())
+
+    return single
+
+
+def _rows(given: Any, shape: tuple[int, int], what: str) -> list[tuple[float, ...]]:
+    try:
+        array = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise FeatureError(f"{what} must be numbers {shape}.") from None
+    if array.shape != shape:
+        raise ShapeError(f"{what} must be {shape}, agents by axes, got {array.shape}.")
+    if not np.isfinite(array).all():
+        raise FeatureError(f"{what} hold NaN or infinity. Fill gaps first.")
+    return [tuple(row) for row in array.tolist()]
