@@ -143,14 +143,15 @@ class Match {
       case kSupporter: {
         const double dx = me.tx - me.px, dy = me.ty - me.py;
         if (dx * dx + dy * dy < 150.0 * 150.0) support(r);
-        return {me.tx, me.ty, rules_.top_speed};
+        return {me.tx, me.ty, 0.8 * rules_.top_speed};
       }
       default: {
         const Player& other = players_[r < n_ ? r + n_ : r - n_];
-        const double dx = -ahead * rules_.half_x - other.px, dy = -other.py;
+        const double x = other.px + 0.3 * other.vx, y = other.py + 0.3 * other.vy;
+        const double dx = -ahead * rules_.half_x - x, dy = -y;
         const double d = std::sqrt(dx * dx + dy * dy);
         const double back = d > 1e-9 ? 2.0 * rules_.diameter / d : 0.0;
-        return {other.px + back * dx, other.py + back * dy, rules_.top_speed};
+        return {x + back * dx, y + back * dy, rules_.top_speed};
       }
     }
   }

@@ -167,14 +167,21 @@ class Game {
     b.px += mx * share_b, b.py += my * share_b;
     const double closing = (b.vx - a.vx) * nx + (b.vy - a.vy) * ny;
     if (closing < 0.0) {
-      a.vx += closing * nx * share_a, a.vy += closing * ny * share_a;
-      b.vx -= closing * nx * share_b, b.vy -= closing * ny * share_b;
+      const double ux = (nx - 0.5 * ny) * closing, uy = (ny + 0.5 * nx) * closing;
+      a.vx += ux * share_a, a.vy += uy * share_a;
+      b.vx -= ux * share_b, b.vy -= uy * share_b;
     }
     for (Robot* r : {&a, &b}) {
       const double speed = std::sqrt(r->vx * r->vx + r->vy * r->vy);
       if (speed > rules_.top_speed) r->vx *= rules_.top_speed / speed, r->vy *= rules_.top_speed / speed;
       stay_inside(*r);
     }
+    if (i == still || j == still) give_up(i == still ? j : i, still);
+  }
+
+  void give_up(int r, int still) {
+    const double dx = robots_[r].tx - robots_[still].px, dy = robots_[r].ty - robots_[still].py;
+    if (dx * dx + dy * dy < near_ * near_) aim(r);
   }
 
   const TagRules rules_;

@@ -128,7 +128,9 @@ def _rows(game: TagGames | SoccerGames) -> Iterator[str]:
     agents = _agents(game)
     extra = ["carrier", *(f"{name}.role" for name in agents[:-1])] if isinstance(game, SoccerGames) else []
     yield ",".join(["time", "label", *extra, *(f"{name}.{axis}" for name in agents for axis in "xy")])
-    for t, (label, places) in enumerate(zip(game.labels.tolist(), game.positions.reshape(len(game), -1).tolist())):
+    for t, (label, places) in enumerate(
+        zip(game.labels.tolist(), game.positions.reshape(len(game), 2 * game.positions.shape[1]).tolist())
+    ):
         more = [str(game.carrier[t]), *game.roles[t].tolist()] if isinstance(game, SoccerGames) else []
         yield ",".join([f"{t / game.rate:.4f}", str(label), *more, *(f"{place:.3f}" for place in places)])
 

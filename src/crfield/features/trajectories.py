@@ -257,7 +257,10 @@ def tag_columns(
 
     for family in features.families:
         if family == "position":
-            real(positions.reshape(len(positions), -1), [f"pos({r}).{axis}" for r in robots for axis in "xy"])
+            real(
+                positions.reshape(len(positions), 2 * len(robots)),
+                [f"pos({r}).{axis}" for r in robots for axis in "xy"],
+            )
         elif family == "velocity":
             real(np.linalg.norm(velocities(positions, rate=rate), axis=2), [f"speed({r})" for r in robots])
         elif family == "threshold":
@@ -275,7 +278,7 @@ def tag_columns(
         elif family == "neighbour":
             real(closest_change(positions), [f"nearing({r})" for r in robots])
         elif family == "component":
-            pace = velocities(positions, rate=rate).reshape(len(positions), -1)
+            pace = velocities(positions, rate=rate).reshape(len(positions), 2 * len(robots))
             real(pace, [f"vel({r}).{axis}" for r in robots for axis in "xy"])
         elif family == "straight":
             for lag in lags:

@@ -12,7 +12,9 @@ min(top_speed, √(1.6 · top_acceleration · distance)), and take the next targ
 random order every frame. Who comes within diameter + gap of a seeker that does not pause is tagged: it becomes the
 seeker in this frame if the seeker had moved before it, in the next one otherwise, and then pauses. Targets are the
 corners of the field in an hourglass pattern (in the seeker's own quadrant that corner of the quadrant which is
-furthest from the seeker), or uniform, but not within ``away`` of the seeker. Overlapping robots are pushed apart.
+furthest from the seeker), or uniform, but not within ``away`` of the seeker. Overlapping robots are pushed apart and
+turn to their right; who pauses stands firm, and who bumps into it takes another target if the present one lies under
+it.
 
 **Tracker.** x ← x + v + α s, v ← v + β s, with the surprise s = measurement − (x + v), or 0 when nothing was seen.
 

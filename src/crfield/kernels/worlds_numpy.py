@@ -168,16 +168,25 @@ class _Tag:
         self.py[j] += my * share_j
         closing = (self.vx[j] - self.vx[i]) * nx + (self.vy[j] - self.vy[i]) * ny
         if closing < 0.0:
-            self.vx[i] += closing * nx * share_i
-            self.vy[i] += closing * ny * share_i
-            self.vx[j] -= closing * nx * share_j
-            self.vy[j] -= closing * ny * share_j
+            ux, uy = (nx - 0.5 * ny) * closing, (ny + 0.5 * nx) * closing
+            self.vx[i] += ux * share_i
+            self.vy[i] += uy * share_i
+            self.vx[j] -= ux * share_j
+            self.vy[j] -= uy * share_j
         for r in (i, j):
             speed = sqrt(self.vx[r] * self.vx[r] + self.vy[r] * self.vy[r])
             if speed > self.top_speed:
                 self.vx[r] *= self.top_speed / speed
                 self.vy[r] *= self.top_speed / speed
             self.stay_inside(r)
+        if still in (i, j):
+            self.give_up(j if i == still else i, still)
+
+    def give_up(self, r: int, still: int) -> None:
+        """The next target, if the robot that pauses stands on the present one."""
+        dx, dy = self.tx[r] - self.px[still], self.ty[r] - self.py[still]
+        if dx * dx + dy * dy < self.near * self.near:
+            self.aim(r)
 
     def step(self, contact: bool) -> None:
         if self.heir >= 0:

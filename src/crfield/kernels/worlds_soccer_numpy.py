@@ -11,8 +11,8 @@ carrier      who has the ball at its feet                   the other goal, at 0
 receiver     to whom a pass is under way                    the ball, 0.3 s ahead
 chaser       the nearest to the ball, if the other team     the ball, 0.3 s ahead
              or nobody has it; chosen four times a second
-supporter    the rest of the team that has the ball         a random place in the half it attacks
-marker       the rest of the other team                     the opponent of its number, from the side of its own goal
+supporter    the rest of the team that has the ball         a random place in the other half, at 0.8 of the speed
+marker       the rest of the other team                     0.3 s ahead of the opponent of its number, goal side
 ===========  =============================================  =====================================================
 
 While the ball is loose, supporters and markers keep on. A carrier with an opponent at the ball loses it at 0.4 per
@@ -119,12 +119,13 @@ class _Soccer:
             dx, dy = self.tx[r] - self.px[r], self.ty[r] - self.py[r]
             if dx * dx + dy * dy < 150.0 * 150.0:
                 self.support(r)
-            return self.tx[r], self.ty[r], self.top_speed
+            return self.tx[r], self.ty[r], 0.8 * self.top_speed
         other = r + self.n if r < self.n else r - self.n
-        dx, dy = -side * self.half_x - self.px[other], -self.py[other]
+        x, y = self.px[other] + 0.3 * self.vx[other], self.py[other] + 0.3 * self.vy[other]
+        dx, dy = -side * self.half_x - x, -y
         d = sqrt(dx * dx + dy * dy)
         back = 2.0 * self.diameter / d if d > 1e-9 else 0.0
-        return self.px[other] + back * dx, self.py[other] + back * dy, self.top_speed
+        return x + back * dx, y + back * dy, self.top_speed
 
     def move(self, r: int) -> None:
         x, y, speed = self.wish(r)

@@ -33,7 +33,7 @@ class TagGames:
 
     >>> game = make_tag(0.5, random_state=1)
     >>> game
-    <TagGames: 3 robots, 1,800 steps at 60 Hz, hourglass, 5 tags>
+    <TagGames: 3 robots, 1,800 steps at 60 Hz, hourglass, 4 tags>
     >>> game.positions.shape, sorted(set(game.labels.tolist()))
     ((1800, 3, 2), [0, 1, 2])
     """
