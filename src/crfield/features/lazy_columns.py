@@ -205,7 +205,7 @@ class MatrixColumns:
             parts.append(np.asarray(self._state.T @ node).ravel())
         if transitions:
             at_heads = self._transition[self.chains.heads]
-            parts.append(np.asarray(at_heads.T @ edge.reshape(len(edge), -1)).ravel())
+            parts.append(np.asarray(at_heads.T @ edge.reshape(len(edge), self.n_labels**2)).ravel())
         return np.concatenate(parts) if parts else np.zeros(0)
 
 

@@ -221,7 +221,7 @@ class RelationalColumns:
         node, edge = check_gradient(
             self.chains, self.n_labels, node, edge, states=False in kinds, transitions=True in kinds
         )
-        by_pair = edge.reshape(len(edge), -1)
+        by_pair = edge.reshape(len(edge), self.n_labels**2)
         out = np.empty(self.n_candidates)
         for first, group in self._groups():
             block = group[0]
