@@ -58,9 +58,12 @@ class Game {
       for (int i = 0; i < n_; i++)
         for (int j = i + 1; j < n_; j++) touch(i, j, still);
     }
-    if (halted) return;
     const auto [prey, d] = nearest(seeker_, n_);
-    if (!(d < near_)) return;
+    if (d >= near_) return;
+    if (halted) {
+      if (left_ == 0 && patience_ > 0) left_ = 1, patience_--;
+      return;
+    }
     int first = 0;
     while (order_[first] != seeker_ && order_[first] != prey) first++;
     if (order_[first] == seeker_)
@@ -112,7 +115,7 @@ class Game {
   void hand_over(int heir) {
     const int old = seeker_;
     seeker_ = heir;
-    left_ = rules_.pause_steps;
+    left_ = rules_.pause_steps, patience_ = (int64_t)(2.0 * rules_.rate);
     tags_++;
     aim(old);
   }
@@ -191,7 +194,7 @@ class Game {
   std::vector<Robot> robots_;
   std::vector<int> order_;
   int seeker_ = 0, heir_ = -1;
-  int64_t left_ = 0, tags_ = 0;
+  int64_t left_ = 0, patience_ = 0, tags_ = 0;
 };
 
 }  // namespace

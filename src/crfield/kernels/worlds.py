@@ -10,11 +10,11 @@ A robot is a disc that can accelerate in any direction. With a wanted velocity w
 **Tag.** The seeker wants the nearest robot at top speed; the others want their target and brake for it, |w| =
 min(top_speed, √(1.6 · top_acceleration · distance)), and take the next target within ``reach``. Robots move in a new
 random order every frame. Who comes within diameter + gap of a seeker that does not pause is tagged: it becomes the
-seeker in this frame if the seeker had moved before it, in the next one otherwise, and then pauses. Targets are the
-corners of the field in an hourglass pattern (in the seeker's own quadrant that corner of the quadrant which is
-furthest from the seeker), or uniform, but not within ``away`` of the seeker. Overlapping robots are pushed apart and
-turn to their right; who pauses stands firm, and who bumps into it takes another target if the present one lies under
-it.
+seeker in this frame if the seeker had moved before it, in the next one otherwise, and then pauses, for up to two
+seconds longer while somebody is still that near. Targets are the corners of the field in an hourglass pattern (in
+the seeker's own quadrant that corner of the quadrant which is furthest from the seeker), or uniform, but not within
+``away`` of the seeker. Overlapping robots are pushed apart and turn to their right; who pauses stands firm, and who
+bumps into it takes another target if the present one lies under it.
 
 **Tracker.** x ← x + v + α s, v ← v + β s, with the surprise s = measurement − (x + v), or 0 when nothing was seen.
 

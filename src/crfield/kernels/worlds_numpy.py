@@ -71,6 +71,8 @@ class _Tag:
                     break
         self.seeker = int(self.draws.uniform() * n_robots)
         self.left, self.heir, self.tags = 0, -1, 0
+        self.most_patience = int(2.0 * rate)
+        self.patience = 0
         for r in range(n_robots):
             self.aim(r)
 
@@ -113,7 +115,7 @@ class _Tag:
 
     def hand_over(self, heir: int) -> None:
         old, self.seeker = self.seeker, heir
-        self.left = self.pause_steps
+        self.left, self.patience = self.pause_steps, self.most_patience
         self.tags += 1
         self.aim(old)
 
@@ -206,13 +208,16 @@ class _Tag:
             for i in range(self.n):
                 for j in range(i + 1, self.n):
                     self.touch(i, j, still)
-        if not halted:
-            prey, d = self.nearest(self.seeker, self.n)
-            if d < self.near:
-                if order.index(self.seeker) < order.index(prey):
-                    self.hand_over(prey)
-                else:
-                    self.heir = prey
+        prey, d = self.nearest(self.seeker, self.n)
+        if d >= self.near:
+            return
+        if halted:
+            if self.left == 0 and self.patience > 0:
+                self.left, self.patience = 1, self.patience - 1
+        elif order.index(self.seeker) < order.index(prey):
+            self.hand_over(prey)
+        else:
+            self.heir = prey
 
 
 def tag_steps(

@@ -99,8 +99,9 @@ def make_tag(
     """Play tag for so many minutes; lengths in millimetres, times in seconds.
 
     A tag happens when the seeker's edge comes within ``tag_gap`` of another's; ``pause`` is how long the new seeker
-    waits. Robots take their next target within ``reach`` of the last one: the smaller it is, the nearer they come to
-    a halt there. ``contact=False`` lets robots drive through each other.
+    waits (up to two seconds more while somebody is still that near, so that a tag always needs an approach). Robots
+    take their next target within ``reach`` of the last one: the smaller it is, the nearer they come to a halt there.
+    ``contact=False`` lets robots drive through each other.
 
     >>> game = make_tag(1.0, scheme="unconstrained", n_robots=5, random_state=3)
     >>> game.positions.shape
