@@ -15,7 +15,7 @@ import io
 import json
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -103,7 +103,9 @@ def _by_name(path: str) -> Table:
 def _written(game: TagGames | SoccerGames, kind: Table) -> bytes:
     if kind is Table.npz:
         stream = io.BytesIO()
-        more = {"carrier": game.carrier, "roles": game.roles} if isinstance(game, SoccerGames) else {}
+        more: dict[str, Any] = {}
+        if isinstance(game, SoccerGames):
+            more = {"carrier": game.carrier, "roles": game.roles}
         np.savez_compressed(
             stream,
             positions=game.positions,
