@@ -1,61 +1,79 @@
-// The gradient summed by code. Codes of a series stay the same for many steps: sums are kept in registers until the
-// code changes, which also breaks the wait for one's own last store.
+// The gradient summed by code: which series go together, on which thread, and on how many rows at a time.
 #include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <vector>
 
 #include "families/families.hpp"
+#include "families/sums.hpp"
+#include "level.hpp"
 #include "threads.hpp"
 
 namespace crfield {
 namespace families {
 namespace {
 
-template <int M>
-void one(const uint16_t* codes, const int64_t* list, int64_t rows, const double* gradient, double* out) {
-  double sum[M] = {0};
-  int64_t code = rows ? codes[list[0]] : 0;
-  for (int64_t r = 0; r < rows; r++) {
-    const int64_t next = codes[list[r]];
-    if (next != code) {
-      for (int m = 0; m < M; m++) out[code * M + m] += sum[m], sum[m] = 0;
-      code = next;
-    }
-    for (int m = 0; m < M; m++) sum[m] += gradient[r * M + m];
-  }
-  if (rows)
-    for (int m = 0; m < M; m++) out[code * M + m] += sum[m];
+constexpr int64_t ROWS = 1024;  // of the gradient: they stay in the cache while all series take their turn
+
+// CRFIELD_LEVEL=2, 3 or 4 in the environment asks for a lower level than the processor has, for tests.
+int level_in_use() {
+  const int best = best_level();
+  const char* wish = std::getenv("CRFIELD_LEVEL");
+  const int asked = wish ? std::atoi(wish) : 0;
+  return asked >= 2 && asked < best ? asked : best;
 }
 
-void any(const uint16_t* codes, const int64_t* list, int64_t rows, const double* gradient, int64_t columns,
-         double* out) {
-  for (int64_t r = 0; r < rows; r++) {
-    double* to = out + (int64_t)codes[list[r]] * columns;
-    const double* from = gradient + r * columns;
-    for (int64_t m = 0; m < columns; m++) to[m] += from[m];
-  }
+void at_level(int level, const Pass& pass, int64_t from, int64_t to) {
+#if defined(CRFIELD_X86)
+  if (level >= 4) return level4::sums(pass, from, to);
+  if (level == 3) return level3::sums(pass, from, to);
+  return level2::sums(pass, from, to);
+#else
+  (void)level;
+  return level0::sums(pass, from, to);
+#endif
 }
 
 }  // namespace
 
 void histograms(const uint16_t* codes, int64_t series, int64_t nodes, const int64_t* lists, int64_t n_lists,
                 int64_t rows, const double* gradient, int64_t columns, int64_t bins, double* out, int threads) {
-  const int64_t jobs = series * n_lists;
-  const int parts = (int)std::max<int64_t>(1, std::min<int64_t>(threads, jobs));
+  const int64_t jobs = series * n_lists, teams = (jobs + TOGETHER - 1) / TOGETHER;
+  if (!jobs || !rows || !columns) return;
+  const int level = level_in_use();
+  const int64_t stride = stride_of(columns, level), size = (bins * stride + LINE - 1) / LINE * LINE;
+  const int parts = (int)std::max<int64_t>(1, std::min<int64_t>(threads, teams));
+  // the last rows once more, with room behind them to read whole vectors
+  const int64_t tail = std::min(rows, (stride + columns - 1) / columns), body = rows - tail;
+  std::vector<double> copy((size_t)(tail * columns + stride));
+  std::copy(gradient + body * columns, gradient + rows * columns, copy.begin());
+  std::vector<double> memory((size_t)(teams * TOGETHER * size + LINE));
+  double* tables = memory.data();
+  while ((uintptr_t)tables % (LINE * sizeof(double))) tables++;
   run_parts(parts, [&](int part) {
-    for (int64_t job = part; job < jobs; job += parts) {
-      const uint16_t* code = codes + job / n_lists * nodes;
-      const int64_t* list = lists + job % n_lists * rows;
-      double* to = out + job * bins * columns;
-      switch (columns) {
-        case 2: one<2>(code, list, rows, gradient, to); break;
-        case 3: one<3>(code, list, rows, gradient, to); break;
-        case 4: one<4>(code, list, rows, gradient, to); break;
-        case 5: one<5>(code, list, rows, gradient, to); break;
-        case 9: one<9>(code, list, rows, gradient, to); break;
-        case 16: one<16>(code, list, rows, gradient, to); break;
-        case 25: one<25>(code, list, rows, gradient, to); break;
-        default: any(code, list, rows, gradient, columns, to);
+    for (int64_t from = 0; from < rows; from += ROWS)
+      for (int64_t team = part; team < teams; team += parts) {
+        Pass pass{};
+        pass.gradient = gradient, pass.columns = columns, pass.stride = stride;
+        // a team that is not full repeats its last series, into a table that nobody reads
+        for (int k = 0; k < TOGETHER; k++) {
+          const int64_t job = std::min(team * TOGETHER + k, jobs - 1);
+          pass.codes[k] = codes + job / n_lists * nodes;
+          pass.lists[k] = lists + job % n_lists * rows;
+          pass.table[k] = tables + (team * TOGETHER + k) * size;
+        }
+        const int64_t end = std::min(from + ROWS, rows), middle = std::max(from, std::min(end, body));
+        at_level(level, pass, from, middle);
+        if (middle == end) continue;
+        pass.gradient = copy.data();
+        for (int k = 0; k < TOGETHER; k++) pass.lists[k] += body;
+        at_level(level, pass, middle - body, end - body);
       }
-    }
+    for (int64_t team = part; team < teams; team += parts)
+      for (int64_t job = team * TOGETHER; job < std::min((team + 1) * TOGETHER, jobs); job++)
+        for (int64_t b = 0; b < bins; b++)
+          for (int64_t m = 0; m < columns; m++)
+            out[(job * bins + b) * columns + m] = tables[job * size + b * stride + m];
   });
 }
 

@@ -1,5 +1,6 @@
 // Windows by blocks (van Herk, Gil and Werman), and codes of values among thresholds.
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "families/families.hpp"
@@ -54,13 +55,32 @@ void slide(const double* values, const int64_t* offsets, int64_t sequences, int6
 
 void codes(const double* values, int64_t count, const double* thresholds, int64_t n_thresholds, uint16_t* out) {
   const double *first = thresholds, *last = thresholds + n_thresholds;
-  int64_t below = 0;  // thresholds under the value before: series move slowly, so the next is near
+  // on an even grid the place can be computed, and is at most one off; elsewhere it is looked for
+  const double start = n_thresholds ? first[0] : 0.0;
+  const double scale = n_thresholds > 1 ? (double)(n_thresholds - 1) / (last[-1] - start) : 0.0;
+  bool even = n_thresholds > 1;
+  for (int64_t k = 0; k < n_thresholds && even; k++) {
+    const double off = (first[k] - start) * scale - (double)k;
+    even = off > -0.25 && off < 0.25;
+  }
+  // thresholds 0 … base-1 are certainly below, those from base+3 on are not; no branch waits for the three between
+  std::vector<double> padded(first, last);
+  padded.insert(padded.end(), 4, HUGE_VAL);
+  const double* grid = padded.data();
+  const double most = (double)n_thresholds;
   for (int64_t n = 0; n < count; n++) {
     const double v = values[n];
-    const bool near = (below == 0 || first[below - 1] < v) && (below == n_thresholds || !(first[below] < v));
-    if (!near) below = std::lower_bound(first, last, v) - first;
-    const bool on = below < n_thresholds && first[below] == v;
-    out[n] = (uint16_t)(2 * below + (on ? 1 : 0));
+    int64_t below;
+    if (even) {
+      double place = (v - start) * scale - 1.0;
+      place = place > 0.0 ? place : 0.0;
+      place = place < most ? place : most;
+      const int64_t base = (int64_t)place;
+      below = base + (grid[base] < v) + (grid[base + 1] < v) + (grid[base + 2] < v);
+    } else {
+      below = std::lower_bound(first, last, v) - first;
+    }
+    out[n] = (uint16_t)(2 * below + (grid[below] == v));
   }
 }
 

@@ -246,6 +246,8 @@ def test_streams_have_channels_and_functions() -> None:
 
 
 def test_sequences_of_one_step_have_no_edges() -> None:
-    columns = MatrixColumns(np.ones((2, 1)), chains=Chains.from_lengths([1, 1]), n_labels=2, transition=np.ones((2, 1)))
+    columns = MatrixColumns(
+        np.ones((2, 1)), chains=Chains.from_lengths([1, 1]), n_labels=2, transition=np.ones((2, 1))
+    )
     assert columns.scores(np.ones((2, 2)), np.zeros((0, 2, 2))).tolist() == [2, 2, 0, 0, 0, 0]
     assert columns.scores(np.ones((2, 2)), None).tolist() == [2, 2, 0, 0, 0, 0]

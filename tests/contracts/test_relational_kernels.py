@@ -9,6 +9,7 @@ import pytest
 
 from crfield.errors import ShapeError
 from crfield.kernels import choice, families
+from tests.contracts.cases import native_level
 
 KINDS = {"max": max, "min": min, "mean": lambda v: sum(v) / len(v)}
 
@@ -67,6 +68,36 @@ def test_histograms(body: str, columns: int) -> None:
                 wanted = gradient[codes[s, rows[q]] == b].sum(axis=0)
                 assert found[s, q, b] == pytest.approx(wanted, abs=1e-12)
     assert np.array_equal(found, families.histograms(codes, rows, gradient, n_bins=6, n_jobs=4))
+
+
+@pytest.mark.parametrize("level", [2, 3, 4])
+@pytest.mark.parametrize(("rows", "columns"), [(1, 9), (3, 1), (1500, 9), (1030, 2), (1024, 17), (2, 70)])
+def test_histograms_of_every_level(level: int, rows: int, columns: int) -> None:
+    rng = np.random.default_rng(rows)
+    codes = rng.integers(0, 9, (2, rows)).astype(np.uint16)
+    lists = np.stack([np.maximum(np.arange(rows) - lag, 0) for lag in (0, 1, 5)])
+    gradient = rng.normal(size=(rows, columns))
+    with choice.use("numpy"):
+        wanted = families.histograms(codes, lists, gradient, n_bins=9)
+    with native_level(level):
+        found = families.histograms(codes, lists, gradient, n_bins=9, n_jobs=2)
+    assert np.abs(found - wanted).max() < 1e-10
+
+
+def test_codes_on_uneven_grids_and_far_away(body: str) -> None:
+    rng = np.random.default_rng(0)
+    for grid in (
+        np.sort(rng.normal(size=30)),
+        np.arange(-1, 1.001, 0.05),
+        np.array([0.1, 0.2, 0.3]),
+        np.array([1e-300, 1e300]),
+        np.linspace(0, 1, 41) ** 1.02,
+        np.array([5.0]),
+    ):
+        values = np.concatenate([grid, np.nextafter(grid, -np.inf), np.nextafter(grid, np.inf), rng.normal(size=50)])
+        values = np.concatenate([values, [-1e308, 1e308, 0.0]])
+        wanted = [(grid < v).sum() + (grid <= v).sum() for v in values]
+        assert families.codes(values, grid).tolist() == wanted
 
 
 def test_empty_histograms(body: str) -> None:
