@@ -22,7 +22,7 @@ void require(bool good, const char* message) {
 
 template <class... Values>
 void require_positive(Values... values) {
-  for (double value : {values...}) require(value >= 1e-3 && value <= 1e9, "limits must lie between 0.001 and 1e9");
+  for (double value : {values...}) require(value >= 1e-4 && value <= 1e9, "limits must lie between 0.0001 and 1e9");
 }
 
 int64_t tag_door(Array3<double> positions, Array1<int64_t> labels, bool hourglass, uint64_t seed, double half_x,
