@@ -287,6 +287,27 @@ def test_the_sets_of_the_table_count_as_in_the_thesis() -> None:
         assert columns.state.shape[1] + columns.transition.shape[1] == len(columns.names)
 
 
+def test_columns_hold_what_their_names_say() -> None:
+    game = make_tag(1.0, random_state=1)
+    found = tag_columns(game.positions, "redundant", powers=(1, 2), lags=(5,))
+    value = dict(zip(found.names, found.values.T))
+    step = np.diff(game.positions, axis=0, prepend=game.positions[:1]) * 60.0
+    speed = np.linalg.norm(step, axis=2)
+    assert (value["pos(1).y"] == game.positions[:, 1, 1]).all()
+    assert (value["vel(2).x"] == step[:, 2, 0]).all()
+    assert (value["speed(2)^2"] == speed[:, 2] ** 2).all()
+    assert (value["speed(0)<300 for 1"] == (speed[:, 0] < 300.0)).all()
+    assert (value["speed(0)>300 for 1"] == (speed[:, 0] > 300.0)).all()
+    assert (value["close(0,2)"] == trajectories.closeness(game.positions, [(0, 2)])[:, 0]).all()
+    assert (value["not close(0,2)"] == 1.0 - value["close(0,2)"]).all()
+    assert (value["chase(2,0)"] == trajectories.chasing(game.positions, [(2, 0)])[:, 0]).all()
+    assert (value["straight(1,5)"] == trajectories.straightness(game.positions, 5)[:, 1]).all()
+    nearest = np.minimum(*trajectories.distances(game.positions, [(0, 1), (0, 2)]).T)
+    np.testing.assert_allclose(value["nearing(0)"][1:], np.diff(nearest), atol=1e-9)
+    linked = {name for name, link in zip(found.names, found.link.tolist()) if link}
+    assert linked == {name for name in found.names if "close(" in name}
+
+
 def test_columns_look_back_only() -> None:
     """A prefix of a trajectory has the same columns as the whole."""
     game = make_tag(0.2, random_state=1)
@@ -358,6 +379,14 @@ def test_soccer_on_standard_output_and_a_page(tmp_path: Any) -> None:
     assert "<canvas" in (tmp_path / "game.html").read_text(encoding="utf-8")
     npz = works("simulate", "soccer", "--minutes", 0.02, "--robots", 2, "--format", "npz", "-q").stdout_bytes
     assert np.load(io.BytesIO(npz))["roles"].shape == (72, 4)
+
+
+def test_vision_on_the_command_line(tmp_path: Any) -> None:
+    for name, flags in (("true.npz", ()), ("seen.npz", ("--vision",))):
+        works("simulate", "tag", "--minutes", 0.1, "-o", tmp_path / name, *flags)
+    true, seen = (np.load(tmp_path / name) for name in ("true.npz", "seen.npz"))
+    off = np.abs(true["positions"] - seen["positions"])
+    assert 0.1 < np.median(off) < 5.0
 
 
 def test_wrong_commands_say_so() -> None:

@@ -124,6 +124,12 @@ def test_names_cannot_end_the_script_or_the_title() -> None:
     assert "<b>" not in page
 
 
+def test_a_notebook_shows_the_page_in_a_frame() -> None:
+    frame = Replay.of(make_tag(0.05))._repr_html_()
+    assert frame.startswith("<iframe srcdoc=")
+    assert frame.count("<") == 2, "all of the page is escaped"
+
+
 def test_large_fields_fit_into_sixteen_bits() -> None:
     from crfield.report.replay_page import replay_data
 
