@@ -22,6 +22,7 @@ COMPARISONS = (
     "pseudo",
     "graphs",
     "boosting",
+    "families",
 )
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 

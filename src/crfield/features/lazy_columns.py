@@ -87,9 +87,7 @@ def check_gradient(
     for what, array, shape, needed in zip(("node", "edge"), (node, edge), shapes, (states, transitions), strict=True):
         if array is None:
             if needed and shape[0]:
-                raise ShapeError(
-                    f"candidates are linked to the {what} scores, so a gradient {shape} is needed."
-                )
+                raise ShapeError(f"candidates are linked to the {what} scores, so a gradient {shape} is needed.")
             array = np.zeros(shape)
         array = np.ascontiguousarray(array, dtype=np.float64)
         if array.shape != shape and (needed or array.size):
@@ -99,14 +97,14 @@ def check_gradient(
     return found[0], found[1]
 
 
-def check_columns(columns: np.ndarray, n_columns: int) -> np.ndarray:
+def check_columns(columns: np.ndarray, n_columns: int, *, what: str = "columns") -> np.ndarray:
     """Column numbers as int64 (n,), all of them there."""
     columns = np.asarray(columns)
     if columns.ndim != 1 or (columns.size and columns.dtype.kind not in "iu"):
-        raise InputError(f"columns must be a 1-D array of numbers, got {columns.dtype} {columns.shape}.")
+        raise InputError(f"{what} must be a 1-D array of numbers, got {columns.dtype} {columns.shape}.")
     columns = columns.astype(np.int64)
     if columns.size and (columns.min() < 0 or columns.max() >= n_columns):
-        raise InputError(f"columns must lie in 0 … {n_columns - 1}, got {columns.min()} … {columns.max()}.")
+        raise InputError(f"{what} must lie in 0 … {n_columns - 1}, got {columns.min()} … {columns.max()}.")
     return columns
 
 
@@ -179,7 +177,7 @@ class MatrixColumns:
         """Column and labels of some candidates, or of all."""
         if candidates is None:
             candidates = np.arange(self.n_candidates)
-        candidates = check_columns(candidates, self.n_candidates)
+        candidates = check_columns(candidates, self.n_candidates, what="candidates")
         column = np.searchsorted(self._starts, candidates, side="right") - 1
         rest = candidates - self._starts[column]
         previous = np.where(self.link[column] == TRANSITION, rest // self.n_labels, -1)

@@ -199,7 +199,7 @@ class Catalogue:
         """Column and labels of some candidates, or of all."""
         if candidates is None:
             candidates = np.arange(self.n_candidates)
-        candidates = check_columns(candidates, self.n_candidates)
+        candidates = check_columns(candidates, self.n_candidates, what="candidates")
         at = np.searchsorted(self.candidate_starts, candidates, side="right") - 1
         links, starts, widths = self._links
         rest = candidates - self.candidate_starts[at]
