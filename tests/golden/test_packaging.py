@@ -118,7 +118,7 @@ def test_the_source_archive_holds_the_sources_and_nothing_else(sdist: Path) -> N
         names = {member.name.split("/", 1)[1] for member in archive.getmembers() if "/" in member.name}
     for needed in ("LICENSE", "CMakeLists.txt", "pyproject.toml", "README.md", "PKG-INFO", "src/crfield/py.typed"):
         assert needed in names
-    for folder, patterns in (("native", ("*.cpp", "*.hpp", "*.cmake")), ("src/crfield", ("*.py",))):
+    for folder, patterns in (("native", ("*.cpp", "*.hpp", "*.cmake")), ("src/crfield", ("*.py", "*.html"))):
         found = {str(path.relative_to(ROOT)) for pattern in patterns for path in (ROOT / folder).rglob(pattern)}
         assert found
         assert found <= names, sorted(found - names)
@@ -143,6 +143,7 @@ def test_the_pure_wheel_is_complete_and_says_so(pure: Path) -> None:
     assert not [name for name in names if name.endswith((".so", ".pyd", ".cpp", ".hpp"))]
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert "crfield/py.typed" in names
+    assert "crfield/report/replay.html" in names
     assert "License-Expression: BSD-3-Clause" in text
     assert "Requires-Python: >=3.11" in text
     required = [line for line in text.splitlines() if line.startswith("Requires-Dist:") and "extra" not in line]
