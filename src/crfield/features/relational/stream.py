@@ -119,7 +119,7 @@ class FeatureStream:
             raise InputError(f"rate must be a number of steps a second above 0, got {rate!r}.")
         self.rate = float(rate)
         self._shape = (len(catalogue.words.agents), len(catalogue.words.axes))
-        self._steps: list[Callable[[list[Any]], None]] = []
+        self._steps: list[tuple[int, Callable[[list[Any]], Any]]] = []
         self._memories: list[Any] = []
         self._slot: dict[Any, int] = {}
         self._outputs: list[Callable[[list[Any]], float]] = []
@@ -163,13 +163,15 @@ class FeatureStream:
         self._last = here
         self._now = (here, moved, channels or {}, agent_channels or {})
         values = self._values
-        for step in self._steps:
-            step(values)
-        found = np.array([output(values) for output in self._outputs])
-        if not np.isfinite(found).all():
-            column = int(self.columns[int(np.flatnonzero(~np.isfinite(found))[0])])
-            raise FeatureError(f"{self.catalogue.column_name(column)} is not finite at this step.")
-        return found
+        for slot, compute in self._steps:
+            values[slot] = compute(values)
+        listed = [output(values) for output in self._outputs]
+        # one sum tells mostly; each is looked at only where it does not
+        if not math.isfinite(sum(listed)):
+            for column, value in zip(self.columns.tolist(), listed, strict=True):
+                if not math.isfinite(value):
+                    raise FeatureError(f"{self.catalogue.column_name(column)} is {value} at this step.")
+        return np.array(listed)
 
     def state(self) -> dict[str, Any]:
         """What the past has left, as plain lists and numbers."""
@@ -216,11 +218,7 @@ class FeatureStream:
 
     def _write(self, key: Any, compute: Callable[[list[Any]], Any]) -> None:
         slot = self._slot[key] = len(self._slot)
-
-        def step(values: list[Any]) -> None:
-            values[slot] = compute(values)
-
-        self._steps.append(step)
+        self._steps.append((slot, compute))
 
     def _place(self, number: int) -> int:
         """The slot of a node, its inputs placed before it."""
@@ -303,6 +301,7 @@ def _rows(given: Any, shape: tuple[int, int], what: str) -> list[tuple[float, ..
         raise FeatureError(f"{what} must be numbers {shape}.") from None
     if array.shape != shape:
         raise ShapeError(f"{what} must be {shape}, agents by axes, got {array.shape}.")
-    if not np.isfinite(array).all():
+    rows = [tuple(row) for row in array.tolist()]
+    if not math.isfinite(sum(map(sum, rows))) and not np.isfinite(array).all():
         raise FeatureError(f"{what} hold NaN or infinity. Fill gaps first.")
-    return [tuple(row) for row in array.tolist()]
+    return rows
