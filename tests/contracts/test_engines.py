@@ -226,7 +226,7 @@ def test_decoding_by_marginals() -> None:
     potentials = random_potentials(np.random.default_rng(4), [4, 0, 3], 3)
     marginals = ChainEngine().infer(potentials, Semiring.LOG).node
     np.testing.assert_array_equal(best_marginals(marginals), np.argmax(marginals, axis=1))
-    with pytest.raises(InputError, match=r"'viterbi', 'marginal'.*'greedy'"):
+    with pytest.raises(InputError, match=r"'viterbi', 'map', 'marginal'.*'greedy'"):
         check_decoder("greedy")
 
 
