@@ -73,6 +73,7 @@ def test_histograms(body: str, columns: int) -> None:
 @pytest.mark.parametrize("level", [2, 3, 4])
 @pytest.mark.parametrize(("rows", "columns"), [(1, 9), (3, 1), (1500, 9), (1030, 2), (1024, 17), (2, 70)])
 def test_histograms_of_every_level(level: int, rows: int, columns: int) -> None:
+    pytest.importorskip("crfield.kernels._chain")
     rng = np.random.default_rng(rows)
     codes = rng.integers(0, 9, (2, rows)).astype(np.uint16)
     lists = np.stack([np.maximum(np.arange(rows) - lag, 0) for lag in (0, 1, 5)])
