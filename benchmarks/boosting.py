@@ -29,7 +29,7 @@ from crfield.boosting.responses import working_responses
 from crfield.boosting.stumps import best_stump
 
 SORTED_REQUIRED, BINNED_REQUIRED, GROWTH_ALLOWED, EVIDENCE_ALLOWED = 3.0, 1.0, 1.15, 1.5
-FEW, MANY = 10, 60  # rounds of two fits, whose difference is that of the rounds between
+FEW, MANY = 10, 160  # rounds of two fits, whose difference is that of the rounds between
 
 
 def world(rows: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
@@ -110,10 +110,13 @@ def evidence_rounds(x: list[np.ndarray], y: list[np.ndarray], rounds: int) -> An
     return VirtualEvidenceBoosting(n_rounds=rounds, patience=rounds).fit(x, y)
 
 
-def rounds_alone(fit: Callable[[int], Any], *, turns: int) -> float:
-    """Seconds of one round of a fit."""
-    few, many = interleaved(lambda: fit(FEW), lambda: fit(MANY), turns=turns)
-    return max(many.best - few.best, 1e-9) / (MANY - FEW)
+def rounds_alone(*fits: Callable[[int], Any], turns: int) -> list[float]:
+    """Seconds of one round of each fit."""
+    pairs = [[lambda fit=fit: fit(FEW), lambda fit=fit: fit(MANY)] for fit in fits]
+    timings = interleaved(*(run for pair in pairs for run in pair), turns=turns)
+    return [
+        max(many.best - few.best, 1e-9) / (MANY - FEW) for few, many in zip(timings[::2], timings[1::2], strict=True)
+    ]
 
 
 def with_evidence(bench: Bench) -> list[Row]:
@@ -122,9 +125,11 @@ def with_evidence(bench: Bench) -> list[Row]:
     for numeric in (True, False):
         x, y = chains(500 if bench.quick else 2_000, 50, numeric=numeric)
         flat = np.concatenate(x).astype(np.float64), np.concatenate(y)
-        turns = 3 if bench.quick else 15
-        alone = rounds_alone(lambda rounds, flat=flat: LogitBoost(n_rounds=rounds).fit(*flat), turns=turns)
-        heard = rounds_alone(lambda rounds, x=x, y=y: evidence_rounds(x, y, rounds), turns=turns)
+        alone, heard = rounds_alone(
+            lambda rounds, flat=flat: LogitBoost(n_rounds=rounds).fit(*flat),
+            lambda rounds, x=x, y=y: evidence_rounds(x, y, rounds),
+            turns=3 if bench.quick else 15,
+        )
         found.append(
             Row(
                 f"boosting: a round with virtual evidence over one without, 50 {'numeric' if numeric else 'binary'} "
@@ -153,7 +158,7 @@ def evidence_growth(bench: Bench) -> list[Row]:
         taken = []
         for length, columns in sizes:
             x, y = chains(length, columns, numeric=True)
-            taken.append(rounds_alone(lambda n, x=x, y=y: evidence_rounds(x, y, n), turns=2 if small else 5))
+            taken += rounds_alone(lambda n, x=x, y=y: evidence_rounds(x, y, n), turns=2 if small else 5)
         size = [9 * length if what == "nodes" else columns for length, columns in sizes]
         found.append(slope_row(f"a round with virtual evidence in {what}", size, taken))
     return found

@@ -48,7 +48,7 @@ struct Block {
 
 template <bool single, bool maximise>
 void messages(const Round& r, int64_t first, int64_t last, Block& b) {
-  const V floor = fill(kFloor), zero = fill(0.0), half = fill(0.5);
+  const V floor = fill(kFloor), zero = fill(0.0), half = fill(0.5), one = fill(1.0);
   V t[4];
   if (single)
     for (int k = 0; k < 4; k++) t[k] = fill(r.factors[k]);
@@ -63,15 +63,15 @@ void messages(const Round& r, int64_t first, int64_t last, Block& b) {
     if (!single)
       for (int k = 0; k < 4; k++) t[k] = column(table, k);
     const V a0 = column(from, 0) * larger(column(back, 1), floor), a1 = column(from, 1) * larger(column(back, 0), floor);
-    const V sum = a0 + a1;
-    const V scale = 1.0 / sum;
-    const V h0 = sum > zero ? a0 * scale : half, h1 = sum > zero ? a1 * scale : half;
-    store(b.heard0.data() + (s - first), h0);
-    store(b.heard1.data() + (s - first), h1);
-    const V x0 = h0 * t[0], x1 = h0 * t[1], y0 = h1 * t[2], y1 = h1 * t[3];
+    const V known = a0 + a1, sum = known > zero ? known : one;
+    const V g0 = known > zero ? a0 : half, g1 = known > zero ? a1 : half;
+    const V x0 = g0 * t[0], x1 = g0 * t[1], y0 = g1 * t[2], y1 = g1 * t[3];
     const V m0 = maximise ? larger(x0, y0) : x0 + y0, m1 = maximise ? larger(x1, y1) : x1 + y1;
-    const V whole = 1.0 / (m0 + m1);
-    const V mu0 = larger(m0 * whole, floor), mu1 = larger(m1 * whole, floor);
+    // One division for two reciprocals; neither sum is below 1e-70 (floors, and tables within exp(±MOST)).
+    const V whole = m0 + m1, over = one / (sum * whole), scale = over * whole, rest = over * sum;
+    store(b.heard0.data() + (s - first), g0 * scale);
+    store(b.heard1.data() + (s - first), g1 * scale);
+    const V mu0 = larger(m0 * rest, floor), mu1 = larger(m1 * rest, floor);
     for (int i = 0; i < LANES && s + i < last; i++) r.arriving[2 * (s + i)] = mu0[i], r.arriving[2 * (s + i) + 1] = mu1[i];
   }
 }
@@ -94,7 +94,7 @@ void products(const Round& r, int64_t first, int64_t last, Block& b) {
 }
 
 void answers(const Round& r, int64_t first, int64_t last, Block& b) {
-  const V zero = fill(0.0), one = fill(1.0), least = fill(kLeastWeight), top = fill(r.limit), bottom = fill(-r.limit);
+  const V zero = fill(0.0), one = fill(1.0), least = fill(kLeastWeight), limit = fill(r.limit);
   const int64_t count = last - first;
   for (int64_t k = count; k < count + LANES; k++) b.product0[k] = b.product1[k] = 1.0, b.truth[k] = b.by[k] = 0.0;
   for (int64_t k = 0; k < count; k += LANES) {
@@ -102,10 +102,12 @@ void answers(const Round& r, int64_t first, int64_t last, Block& b) {
     const V sum = p0 + p1, scale = sum > zero ? one / sum : zero;
     p0 *= scale, p1 *= scale;
     const V curvature = larger(p1 * (one - p1), least);
-    V z = (load(b.truth + k) - p1) / curvature;
-    z = z > top ? top : z;
-    z = z < bottom ? bottom : z;
-    const V w = load(b.by + k) * curvature, moved = w * z;
+    // w z = by · curvature · clip(difference / curvature), which needs no division
+    const V most = limit * curvature;
+    V difference = load(b.truth + k) - p1;
+    difference = difference > most ? most : difference;
+    difference = difference < -most ? -most : difference;
+    const V by = load(b.by + k), w = by * curvature, moved = by * difference;
     store(b.w + k, w);
     store(b.moved + k, moved);
     for (int i = 0; i < LANES && k + i < count; i++) {
@@ -171,6 +173,22 @@ void sum_groups(const Round& r, int64_t first, int64_t last, const Block& b, std
   }
 }
 
+// Most nodes teach with weight one: the product of their beliefs stays in a register.
+void add_loss(const Round& r, int64_t first, int64_t last, Loss& loss) {
+  double product = 1.0;
+  for (int64_t n = first; n < last; n++) {
+    const int64_t y = r.truth[n];
+    if (y < 0) continue;
+    const double b = r.beliefs[2 * n + y], weight = r.weight[n];
+    if (weight != 1.0 || r.held[n] || b <= 1e-30) {
+      loss.add(b, weight, r.held[n] != 0);
+      continue;
+    }
+    if ((product *= b) < kSmall) loss.add_product(product), product = 1.0;
+  }
+  loss.add_product(product);
+}
+
 template <bool single, bool maximise, bool squares>
 void blocks(const Round& r, int64_t from, int64_t to, std::vector<TwoSums>& sums, Loss& loss) {
   Block b;
@@ -182,8 +200,7 @@ void blocks(const Round& r, int64_t from, int64_t to, std::vector<TwoSums>& sums
     messages<single, maximise>(r, r.indptr[first], r.indptr[last], b);
     products(r, first, last, b);
     answers(r, first, last, b);
-    for (int64_t n = first; n < last; n++)
-      if (r.truth[n] >= 0) loss.add(r.beliefs[2 * n + r.truth[n]], r.weight[n], r.held[n] != 0);
+    add_loss(r, first, last, loss);
     if (single) sum_one<squares>(r, first, last, b, sums[0]);
     else sum_groups<squares>(r, first, last, b, near, met, sums);
   }

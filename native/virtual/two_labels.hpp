@@ -35,6 +35,9 @@ struct Loss {
     }
   }
 
+  // A product of beliefs of nodes that teach, each of weight one.
+  void add_product(double product) { sum[0] -= std::log(product); }
+
   void finish() {
     for (int side = 0; side < 2; side++) sum[side] -= std::log(chance[side]);
   }

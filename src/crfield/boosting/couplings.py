@@ -113,6 +113,10 @@ def fit_couplings(sums: Sums, groups: list[Group], sizes: tuple[int, ...], *, ri
 
 def _solved(matrices: np.ndarray, right: np.ndarray, *, definite: bool) -> np.ndarray:
     """(K, D) solutions of K symmetric systems; the smallest where one is singular, as labels never met make it."""
+    if definite and matrices.shape[1] == 2:
+        (a, b), (_, c) = matrices.transpose(1, 2, 0)
+        x, y = right.T
+        return np.asarray(np.stack([c * x - b * y, a * y - b * x], axis=1) / (a * c - b * b)[:, None])
     if definite:
         return np.asarray(np.linalg.solve(matrices, right[:, :, None])[:, :, 0])
     return np.stack([np.linalg.lstsq(one, side, rcond=1e-10)[0] for one, side in zip(matrices, right)])

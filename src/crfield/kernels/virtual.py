@@ -163,8 +163,6 @@ def listen(
     labels = np.ascontiguousarray(labels, np.int64)
     if labels.shape != (nodes,) or weight.shape != (nodes,):
         raise ShapeError(f"labels and weight must be ({nodes},), got {labels.shape} and {weight.shape}.")
-    if nodes and not -1 <= labels.min() <= labels.max() < n_labels:
-        raise ShapeError(f"labels must lie in -1 … {n_labels - 1}, got {labels.min()} … {labels.max()}.")
     outside = np.zeros(nodes, np.uint8) if held is None else np.ascontiguousarray(held, np.uint8)
     if outside.shape != (nodes,):
         raise ShapeError(f"held must be ({nodes},), got {outside.shape}.")
@@ -183,20 +181,25 @@ def listen(
         np.zeros(cube),
         np.zeros((*cube, n_labels)) if squares else None,
     )
-    choice.body("virtual").listen(
-        wiring.wires,
-        local,
-        beliefs,
-        messages,
-        np.exp(tables),
-        labels,
-        weight,
-        outside,
-        *made,
-        float(limit),
-        bool(maximise),
-        max(1, int(n_jobs)),
-    )
+    try:
+        choice.body("virtual").listen(
+            wiring.wires,
+            local,
+            beliefs,
+            messages,
+            np.exp(tables),
+            labels,
+            weight,
+            outside,
+            *made,
+            float(limit),
+            bool(maximise),
+            max(1, int(n_jobs)),
+        )
+    except ValueError as error:
+        raise ShapeError(
+            f"labels must lie in -1 … {n_labels - 1}, got {labels.min()} … {labels.max()} ({error})."
+        ) from None
     return made
 
 

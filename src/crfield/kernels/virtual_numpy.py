@@ -55,6 +55,8 @@ def listen(
     n_jobs: int,
 ) -> None:
     """Body of `crfield.kernels.virtual.listen`; ``factors`` are exp of the tables, from ``arriving`` on results."""
+    if len(labels) and not -1 <= labels.min() <= labels.max() < local.shape[1]:
+        raise ValueError("a label is out of range")
     group, receiver = wires.group, wires.receiver
     evidence = normalised(before[wires.other] / np.maximum(messages[wires.mate], FLOOR))
     for number, factor in enumerate(factors):
