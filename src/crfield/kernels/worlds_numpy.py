@@ -12,6 +12,7 @@ from math import sqrt
 
 import numpy as np
 
+from crfield.kernels.worlds_motion_numpy import Movers
 from crfield.kernels.worlds_soccer_numpy import soccer_steps
 
 __all__ = ["Draws", "soccer_steps", "tag_steps", "track"]
@@ -35,7 +36,7 @@ class Draws:
         return ((z ^ (z >> 31)) >> 11) * 2.0**-53
 
 
-class _Tag:
+class _Tag(Movers):
     """The state of a game of tag between steps."""
 
     def __init__(
@@ -137,21 +138,7 @@ class _Tag:
                 speed = brake if brake < speed else speed
             if d > 1e-9:
                 wx, wy = dx / d * speed, dy / d * speed
-        ax, ay = wx - self.vx[r], wy - self.vy[r]
-        a = sqrt(ax * ax + ay * ay)
-        if a > self.kick:
-            ax, ay = ax * (self.kick / a), ay * (self.kick / a)
-        self.vx[r] += ax
-        self.vy[r] += ay
-        self.px[r] += self.vx[r] * self.dt
-        self.py[r] += self.vy[r] * self.dt
-        self.stay_inside(r)
-
-    def stay_inside(self, r: int) -> None:
-        if self.px[r] > self.half_x or self.px[r] < -self.half_x:
-            self.px[r], self.vx[r] = (self.half_x if self.px[r] > 0.0 else -self.half_x), 0.0
-        if self.py[r] > self.half_y or self.py[r] < -self.half_y:
-            self.py[r], self.vy[r] = (self.half_y if self.py[r] > 0.0 else -self.half_y), 0.0
+        self.accelerate(r, wx, wy, self.kick)
 
     def touch(self, i: int, j: int, still: int) -> None:
         """Push two robots apart that overlap; they pass each other on the right, and who pauses stands firm."""

@@ -29,6 +29,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from crfield.kernels.worlds_motion_numpy import Movers
+
 if TYPE_CHECKING:
     from crfield.kernels.worlds_numpy import Draws
 
@@ -37,7 +39,7 @@ LOOSE = 2
 _TRIES = 1000
 
 
-class _Soccer:
+class _Soccer(Movers):
     """The state of a game between frames."""
 
     def __init__(self, draws: Draws, n: int, half: tuple[float, float, float], limits: tuple[float, ...]) -> None:
@@ -136,21 +138,7 @@ class _Soccer:
         wx = wy = 0.0
         if d > 1e-9:
             wx, wy = dx / d * speed, dy / d * speed
-        ax, ay = wx - self.vx[r], wy - self.vy[r]
-        a = sqrt(ax * ax + ay * ay)
-        if a > self.gain:
-            ax, ay = ax * (self.gain / a), ay * (self.gain / a)
-        self.vx[r] += ax
-        self.vy[r] += ay
-        self.px[r] += self.vx[r] * self.dt
-        self.py[r] += self.vy[r] * self.dt
-        self.stay_inside(r)
-
-    def stay_inside(self, r: int) -> None:
-        if self.px[r] > self.half_x or self.px[r] < -self.half_x:
-            self.px[r], self.vx[r] = (self.half_x if self.px[r] > 0.0 else -self.half_x), 0.0
-        if self.py[r] > self.half_y or self.py[r] < -self.half_y:
-            self.py[r], self.vy[r] = (self.half_y if self.py[r] > 0.0 else -self.half_y), 0.0
+        self.accelerate(r, wx, wy, self.gain)
 
     def touch(self, i: int, j: int) -> None:
         d = self.apart(i, j)
