@@ -3,7 +3,6 @@
 #include <nanobind/stl/optional.h>
 
 #include <optional>
-#include <stdexcept>
 
 #include "arrays.hpp"
 #include "boost/columns.hpp"
@@ -15,18 +14,6 @@ namespace boost {
 namespace {
 
 using Release = nb::gil_scoped_release;
-
-void require(bool good, const char* message) {
-  if (!good) throw std::invalid_argument(message);
-}
-
-template <class A, class... Sizes>
-bool shaped(const A& array, Sizes... sizes) {
-  const int64_t wanted[] = {(int64_t)sizes...};
-  for (size_t k = 0; k < sizeof...(sizes); k++)
-    if ((int64_t)array.shape(k) != wanted[k]) return false;
-  return true;
-}
 
 void check_offsets(const Array1<const int64_t>& offsets) {
   require(offsets.shape(0) >= 1 && offsets(0) == 0, "offsets must start at 0");

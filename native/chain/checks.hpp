@@ -14,10 +14,6 @@ using Maybe1 = std::optional<Array1<const T>>;
 template <class T>
 using Maybe2 = std::optional<Array2<const T>>;
 
-inline void require(bool good, const char* message) {
-  if (!good) throw std::invalid_argument(message);
-}
-
 inline int64_t check_offsets(const Array1<const int64_t>& offsets) {
   require(offsets.shape(0) >= 1 && offsets(0) == 0, "offsets must start at 0");
   for (size_t s = 1; s < offsets.shape(0); s++) require(offsets(s) >= offsets(s - 1), "offsets must not fall");

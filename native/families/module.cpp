@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <stdexcept>
 
 #include "arrays.hpp"
 #include "families/families.hpp"
@@ -12,13 +11,6 @@
 namespace crfield {
 namespace families {
 namespace {
-
-template <class T>
-using Array4 = nb::ndarray<T, nb::ndim<4>, nb::c_contig, nb::device::cpu>;
-
-void require(bool good, const char* message) {
-  if (!good) throw std::invalid_argument(message);
-}
 
 void slide_door(Array1<const double> values, Array1<const int64_t> offsets, int64_t width, int kind,
                 Array1<double> out) {

@@ -11,10 +11,6 @@
 namespace crfield {
 namespace forest {
 
-inline void require(bool good, const char* message) {
-  if (!good) throw std::invalid_argument(message);
-}
-
 using Ints = Array1<const int64_t>;
 
 const Kernels* best_kernels();

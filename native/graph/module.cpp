@@ -17,10 +17,6 @@ namespace {
 using Numbers = Array1<const int64_t>;
 using Weights = std::optional<Array1<const double>>;
 
-void require(bool good, const char* message) {
-  if (!good) throw std::invalid_argument(message);
-}
-
 Input input_of(const Numbers& offsets, const Numbers& tails, const Numbers& heads, const Numbers& tables,
                const Array2<const double>& node, const Array3<const double>& edge, const Weights& rho) {
   require(offsets.shape(0) >= 1, "offsets must start at 0");

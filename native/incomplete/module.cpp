@@ -2,7 +2,6 @@
 #include <nanobind/nanobind.h>
 
 #include <cmath>
-#include <stdexcept>
 
 #include "arrays.hpp"
 #include "incomplete/bags.hpp"
@@ -14,10 +13,6 @@ namespace {
 
 using Index = Array1<const int64_t>;
 using Numbers = Array1<const double>;
-
-void require(bool good, const char* message) {
-  if (!good) throw std::invalid_argument(message);
-}
 
 Rule rule_of(double l2, double smoothing, double longest) {
   require(l2 >= 0 && smoothing >= 0 && longest > 0, "l2 and smoothing must be at least 0, longest above 0");

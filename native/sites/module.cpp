@@ -3,7 +3,6 @@
 #include <nanobind/stl/optional.h>
 
 #include <optional>
-#include <stdexcept>
 
 #include "arrays.hpp"
 #include "sites/field.hpp"
@@ -12,22 +11,8 @@ namespace crfield {
 namespace sites {
 namespace {
 
-template <class T>
-using Array4 = nb::ndarray<T, nb::ndim<4>, nb::c_contig, nb::device::cpu>;
 using Index = Array1<const int64_t>;
 using Release = nb::gil_scoped_release;
-
-void require(bool good, const char* message) {
-  if (!good) throw std::invalid_argument(message);
-}
-
-template <class A, class... Sizes>
-bool shaped(const A& array, Sizes... sizes) {
-  const int64_t wanted[] = {(int64_t)sizes...};
-  for (size_t k = 0; k < sizeof...(sizes); k++)
-    if ((int64_t)array.shape(k) != wanted[k]) return false;
-  return true;
-}
 
 Field field_of(const Index& offsets, const Index& indptr, const Index& other, const Index& slot,
                const Array2<const double>& node, const Array3<const double>& edge) {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
-#include <stdexcept>
 #include <vector>
 
 #include "arrays.hpp"
@@ -15,22 +14,8 @@ namespace crfield {
 namespace virtual_evidence {
 namespace {
 
-template <class T>
-using Array4 = nb::ndarray<T, nb::ndim<4>, nb::c_contig, nb::device::cpu>;
 using Index = Array1<const int64_t>;
 using Numbers = Array1<const int32_t>;
-
-void require(bool good, const char* message) {
-  if (!good) throw std::invalid_argument(message);
-}
-
-template <class A, class... Sizes>
-bool shaped(const A& array, Sizes... sizes) {
-  const int64_t wanted[] = {(int64_t)sizes...};
-  for (size_t k = 0; k < sizeof...(sizes); k++)
-    if ((int64_t)array.shape(k) != wanted[k]) return false;
-  return true;
-}
 
 // Who hears whom. All numbers are looked at once, when it is made, and cannot change afterwards.
 class Wires {

@@ -3,7 +3,6 @@
 #include <nanobind/nanobind.h>
 
 #include <cstdint>
-#include <stdexcept>
 #include <vector>
 
 #include "arrays.hpp"
@@ -15,10 +14,6 @@ namespace worlds {
 namespace {
 
 constexpr int64_t kMostRobots = 4096;
-
-void require(bool good, const char* message) {
-  if (!good) throw std::invalid_argument(message);
-}
 
 template <class... Values>
 void require_positive(Values... values) {
