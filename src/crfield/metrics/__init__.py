@@ -1,4 +1,4 @@
-"""How good predicted labels are: token, sequence and span scores, tag schemes, scikit-learn scorers.
+"""How good predicted labels are: token, sequence, span and segment scores, tag schemes, scikit-learn scorers.
 
 Everything takes sequences of label sequences (lists, tuples or arrays of any hashables) and needs NumPy
 alone.
@@ -15,12 +15,15 @@ from crfield.metrics.schemes import (
 )
 from crfield.metrics.scorers import (
     SequenceScorer,
+    edit_scorer,
     label_f1_scorer,
+    segment_f1_scorer,
     sequence_accuracy_scorer,
     span_f1_scorer,
     token_accuracy_scorer,
 )
 from crfield.metrics.scores import Scores
+from crfield.metrics.segments import SegmentReport, edit_score, segment_f1, segment_report, segments
 from crfield.metrics.sequences import sequence_accuracy
 from crfield.metrics.span_scores import SpanReport, span_f1, span_report
 from crfield.metrics.tokens import Confusion, LabelReport, confusion, label_f1, label_report, token_accuracy
@@ -29,6 +32,7 @@ __all__ = [
     "Confusion",
     "LabelReport",
     "Scores",
+    "SegmentReport",
     "SequenceScorer",
     "SpanReport",
     "Violation",
@@ -36,10 +40,16 @@ __all__ = [
     "confusion",
     "convert",
     "convert_sequences",
+    "edit_score",
+    "edit_scorer",
     "guess_scheme",
     "label_f1",
     "label_f1_scorer",
     "label_report",
+    "segment_f1",
+    "segment_f1_scorer",
+    "segment_report",
+    "segments",
     "sequence_accuracy",
     "sequence_accuracy_scorer",
     "span_f1",

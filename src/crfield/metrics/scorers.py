@@ -15,6 +15,7 @@ from typing import Any
 from crfield.errors import InputError
 from crfield.metrics.schemes import check_scheme_name
 from crfield.metrics.scores import AVERAGES
+from crfield.metrics.segments import check_overlap, edit_score, segment_f1
 from crfield.metrics.sequences import sequence_accuracy
 from crfield.metrics.span_scores import span_f1
 from crfield.metrics.tokens import label_f1, token_accuracy
@@ -44,6 +45,7 @@ class SequenceScorer:
 
 token_accuracy_scorer = SequenceScorer(token_accuracy)
 sequence_accuracy_scorer = SequenceScorer(sequence_accuracy)
+edit_scorer = SequenceScorer(edit_score)
 
 
 def span_f1_scorer(*, scheme: str = "iob2", average: str = "micro") -> SequenceScorer:
@@ -65,6 +67,15 @@ def label_f1_scorer(*, average: str = "weighted", labels: Sequence[Hashable] | N
     _check_average(average)
     chosen = tuple(labels) if labels is not None and not isinstance(labels, str) else labels
     return SequenceScorer(label_f1, (("average", average), ("labels", chosen)))
+
+
+def segment_f1_scorer(*, overlap: float = 0.5) -> SequenceScorer:
+    """Scorer of the F1 of segments that overlap by at least so much; see `segment_f1`.
+
+    >>> segment_f1_scorer(overlap=0.25)
+    SequenceScorer(segment_f1, overlap=0.25)
+    """
+    return SequenceScorer(segment_f1, (("overlap", check_overlap(overlap)),))
 
 
 def _check_average(average: str) -> None:
