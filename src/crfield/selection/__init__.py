@@ -1,1 +1,1 @@
-"""Feature selection: which columns a chain should look at."""
+
