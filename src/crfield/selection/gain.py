@@ -30,12 +30,70 @@ import numpy as np
 from crfield.core.topology import Chains
 from crfield.errors import InputError, ShapeError
 from crfield.features.lazy_columns import LazyColumns
+from crfield.selection.path import SelectionPath
+from crfield.selection.problem import SelectionProblem
+from crfield.selection.rounds import Callback, Rounds, steepest
+from crfield.selection.standardised import StandardisedColumns
 
 NEIGHBOURS = ("truth", "model")
 BASES = ("marginal", "conditional")
 WHERE = ("all", "mistakes")
 MAX_STEPS, CLOSE = 30, 1e-6
 CHUNK = 64  # columns at a time
+
+
+def gain_path(
+    problem: SelectionProblem,
+    *,
+    per_round: int = 1,
+    neighbours: str = "truth",
+    base: str = "marginal",
+    where: str = "all",
+    variance: float | None = 10.0,
+    shortlist: int | None = 5_000,
+    max_features: int | None = None,
+    patience: int | None = None,
+    l2: float = 0.0,
+    max_iter: int = 100,
+    tol: float = 1e-6,
+    criterion: str = "error",
+    callback: Callback | None = None,
+) -> SelectionPath:
+    """Add the ``per_round`` candidates of the greatest gains, fit, and look again.
+
+    >>> from crfield.core.target import Target
+    >>> from crfield.features.lazy_columns import MatrixColumns
+    >>> rng = np.random.default_rng(0)
+    >>> chains, y = Chains.from_lengths([150]), np.repeat(rng.integers(0, 2, 30), 5)
+    >>> x = rng.normal(size=(150, 4)) + np.outer(y, [0, 2, 0, 1])
+    >>> problem = SelectionProblem(MatrixColumns(x, chains=chains, n_labels=2), Target(chains, 2, y))
+    >>> gain_path(problem, max_features=1).entered()
+    [(1, 's1 | 0')]
+    """
+    if per_round < 1:
+        raise InputError(f"a round must add at least one feature, got per_round={per_round}.")
+    rounds = Rounds(
+        problem, "gain", max_features=max_features, patience=patience, criterion=criterion, callback=callback
+    )
+    columns = StandardisedColumns(problem)
+    model = problem.fit([], l2=l2, max_iter=max_iter, tol=tol)
+    rounds.add(model)
+    while rounds.open:
+        beliefs, labels = problem.beliefs(model), problem.train.target.labels
+        steps = fall_apart(
+            columns.chains, beliefs.node, labels, edge=beliefs.edge, neighbours=neighbours, base=base, where=where
+        )
+        if not steps.looked_at.any():
+            return rounds.path("the model makes no mistakes to learn from")
+        some = steepest(problem, problem.slopes(model), model.active, shortlist)
+        gain, _ = gains(columns, some, steps, variance=variance)
+        best = np.argsort(-gain, kind="stable")[: min(per_round, rounds.room)]
+        best = best[gain[best] > 0]
+        if not len(best):
+            return rounds.path("no candidate gains anything")
+        model = problem.fit(np.concatenate([model.active, some[best]]), model, l2=l2, max_iter=max_iter, tol=tol)
+        rounds.add(model, largest=float(gain[best[0]]))
+    return rounds.path()
 
 
 class Steps(NamedTuple):
@@ -53,13 +111,14 @@ def fall_apart(
     beliefs: np.ndarray,
     truth: np.ndarray,
     *,
-    node: np.ndarray | None = None,
     edge: np.ndarray | None = None,
     neighbours: str = "truth",
     base: str = "marginal",
     where: str = "all",
 ) -> Steps:
-    """Steps without edges, from beliefs (N, L) and, for ``base="conditional"``, scores (N, L) and (E or 1, L, L).
+    """Steps without edges, from beliefs (N, L) and, for ``base="conditional"``, those of edges (E, L, L).
+
+        p(y_t | ŷ_{t-1}, ŷ_{t+1}) ∝ p(ŷ_{t-1}, y_t) p(y_t, ŷ_{t+1}) / p(y_t)        in a chain
 
     >>> chains = Chains.from_lengths([3])
     >>> steps = fall_apart(chains, np.array([[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]]), np.array([0, 1, 1]))
@@ -86,18 +145,29 @@ def fall_apart(
     before, after = np.full(len(truth), -1), np.full(len(truth), -1)
     before[heads], after[heads - 1] = stand_in[heads - 1], stand_in[heads]
     if base == "conditional":
-        if node is None or edge is None:
-            raise InputError("base='conditional' needs the scores of the present model.")
-        local = node.copy()
-        table = np.broadcast_to(edge, (len(heads), *edge.shape[1:]))
-        row = np.arange(len(heads))
-        local[heads] += table[row, before[heads]]
-        local[heads - 1] += table[row, :, after[heads - 1]]
-        local -= local.max(axis=1, keepdims=True)
-        beliefs = np.exp(local)
-        beliefs /= beliefs.sum(axis=1, keepdims=True)
+        if edge is None or edge.shape != (len(heads), *beliefs.shape[1:] * 2):
+            raise InputError("base='conditional' needs the beliefs of every edge.")
+        beliefs = _given_neighbours(beliefs, edge, heads, before[heads], after[heads - 1])
     looked_at = likeliest != truth if where == "mistakes" else np.ones(len(truth), dtype=bool)
     return Steps(beliefs, truth, before, after, looked_at)
+
+
+def _given_neighbours(
+    beliefs: np.ndarray, edge: np.ndarray, heads: np.ndarray, before: np.ndarray, after: np.ndarray
+) -> np.ndarray:
+    """(N, L) distribution of each step given the labels beside it."""
+    row = np.arange(len(heads))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        alone = np.log(beliefs)
+        local = alone.copy()
+        local[heads] += np.log(edge[row, before]) - alone[heads]
+        local[heads - 1] += np.log(edge[row, :, after]) - alone[heads - 1]
+        local[np.isnan(local)] = -np.inf
+        most = local.max(axis=1, keepdims=True)
+        found = np.exp(local - most)
+    found /= found.sum(axis=1, keepdims=True)
+    # Neighbours that the model holds for impossible say nothing about the step between them.
+    return np.where(np.isfinite(most), found, beliefs)
 
 
 def gains(

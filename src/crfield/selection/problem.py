@@ -14,7 +14,7 @@ Nothing here depends on how many candidates there are but `slopes` and its answe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -62,6 +62,10 @@ class SelectionModel:
         """Base and weights in one."""
         return np.concatenate([self.base, self.weights])
 
+    def light(self) -> SelectionModel:
+        """The same model without its curvature."""
+        return replace(self, curvature=None)
+
     def without_zeros(self) -> SelectionModel:
         """The same model without candidates of weight zero."""
         kept = self.weights != 0
@@ -69,17 +73,7 @@ class SelectionModel:
             return self
         at = np.concatenate([np.ones(len(self.base), bool), kept])
         curvature = None if self.curvature is None else self.curvature[np.ix_(at, at)]
-        return SelectionModel(
-            self.active[kept],
-            self.weights[kept],
-            self.base,
-            self.loss,
-            self.value,
-            self.converged,
-            self.violation,
-            self.n_evaluations,
-            curvature,
-        )
+        return replace(self, active=self.active[kept], weights=self.weights[kept], curvature=curvature)
 
 
 class SelectionProblem:

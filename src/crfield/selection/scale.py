@@ -51,7 +51,7 @@ class ColumnScale:
             share = np.rint(counts) / np.maximum(rows, 1)
             mean[tests] = share[tests]
             usable[tests] = (np.minimum(counts, rows - counts) >= max(min_count, 1) - 0.5)[tests]
-            deviation[tests & usable] = np.sqrt(share * (1 - share))[tests & usable]
+            deviation[tests & usable] = np.sqrt((share * (1 - share))[tests & usable])
         others = np.flatnonzero(~tests)
         step = max(1, CHUNK // (8 * max(candidates.chains.n_nodes, 1)))
         for first in range(0, len(others), step):
