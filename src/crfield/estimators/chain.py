@@ -32,6 +32,8 @@ from crfield.estimators.chain_models import ColumnModel, FunctionModel, build_co
 from crfield.estimators.chain_weights import strongest_features
 from crfield.estimators.jobs import resolve_jobs
 from crfield.estimators.progress import Progress
+from crfield.estimators.step_scores import StepScorer, column_steps
+from crfield.estimators.stream import Streaming
 from crfield.features.detect import encoder_for
 from crfield.features.template import Template
 from crfield.inference.chain import ChainEngine
@@ -48,7 +50,7 @@ from crfield.training.fused import FusedChain
 from crfield.training.likelihood import fit_likelihood
 
 
-class ChainCRF(BaseEstimator):
+class ChainCRF(Streaming, BaseEstimator):
     """Linear-chain conditional random field.
 
     Training minimises −Σ weight · log p(y | x) + ``l1`` ‖w‖₁ + ½ ``l2`` ‖w‖².
@@ -372,6 +374,9 @@ class ChainCRF(BaseEstimator):
         potentials = self._potentials(X)
         beliefs = ChainEngine(resolve_jobs(self.n_jobs)).infer(potentials, Semiring.LOG)
         return best_marginals(beliefs.node), potentials.topology
+
+    def _step_scorer(self, *, history: int | None = None) -> StepScorer:
+        return column_steps(self._columns("stream"), history=history)
 
     # -------------------------------------------------------------- explanation
 

@@ -20,12 +20,13 @@ from crfield.core.topology import Chains
 from crfield.data.labels import LabelCoder
 from crfield.estimators.chain_checks import check_weights
 from crfield.estimators.jobs import resolve_jobs
+from crfield.estimators.stream import Streaming
 from crfield.inference.chain import ChainEngine
 from crfield.inference.decode import best_marginals, check_decoder
 from crfield.inference.labellings import path_scores
 
 
-class ChainAnswers:
+class ChainAnswers(Streaming):
     """Prediction, probabilities and scores for models of chains."""
 
     decode: str
