@@ -1,0 +1,220 @@
+"""Columns in which a kernel is nearly an inner product: landmarks (Nyström) and random waves (Fourier).
+
+A kernel model of N rows has N coefficients a label and a Gram matrix of N² cells. Both maps here turn a row into D
+columns φ(x) with ⟨φ(x), φ(z)⟩ ≈ k(x, z); a linear model of these columns with a ridge is then the kernel model with
+its norm as penalty, and costs N · D.
+
+- `Landmarks` (Williams & Seeger 2001, *Using the Nyström method to speed up kernel machines*): for M rows c that were
+  picked, φ(x) = k(x, c) k(c, c)^{-1/2}. Exact on the span of the landmarks: with all rows as landmarks it *is* the
+  kernel model, and its weights are those of the representer theorem, α = k(c, c)^{-1/2} w. It follows the data.
+- `Waves` (Rahimi & Recht 2007, *Random features for large-scale kernel machines*): φ(x) = √(2/D) [cos ωx, sin ωx]
+  with ω drawn from the kernel's Fourier transform, normal for the rbf and Cauchy for the laplacian. It looks at no
+  data and stores D/2 · K numbers, but wants more columns for the same accuracy.
+
+A map knows a kernel only as something with ``gram(rows, others)``, so kernels may live elsewhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from crfield.errors import InputError, ModelFileError, ShapeError
+
+FLAT = 1e-10  # directions of the landmarks' Gram matrix below this fraction of the largest are rounding
+WAVED = ("rbf", "laplacian")
+
+
+class Gram(Protocol):
+    """A kernel."""
+
+    def gram(self, rows: Any, others: Any) -> np.ndarray:
+        """(R, M) similarities."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Landmarks:
+    """The map of landmarks ``centres`` (M, K); ``whiten`` (M, D) is k(c, c)^{-1/2} without directions of no length.
+
+    >>> class Plain:
+    ...     def gram(self, rows, others):
+    ...         return rows @ others.T
+    >>> rows = np.array([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]])
+    >>> columns = Landmarks.of(Plain(), rows[:2]).columns(rows)
+    >>> (columns @ columns.T).round(12).tolist()
+    [[1.0, 0.0, 1.0], [0.0, 4.0, 2.0], [1.0, 2.0, 2.0]]
+    """
+
+    similarity: Gram
+    centres: Any  # (M, K) dense or CSR
+    whiten: np.ndarray  # (M, D)
+
+    @classmethod
+    def of(cls, similarity: Gram, centres: Any) -> Landmarks:
+        """The map of given landmarks."""
+        own = similarity.gram(centres, centres)
+        size, direction = np.linalg.eigh((own + own.T) / 2)
+        largest = float(size[-1]) if len(size) else 0.0
+        if len(size) and size[0] < -1e-6 * max(largest, 1e-300):
+            raise InputError(
+                f"the similarity is no inner product: its Gram matrix has the eigenvalue {size[0]:.3g} beside "
+                f"{largest:.3g}. Kernels of polynomials need offset ≥ 0; check a function of your own."
+            )
+        kept = size > FLAT * largest
+        return cls(similarity, centres, direction[:, kept] / np.sqrt(size[kept]))
+
+    @property
+    def width(self) -> int:
+        """D."""
+        return int(self.whiten.shape[1])
+
+    def columns(self, rows: Any) -> np.ndarray:
+        """φ of rows (R, K) as (R, D)."""
+        return self.similarity.gram(rows, self.centres) @ self.whiten
+
+    def scores(self, rows: Any, weights: np.ndarray) -> np.ndarray:
+        """φ(rows) · weights (D, L) as (R, L), the landmarks' coefficients first, since there are few labels."""
+        return self.similarity.gram(rows, self.centres) @ (self.whiten @ weights)
+
+
+@dataclass(frozen=True, eq=False)
+class Waves:
+    """The map of random waves ``omega`` (K, D/2).
+
+    >>> waves = Waves.draw("rbf", 2, 4000, gamma=0.5, rng=np.random.default_rng(0))
+    >>> rows = np.array([[0.0, 0.0], [1.0, 0.0]])
+    >>> columns = waves.columns(rows)
+    >>> round(float(columns[0] @ columns[1]), 1), round(float(np.exp(-0.5)), 1)
+    (0.6, 0.6)
+    """
+
+    omega: np.ndarray  # (K, D / 2)
+
+    @classmethod
+    def draw(cls, kind: str, width: int, n_components: int, *, gamma: float, rng: np.random.Generator) -> Waves:
+        """D = ``n_components`` columns (an even number of them) for rows of ``width`` features."""
+        if kind not in WAVED:
+            raise InputError(
+                f"random waves exist for {' and '.join(map(repr, WAVED))} similarities, got {kind!r}. Use landmarks "
+                "(basis='nystroem') instead."
+            )
+        half = max(1, n_components // 2)
+        if kind == "rbf":
+            return cls(rng.normal(scale=np.sqrt(2.0 * gamma), size=(width, half)))
+        return cls(rng.standard_cauchy(size=(width, half)) * gamma)
+
+    @property
+    def width(self) -> int:
+        """D."""
+        return 2 * int(self.omega.shape[1])
+
+    def columns(self, rows: Any) -> np.ndarray:
+        """φ of rows (R, K) as (R, D)."""
+        if rows.shape[1] != self.omega.shape[0]:
+            raise ShapeError(f"rows have {rows.shape[1]} columns, the waves were drawn for {self.omega.shape[0]}.")
+        phase = np.asarray(rows @ self.omega)
+        return np.concatenate([np.cos(phase), np.sin(phase)], axis=1) / np.sqrt(self.omega.shape[1])
+
+    def scores(self, rows: Any, weights: np.ndarray) -> np.ndarray:
+        """φ(rows) · weights (D, L) as (R, L)."""
+        return self.columns(rows) @ weights
+
+
+def pick_landmarks(rows: Any, n_components: int, rng: np.random.Generator) -> np.ndarray:
+    """Numbers of up to ``n_components`` different rows, drawn at random, rising.
+
+    >>> rows = np.array([[0.0], [1.0], [0.0], [1.0]])
+    >>> len(pick_landmarks(rows, 3, np.random.default_rng(0)))
+    2
+    """
+    order = rng.permutation(rows.shape[0])
+    chosen: list[int] = []
+    seen: set[bytes] = set()
+    for number in order.tolist():
+        if len(chosen) >= n_components:
+            break
+        key = _key(rows, number)
+        if key not in seen:
+            seen.add(key)
+            chosen.append(number)
+    return np.sort(np.array(chosen, dtype=np.int64))
+
+
+def distinct(rows: Any) -> np.ndarray:
+    """Numbers of the first of each group of equal rows, rising.
+
+    >>> distinct(np.array([[2.0], [1.0], [2.0]])).tolist()
+    [0, 1]
+    """
+    first: dict[bytes, int] = {}
+    for number in range(rows.shape[0]):
+        first.setdefault(_key(rows, number), number)
+    return np.array(sorted(first.values()), dtype=np.int64)
+
+
+def map_to_arrays(found: Landmarks | Waves) -> dict[str, np.ndarray]:
+    """The arrays of a map, for model files.
+
+    >>> sorted(map_to_arrays(Waves(np.ones((1, 1)))))
+    ['omega']
+    """
+    if isinstance(found, Waves):
+        return {"omega": np.ascontiguousarray(found.omega)}
+    centres = found.centres
+    arrays = {"whiten": np.ascontiguousarray(found.whiten)}
+    if isinstance(centres, np.ndarray):
+        return arrays | {"centres": np.ascontiguousarray(centres, dtype=np.float64)}
+    return arrays | {
+        "centres_data": np.asarray(centres.data, np.float64),
+        "centres_indices": np.asarray(centres.indices, np.int64),
+        "centres_indptr": np.asarray(centres.indptr, np.int64),
+        "centres_width": np.array([centres.shape[1]], np.int64),
+    }
+
+
+def map_from_arrays(arrays: dict[str, np.ndarray], similarity: Gram) -> Landmarks | Waves:
+    """The map whose `map_to_arrays` this is; ModelFileError where it cannot be one.
+
+    >>> map_from_arrays({"omega": np.ones((2, 1))}, None).width
+    2
+    """
+    for name, value in arrays.items():
+        wanted = np.float64 if name in ("omega", "whiten", "centres", "centres_data") else np.int64
+        if value.dtype != wanted or (wanted is np.float64 and not np.isfinite(value).all()):
+            raise ModelFileError(f"the model file's array {name} does not hold finite numbers: the file is damaged.")
+    if "omega" in arrays:
+        if arrays["omega"].ndim != 2:
+            raise ModelFileError("the model file's waves are not a matrix: the file is damaged.")
+        return Waves(arrays["omega"])
+    whiten, centres = arrays.get("whiten"), arrays.get("centres")
+    if centres is None:
+        centres = _sparse_centres(arrays)
+    if whiten is None or whiten.ndim != 2 or len(centres.shape) != 2 or whiten.shape[0] != centres.shape[0]:
+        raise ModelFileError("the model file's landmarks do not fit together: the file is damaged.")
+    return Landmarks(similarity, centres, whiten)
+
+
+def _sparse_centres(arrays: dict[str, np.ndarray]) -> Any:
+    from scipy.sparse import csr_array
+
+    names = ("data", "indices", "indptr", "width")
+    parts = [arrays[f"centres_{name}"] for name in names if f"centres_{name}" in arrays]
+    if len(parts) != len(names) or any(part.ndim != 1 for part in parts) or len(parts[-1]) != 1:
+        raise ModelFileError("the model file lacks its landmarks: the file is damaged.")
+    data, indices, indptr = parts[:3]
+    width = int(parts[3][0])
+    ok = len(indptr) >= 1 and indptr[0] == 0 and indptr[-1] == len(indices) == len(data)
+    ok = ok and bool((np.diff(indptr) >= 0).all()) and 0 <= width < 2**31
+    if not ok or (len(indices) and not (indices.min() >= 0 and indices.max() < width)):
+        raise ModelFileError("the model file's landmarks are out of order: the file is damaged.")
+    return csr_array((data, indices, indptr), shape=(len(indptr) - 1, width))
+
+
+def _key(rows: Any, number: int) -> bytes:
+    if isinstance(rows, np.ndarray):
+        return np.ascontiguousarray(rows[number]).tobytes()
+    a, b = rows.indptr[number], rows.indptr[number + 1]
+    return rows.indices[a:b].tobytes() + b"|" + rows.data[a:b].tobytes()
