@@ -30,9 +30,10 @@ import numpy as np
 from crfield.core.topology import Chains
 from crfield.errors import InputError, ShapeError
 from crfield.features.lazy_columns import LazyColumns
+from crfield.selection.grafting import Watch, check_rounds, steepest
 from crfield.selection.path import SelectionPath
 from crfield.selection.problem import SelectionProblem
-from crfield.selection.rounds import Callback, Rounds, steepest
+from crfield.selection.record import Recorder
 from crfield.selection.standardised import StandardisedColumns
 
 NEIGHBOURS = ("truth", "model")
@@ -45,21 +46,21 @@ CHUNK = 64  # columns at a time
 def gain_path(
     problem: SelectionProblem,
     *,
-    per_round: int = 1,
+    m: int = 1,
     neighbours: str = "truth",
     base: str = "marginal",
     where: str = "all",
     variance: float | None = 10.0,
-    shortlist: int | None = 5_000,
-    max_features: int | None = None,
-    patience: int | None = None,
-    l2: float = 0.0,
-    max_iter: int = 100,
-    tol: float = 1e-6,
+    shortlist: int | None = 1_000,
+    l2: float = 0.01,
+    max_features: int = 200,
+    patience: int | None = 20,
     criterion: str = "error",
-    callback: Callback | None = None,
+    tol: float = 1e-5,
+    max_iter: int = 50,
+    watch: Watch | None = None,
 ) -> SelectionPath:
-    """Add the ``per_round`` candidates of the greatest gains, fit, and look again.
+    """Add the ``m`` candidates of the greatest gains, fit, and look again; gains are in ``largest`` of the rounds.
 
     >>> from crfield.core.target import Target
     >>> from crfield.features.lazy_columns import MatrixColumns
@@ -70,30 +71,45 @@ def gain_path(
     >>> gain_path(problem, max_features=1).entered()
     [(1, 's1 | 0')]
     """
-    if per_round < 1:
-        raise InputError(f"a round must add at least one feature, got per_round={per_round}.")
-    rounds = Rounds(
-        problem, "gain", max_features=max_features, patience=patience, criterion=criterion, callback=callback
-    )
-    columns = StandardisedColumns(problem)
-    model = problem.fit([], l2=l2, max_iter=max_iter, tol=tol)
-    rounds.add(model)
-    while rounds.open:
-        beliefs, labels = problem.beliefs(model), problem.train.target.labels
+    check_rounds(m=m, max_features=max_features, patience=patience)
+    check_complete(problem)
+    record = Recorder(problem, "gain", criterion=criterion, patience=patience, watch=watch)
+    columns, labels = StandardisedColumns(problem), problem.train.target.labels
+    model = problem.fit([], l2=l2, tol=tol, max_iter=max_iter)
+    record.add(model)
+    while not record.stopped:
+        room = min(m, max_features - len(model.active))
+        if room <= 0:
+            record.stop("max_features")
+            break
+        beliefs = problem.beliefs(model)
         steps = fall_apart(
             columns.chains, beliefs.node, labels, edge=beliefs.edge, neighbours=neighbours, base=base, where=where
         )
         if not steps.looked_at.any():
-            return rounds.path("the model makes no mistakes to learn from")
-        some = steepest(problem, problem.slopes(model), model.active, shortlist)
+            record.stop("no mistakes to learn from")
+            break
+        slopes = np.abs(problem.scores(*slope_apart(columns.chains, steps)))
+        slopes[model.active] = 0.0
+        some = steepest(problem, slopes, problem.n_candidates if shortlist is None else shortlist)
         gain, _ = gains(columns, some, steps, variance=variance)
-        best = np.argsort(-gain, kind="stable")[: min(per_round, rounds.room)]
-        best = best[gain[best] > 0]
-        if not len(best):
-            return rounds.path("no candidate gains anything")
-        model = problem.fit(np.concatenate([model.active, some[best]]), model, l2=l2, max_iter=max_iter, tol=tol)
-        rounds.add(model, largest=float(gain[best[0]]))
-    return rounds.path()
+        best = np.argsort(-gain, kind="stable")[:room]
+        entering = some[best[gain[best] > 0]]
+        if not len(entering):
+            record.stop("no candidate gains anything")
+            break
+        model = problem.fit(np.concatenate([model.active, entering]), model, l2=l2, tol=tol, max_iter=max_iter)
+        record.add(model, added=entering, largest=float(gain.max()))
+    return record.path()
+
+
+def check_complete(problem: SelectionProblem) -> None:
+    """InputError where a step has no single label: such methods look at the labels one by one."""
+    if not problem.train.target.complete.all():
+        raise InputError(
+            "this method needs one known label for every step of the training part. Use grafting or the ℓ1 path, "
+            "which take partial labels, or leave those sequences out."
+        )
 
 
 class Steps(NamedTuple):
@@ -168,6 +184,25 @@ def _given_neighbours(
     found /= found.sum(axis=1, keepdims=True)
     # Neighbours that the model holds for impossible say nothing about the step between them.
     return np.where(np.isfinite(most), found, beliefs)
+
+
+def slope_apart(chains: Chains, steps: Steps) -> tuple[np.ndarray, np.ndarray]:
+    """The slope of all gains at μ = 0 as a gradient of scores (N, L) and (E, L, L), for `LazyColumns.scores`.
+
+    An edge is met twice, from its head and from its tail: with the label before known, and with the label after.
+
+    >>> steps = fall_apart(Chains.from_lengths([2]), np.full((2, 2), 0.5), np.array([0, 1]))
+    >>> [part.tolist() for part in slope_apart(Chains.from_lengths([2]), steps)]
+    [[[0.5, -0.5], [-0.5, 0.5]], [[[-0.5, 1.0], [0.0, -0.5]]]]
+    """
+    gap = -steps.base.copy()
+    gap[np.arange(len(gap)), steps.truth] += 1.0
+    gap[~steps.looked_at] = 0.0
+    heads = chains.heads
+    edge, row = np.zeros((len(heads), gap.shape[1], gap.shape[1])), np.arange(len(heads))
+    edge[row, steps.before[heads]] += gap[heads]
+    edge[row, :, steps.after[heads - 1]] += gap[heads - 1]
+    return gap, edge
 
 
 def gains(

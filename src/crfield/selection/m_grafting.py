@@ -28,9 +28,69 @@ import numpy as np
 from crfield.core.topology import Chains
 from crfield.errors import InputError, ShapeError
 from crfield.features.lazy_columns import LazyColumns
+from crfield.selection.grafting import Watch, check_rounds, steepest
+from crfield.selection.path import SelectionPath
+from crfield.selection.problem import SelectionProblem
+from crfield.selection.record import Recorder
+from crfield.selection.standardised import StandardisedColumns
 
 CHUNK = 64  # columns at a time
 NEWTON, CLOSE = 20, 1e-8
+
+
+def m_graft(
+    problem: SelectionProblem,
+    *,
+    m: int = 8,
+    block: int = 30,
+    likelihood_steps: int = 15,
+    shortlist: int | None = 2_000,
+    l2: float = 0.01,
+    max_features: int = 200,
+    patience: int | None = 10,
+    criterion: str = "error",
+    tol: float = 1e-5,
+    watch: Watch | None = None,
+) -> SelectionPath:
+    """Add up to ``m`` features found inside the criterion, take ``likelihood_steps``, refresh, and so on.
+
+    >>> from crfield.core.target import Target
+    >>> from crfield.features.lazy_columns import MatrixColumns
+    >>> rng = np.random.default_rng(0)
+    >>> chains, y = Chains.from_lengths([600]), np.repeat(rng.integers(0, 2, 120), 5)
+    >>> x = rng.normal(size=(600, 4)) + np.outer(y, [0, 2, 0, 1])
+    >>> problem = SelectionProblem(MatrixColumns(x, chains=chains, n_labels=2), Target(chains, 2, y))
+    >>> m_graft(problem, m=2, max_features=2).entered()
+    [(1, 's1 | 1'), (1, 's3 | 1')]
+    """
+    check_rounds(m=m, max_features=max_features, patience=patience)
+    record = Recorder(problem, "m-grafting", criterion=criterion, patience=patience, watch=watch)
+    columns = StandardisedColumns(problem)
+    blocks = cut_into_blocks(columns.chains, block)
+    model = problem.fit([], l2=l2, tol=tol, max_iter=likelihood_steps)
+    record.add(model)
+    while not record.stopped:
+        room = min(m, max_features - len(model.active))
+        if room <= 0:
+            record.stop("max_features")
+            break
+        node, edge = problem.gradient(model)
+        slopes = np.abs(problem.scores(node, edge))
+        slopes[model.active] = 0.0
+        some = steepest(problem, slopes, problem.n_candidates if shortlist is None else shortlist)
+        if not len(some):
+            record.stop("no slope")
+            break
+        chosen, _ = pick(block_contrasts(columns, some, -node, -edge, blocks), room)
+        entering = some[chosen]
+        if not len(entering):
+            record.stop("nothing scores")
+            break
+        largest = float(slopes[entering].max())
+        active = np.concatenate([model.active, entering])
+        model = problem.fit(active, model, l2=l2, tol=tol, max_iter=likelihood_steps)
+        record.add(model, added=entering, largest=largest)
+    return record.path()
 
 
 def cut_into_blocks(chains: Chains, length: int) -> np.ndarray:
