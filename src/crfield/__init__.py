@@ -25,6 +25,7 @@ _HOME: dict[str, str] = {
     "GraphCRF": "crfield.estimators.graph",
     "grid": "crfield.data.graph_builders",
     "GridCRF": "crfield.estimators.grid",
+    "HMM": "crfield.estimators.hmm",
     "IncompleteBoost": "crfield.estimators.incomplete_boost",
     "layers": "crfield.data.graph_builders",
     "load": "crfield.estimators.load",

@@ -15,6 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from crfield import (
+    HMM,
     BoostedRandomField,
     ChainCRF,
     ClassifierHMM,
@@ -205,6 +206,11 @@ def some_chains(n: int, seed: int) -> tuple[Any, Any]:
     return as_strings(X), y
 
 
+def some_numbers(n: int, seed: int) -> tuple[Any, Any]:
+    X, y = world(n, seed=seed)
+    return as_arrays(X), y
+
+
 def some_graphs(n: int, seed: int) -> tuple[Any, Any]:
     """The same sequences as graphs, with a link over a step in between, so that the longer ones have loops."""
     X, y = world(n, seed=seed)
@@ -237,6 +243,7 @@ class Front:
 FRONT_DOOR = [
     Front(ChainCRF, some_chains, options=(("l2", 2.5), ("decode", "marginal"))),
     Front(ClassifierHMM, some_chains, ("classifier",), options=(("smoothing", 2.5), ("window", 1))),
+    Front(HMM, some_numbers, ("emissions",), options=(("training", "discriminative"), ("deviation_factor", 1.5))),
     Front(TreeCRF, some_chains, options=(("n_rounds", 30), ("window", 1), ("decode", "marginal"))),
     Front(GraphCRF, some_graphs, options=(("l2", 2.5), ("forbidden", (("+1", "A", "C"),)), ("decode", "marginal"))),
     Front(VirtualEvidenceBoosting, some_chains, options=(("mode", "verified"), ("l2", 2.5), ("max_bins", 16))),

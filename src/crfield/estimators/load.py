@@ -34,6 +34,7 @@ _READERS = {  # where the function lies that makes the model of an archive
     "incomplete_boost": ("crfield.estimators.incomplete_file", "load_incomplete"),
     "tree_crf": ("crfield.estimators.tree_crf_file", "load_tree"),
     "classifier_hmm": ("crfield.estimators.classifier_hmm_file", "load_classifier_hmm"),
+    "hmm": ("crfield.estimators.hmm_file", "load_hmm"),
 }
 KINDS = (chain_file.KIND, *_GRAPHS, *_FIELDS, *_READERS)
 

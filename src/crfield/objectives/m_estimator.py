@@ -145,7 +145,7 @@ class MEstimator:
         return Blocks.cut(topology, self.block)
 
     def evaluate(self, potentials: Potentials, target: Target | None = None, engine: object = None) -> Evaluation:
-        """Value, and gradient in the shape of the potentials; ``target`` and ``engine`` are those of the reference."""
+        """Value, and gradient in the shape of the potentials; ``target`` and ``engine`` are the reference's."""
         if potentials.node.shape != self.reference.node.shape:
             raise ShapeError(
                 f"the potentials must have the shape of the reference, {self.reference.node.shape}, "

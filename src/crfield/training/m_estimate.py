@@ -12,8 +12,8 @@ where s_k² = mean_b Φ_bk² + 1/n: the ridge weighs on columns of one size, and
   weights), or from zero (``reference="uniform"``), or from weights given. This alone is the *one-shot* estimate.
 - Further rounds, ``refreshes``, start from where the last one ended. Their first-order term is the gradient of the
   penalised likelihood, so its maximum is the fixed point; ``ridge`` then only shortens the steps.
-- A step that would raise −log p(y | x) + ½ l2 ‖w‖² is shortened until it does not, which asks for one more sweep. Blocks
-  that hang together are counted as if they did not, so that a full step may be much too sure of itself.
+- A step that would raise −log p(y | x) + ½ l2 ‖w‖² is shortened until it does not, which asks for one more sweep.
+  Blocks that hang together are counted as if they did not, so that a full step may be much too sure of itself.
 
 Cost: a sweep and O(N K L) a round, and O(n W) for every step within. The table is dense but for sparse columns, and
 takes 8 n W bytes; longer blocks make it smaller. `objectives.m_estimator.MEstimator` is the same criterion without
@@ -278,9 +278,9 @@ def m_estimate(
 ) -> Result:
     """Weights (W,) of a linear chain model by one M-estimate and some refreshes; see the module.
 
-    ``penalised`` (W,) says where ``l2`` applies. The result's value is −log p(y | x) + ½ l2 ‖w‖²; its history has a step
-    for each round, and ``n_evaluations`` counts the sweeps over the data. It has converged when a round promises to
-    lower the value by less than ``tol`` of it.
+    ``penalised`` (W,) says where ``l2`` applies. The result's value is −log p(y | x) + ½ l2 ‖w‖²; its history has a
+    step for each round, and ``n_evaluations`` counts the sweeps over the data. It has converged when a round promises
+    to lower the value by less than ``tol`` of it.
 
     >>> batch = Batch(Chains.from_lengths([4]), Columns(np.zeros(5), [], 0, dense=np.arange(4.0)[:, None] - 1.5))
     >>> target = Target(batch.topology, 2, np.array([0, 0, 1, 1]))
