@@ -24,7 +24,7 @@ import numpy as np
 Evaluate = Callable[[np.ndarray, np.ndarray], float]
 
 DECREASE = 1e-4  # of what the model promises
-TRIALS = 30
+TRIALS = 20
 MODEL_STEPS = 60
 ROUNDING = 1e-13
 
@@ -97,11 +97,14 @@ def minimize_dense(
     gap: float = 1e-6,
     violation: float = 0.0,
     max_iter: int = 100,
+    noise: float = 0.0,
 ) -> Settled:
     """Make F small from ``start`` (W,) with the guess ``hessian`` (W, W) of ∇²f.
 
     ``evaluate(weights, gradient)`` gives f and overwrites the gradient. It ends when the model promises a decrease of
     at most ``gap`` |F|, when no entry of the shortest subgradient exceeds ``violation``, or after ``max_iter`` steps.
+    ``noise`` is the rounding error of f, where it is more than that of a single number: values that differ by less
+    are taken for equal.
 
     >>> def bowl(w, g):
     ...     g[:] = [4 * (w[0] - 1), w[1] - 1]
@@ -141,10 +144,16 @@ def minimize_dense(
             new_loss = evaluate(there, ahead)
             n_evaluations += 1
             new_value = whole(new_loss, there)
-            blur = ROUNDING * abs(value)
-            if math.isfinite(new_value) and new_value <= value - DECREASE * length * promised + blur:
+            usable = math.isfinite(new_value) and bool(np.isfinite(ahead).all())
+            if usable and new_value <= value - DECREASE * length * promised:
                 found = True
                 break
+            if usable and new_value <= value + max(noise, ROUNDING * abs(value)):
+                # Values no longer tell the points apart, but slopes do (Hager & Zhang 2005).
+                slope = ahead + l2 * there
+                if _slope_along(there, slope, step, l1) <= (1 - 2 * DECREASE) * promised:
+                    found = True
+                    break
             excess = new_value - value + length * promised
             guess = 0.5 * promised * length / excess if math.isfinite(excess) and excess > 0 else 0.1
             length *= min(max(guess, 0.1), 0.5)
@@ -155,6 +164,11 @@ def minimize_dense(
         gradient, ahead = ahead, gradient
         steepest = subgradient(weights, gradient + l2 * weights, l1)
     return Settled(weights, value, loss, gradient.copy(), matrix, worst, n_iter, n_evaluations, converged)
+
+
+def _slope_along(weights: np.ndarray, gradient: np.ndarray, step: np.ndarray, l1: np.ndarray) -> float:
+    """The one-sided derivative of the objective along a step."""
+    return float(gradient @ step + l1 @ np.where(weights != 0, np.sign(weights) * step, np.abs(step)))
 
 
 def _learnt(matrix: np.ndarray, step: np.ndarray, change: np.ndarray) -> np.ndarray:

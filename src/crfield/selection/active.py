@@ -9,7 +9,8 @@ each step of each active feature.
 
     node_n(j) = bias_j + Σ_k w_k x_k(n) [label_k = j]        edge_e(i, j) = T_ij + Σ_k w_k x_k(e) [link_k = (i, j)]
 
-The *base* stands before the features: bias (L), transitions (L²), and start and end (L each) where asked for.
+The *base* (`Base`) stands before the features. Rows of node scores are shifted so that the labels of the training
+data score 0: beliefs do not mind, and the total is then the loss itself and not a small difference of large numbers.
 """
 
 from __future__ import annotations
@@ -31,27 +32,44 @@ COLUMNS_AT_ONCE = 32
 
 
 class Base(NamedTuple):
-    """Which weights every model has."""
+    """Which weights every model has.
+
+    An intercept at every step beside transitions would be the same model twice: bias_j + T_ij is T'_ij but for the first
+    step, which has no edge. So with transitions the intercept is that of first steps alone, and nothing is lost.
+    """
 
     intercept: bool = True
     transitions: bool = True
     boundaries: bool = False
 
+    @property
+    def everywhere(self) -> bool:
+        """Whether there is an intercept at every step."""
+        return self.intercept and not self.transitions
+
+    @property
+    def starts(self) -> bool:
+        """Whether first steps have scores of their own."""
+        return self.boundaries or (self.intercept and self.transitions)
+
+    def _sizes(self, n_labels: int) -> tuple[int, ...]:
+        return (
+            n_labels * self.everywhere,
+            n_labels**2 * self.transitions,
+            n_labels * self.starts,
+            n_labels * self.boundaries,
+        )
+
     def size(self, n_labels: int) -> int:
-        """Number of base weights."""
-        return n_labels * self.intercept + n_labels**2 * self.transitions + 2 * n_labels * self.boundaries
+        """Number of base weights: bias, transitions, first steps, last steps."""
+        return sum(self._sizes(n_labels))
 
     def parts(self, base: np.ndarray, n_labels: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """bias (L,), transitions (L, L), start (L,), end (L,); zeros where there are none."""
+        """Views of bias (L,), transitions (L, L), first (L,), last (L,); zeros where there are none."""
         found, at = [], 0
-        for used, size in (
-            (self.intercept, n_labels),
-            (self.transitions, n_labels**2),
-            (self.boundaries, n_labels),
-            (self.boundaries, n_labels),
-        ):
-            found.append(base[at : at + size] if used else np.zeros(size))
-            at += size * used
+        for size, wanted in zip(self._sizes(n_labels), (n_labels, n_labels**2, n_labels, n_labels), strict=True):
+            found.append(base[at : at + size] if size else np.zeros(wanted))
+            at += size
         return found[0], found[1].reshape(n_labels, n_labels), found[2], found[3]
 
 
@@ -117,6 +135,18 @@ class ActiveColumns:
         """Base and active features."""
         return self.n_base + len(self.active)
 
+    def counted_base(self) -> np.ndarray:
+        """Base weights from counts of labels: logarithms of shares, which are all but optimal before any feature."""
+        if self._truth is None:
+            return np.zeros(self.n_base)
+        node, edge = self._truth
+        found = np.zeros(self.n_base)
+        bias, table, first, _ = self.base.parts(found, self._labels)
+        bias += _log_shares(node.sum(axis=0))
+        table += _log_shares(edge.sum(axis=0))
+        first += _log_shares(node[self._first].sum(axis=0))
+        return found
+
     def use(self, active: np.ndarray) -> None:
         """Hold these candidates and no others; columns that are held already are not computed again."""
         active = np.asarray(active, dtype=np.int64)
@@ -177,12 +207,14 @@ class ActiveColumns:
 
     def _base_pull(self, node: np.ndarray, edge: np.ndarray) -> np.ndarray:
         parts: list[np.ndarray] = []
-        if self.base.intercept:
+        if self.base.everywhere:
             parts.append(node.sum(axis=0))
         if self.base.transitions:
             parts.append(edge.sum(axis=0).ravel())
+        if self.base.starts:
+            parts.append(node[self._first].sum(axis=0))
         if self.base.boundaries:
-            parts += [node[self._first].sum(axis=0), node[self._last].sum(axis=0)]
+            parts.append(node[self._last].sum(axis=0))
         return np.concatenate([np.zeros(0), *parts])
 
     def _pull(self, node: np.ndarray, edge: np.ndarray) -> np.ndarray:
@@ -214,17 +246,30 @@ class ActiveColumns:
     def evaluate(self, weights: np.ndarray, gradient: np.ndarray) -> float:
         """−Σ weight · log p(labels); its gradient is written to ``gradient``."""
         potentials = self.potentials(weights)
+        if self._complete:
+            potentials = self._from_truth(potentials)
         free = self._inferred(potentials)
         weight = self.view.target.weight
         free_total = free.total if weight is None else weight * free.total
         gradient[:] = self._pull(*self._weighed(free.node, free.edge))
         if self._complete:
             gradient -= self._counts
-            return max(float(free_total.sum()) - float(self._counts @ weights), 0.0)
+            return max(float(free_total.sum()), 0.0)
         clamped = self._clamped(potentials)
         gradient -= self._pull(*self._weighed(clamped.node, clamped.edge))
         total = clamped.total if weight is None else weight * clamped.total
         return max(float((free_total - total).sum()), 0.0)
+
+    def _from_truth(self, potentials: Potentials) -> Potentials:
+        """The same scores, less what the true labels score at each step."""
+        labels, chains = self.view.target.labels, self.view.chains
+        true = potentials.node[np.arange(chains.n_nodes), labels]
+        before, after = labels[chains.tails], labels[chains.heads]
+        if potentials.shared:
+            true[chains.heads] += potentials.edge[0][before, after]
+        else:
+            true[chains.heads] += potentials.edge[np.arange(chains.n_edges), before, after]
+        return Potentials(potentials.node - true[:, None], potentials.edge, chains)
 
     def slope(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The gradient of the loss in the scores, (n, L) and (e, L, L): beliefs less the truth, weighed."""
@@ -240,6 +285,12 @@ class ActiveColumns:
     def beliefs(self, weights: np.ndarray) -> Beliefs:
         """Marginals with one table for every edge."""
         return self._inferred(self.potentials(weights), each=True)
+
+
+def _log_shares(counts: np.ndarray) -> np.ndarray:
+    """Logarithms of the shares along the last axis, with a tenth of a count for what was not seen, centred."""
+    shares = np.log((counts + 0.1) / (counts + 0.1).sum(axis=-1, keepdims=True))
+    return shares - shares.mean()
 
 
 def as_active(candidates: Sequence[int] | np.ndarray) -> np.ndarray:

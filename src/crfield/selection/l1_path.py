@@ -59,7 +59,7 @@ def l1_path(
     >>> problem = SelectionProblem(MatrixColumns(X, chains=chains, n_labels=2), Target(chains, 2, labels))
     >>> path = l1_path(problem, n_lambdas=5)
     >>> [one.n_features for one in path][:2], path[1].added[0]
-    ([0, 1], 's3 | 0')
+    ([0, 2], 's3 | 0')
     """
     check_rounds(m=n_lambdas, max_features=max_features, patience=patience)
     if not 0 < decay < 1:

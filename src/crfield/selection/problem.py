@@ -31,6 +31,7 @@ from crfield.selection.scale import ColumnScale
 from crfield.selection.views import View
 
 BASE_L2 = 0.01
+NOISE = 1e-14  # rounding of the loss, for each step
 
 
 class HeldOut(NamedTuple):
@@ -260,6 +261,8 @@ class SelectionProblem:
                 place = np.concatenate([np.arange(n_base), mine])
                 at = np.concatenate([np.arange(n_base), theirs + n_base])
                 known = start.curvature[np.ix_(at, at)]
+        else:
+            vector[:n_base] = self._active.counted_base()
         slope = np.empty(len(vector))
         self._active.evaluate(vector, slope)
         matrix = extended(self._active.evaluate, vector, slope, known, place)
@@ -274,6 +277,7 @@ class SelectionProblem:
             gap=tol,
             violation=violation,
             max_iter=max_iter,
+            noise=NOISE * self.n_steps,
         )
         return SelectionModel(
             active,
@@ -318,10 +322,9 @@ class SelectionProblem:
         column, link = self._places[0][model.active], self._places[1][model.active]
         weights = model.weights / self.scale.deviation[column]
         shift = np.bincount(link, weights * self.scale.mean[column], minlength=self.n_labels + self.n_labels**2)
-        base, at = model.base.copy(), 0
-        if self.base.intercept:
-            base[: self.n_labels] -= shift[: self.n_labels]
-            at = self.n_labels
-        if self.base.transitions:
-            base[at : at + self.n_labels**2] -= shift[self.n_labels :]
+        base = model.base.copy()
+        bias, table, first, _ = self.base.parts(base, self.n_labels)
+        for part in (bias, table, first):
+            part -= shift[: self.n_labels]
+        table -= shift[self.n_labels :].reshape(table.shape)
         return base, weights
