@@ -29,8 +29,63 @@ import numpy as np
 from crfield.core.target import Target
 from crfield.errors import InputError
 from crfield.features.lazy_columns import STATE, TRANSITION, LazyColumns
+from crfield.selection.grafting import Watch, check_rounds
+from crfield.selection.path import SelectionPath
+from crfield.selection.problem import SelectionProblem
+from crfield.selection.record import Recorder
+from crfield.selection.standardised import StandardisedColumns
 
+FILTERS = ("mutual-information", "relieff")
 CHUNK = 64  # columns at a time
+
+
+def filter_path(
+    problem: SelectionProblem,
+    *,
+    score: str = "mutual-information",
+    m: int = 8,
+    l2: float = 0.01,
+    max_features: int = 200,
+    patience: int | None = 10,
+    criterion: str = "error",
+    tol: float = 1e-5,
+    max_iter: int = 50,
+    random_state: int | np.random.Generator | None = 0,
+    watch: Watch | None = None,
+) -> SelectionPath:
+    """Rank all candidates once, and let the next ``m`` in at every round.
+
+    >>> from crfield.core.topology import Chains
+    >>> from crfield.features.lazy_columns import MatrixColumns
+    >>> rng = np.random.default_rng(0)
+    >>> chains, y = Chains.from_lengths([200]), np.repeat(rng.integers(0, 2, 40), 5)
+    >>> x = rng.normal(size=(200, 4)) + np.outer(y, [0, 2, 0, 1])
+    >>> problem = SelectionProblem(MatrixColumns(x, chains=chains, n_labels=2), Target(chains, 2, y))
+    >>> [sorted(one.added) for one in filter_path(problem, m=2, max_features=4)]
+    [[], ['s1 | 0', 's1 | 1'], ['s3 | 0', 's3 | 1']]
+    """
+    check_rounds(m=m, max_features=max_features, patience=patience)
+    if score not in FILTERS:
+        raise InputError(f"score must be one of {', '.join(map(repr, FILTERS))}, got {score!r}.")
+    record = Recorder(problem, score, criterion=criterion, patience=patience, watch=watch)
+    model = problem.fit([], l2=l2, tol=tol, max_iter=max_iter)
+    record.add(model)
+    columns, target = StandardisedColumns(problem), problem.train.target
+    if score == "relieff":
+        worth = relieff(columns, target, random_state=random_state)
+    else:
+        worth = mutual_information(columns, target)
+    order = np.argsort(-worth, kind="stable")
+    order = order[problem.usable[order] & (worth[order] > 0)][:max_features]
+    for first in range(0, len(order), m):
+        if record.stopped:
+            break
+        entering = order[first : first + m]
+        model = problem.fit(np.concatenate([model.active, entering]), model, l2=l2, tol=tol, max_iter=max_iter)
+        record.add(model, added=entering, largest=float(worth[entering[0]]))
+    if not record.stopped:
+        record.stop("max_features" if len(order) == max_features else "no candidate tells more")
+    return record.path()
 
 
 def mutual_information(candidates: LazyColumns, target: Target, *, n_bins: int = 8) -> np.ndarray:

@@ -69,7 +69,7 @@ def gain_path(
     >>> x = rng.normal(size=(150, 4)) + np.outer(y, [0, 2, 0, 1])
     >>> problem = SelectionProblem(MatrixColumns(x, chains=chains, n_labels=2), Target(chains, 2, y))
     >>> gain_path(problem, max_features=1).entered()
-    [(1, 's1 | 0')]
+    [(1, 's1 | ...')]
     """
     check_rounds(m=m, max_features=max_features, patience=patience)
     check_complete(problem)

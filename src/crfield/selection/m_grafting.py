@@ -61,7 +61,7 @@ def m_graft(
     >>> x = rng.normal(size=(600, 4)) + np.outer(y, [0, 2, 0, 1])
     >>> problem = SelectionProblem(MatrixColumns(x, chains=chains, n_labels=2), Target(chains, 2, y))
     >>> m_graft(problem, m=2, max_features=2).entered()
-    [(1, 's1 | 1'), (1, 's3 | 1')]
+    [(1, 's1 | ...'), (1, 's3 | ...')]
     """
     check_rounds(m=m, max_features=max_features, patience=patience)
     record = Recorder(problem, "m-grafting", criterion=criterion, patience=patience, watch=watch)
