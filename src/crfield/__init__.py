@@ -42,6 +42,7 @@ _HOME: dict[str, str] = {
     "make_weak_features": "crfield.simulate.weak_features",
     "make_wearable_episodes": "crfield.simulate.wearable",
     "MarkovRandomField": "crfield.estimators.markov_field",
+    "MEstimatedCRF": "crfield.estimators.m_estimated",
     "phrase_features": "crfield.simulate.phrases",
     "Recordings": "crfield.features.relational.recordings",
     "read_columns": "crfield.storage.exchange",

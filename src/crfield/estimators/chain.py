@@ -19,6 +19,7 @@ from sklearn.base import BaseEstimator
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.core.target import Target
+from crfield.data.batch import Batch
 from crfield.data.labels import LabelCoder
 from crfield.errors import ConvergenceWarning, InputError, NotFittedError
 from crfield.estimators.chain_checks import (
@@ -168,7 +169,7 @@ class ChainCRF(Streaming, BaseEstimator):
         ``sample_weight`` has one number for each sequence; 0 leaves it out. Ctrl-C ends training with the best
         weights so far.
         """
-        check_parameters(self.get_params(deep=False))
+        self._check_parameters()
         X, y, sample_weight = without_weightless(X, y, sample_weight)
         before = self._fitted if self.warm_start and self.__sklearn_is_fitted__() else None
         coder = LabelCoder().fit(y) if before is None else self._coder
@@ -198,9 +199,18 @@ class ChainCRF(Streaming, BaseEstimator):
             )
         return self
 
+    def _check_parameters(self) -> None:
+        check_parameters(self.get_params(deep=False))
+
     def _column_problem(
         self, X: Any, y: Any, coder: LabelCoder, sample_weight: Any, before: ColumnModel | FunctionModel | None
-    ) -> tuple[FusedChain | FullBatch, ColumnModel | FunctionModel]:
+    ) -> tuple[Any, ColumnModel | FunctionModel]:
+        model, batch, target = self._encoded(X, y, coder, sample_weight, before)
+        return FusedChain(model.layout, batch, target, n_jobs=resolve_jobs(self.n_jobs)), model
+
+    def _encoded(
+        self, X: Any, y: Any, coder: LabelCoder, sample_weight: Any, before: ColumnModel | FunctionModel | None
+    ) -> tuple[ColumnModel, Batch, Target]:
         transitions = self.transition_pairs
         if isinstance(before, ColumnModel):
             encoder, batch = before.encoder, before.encode(X)
@@ -229,12 +239,11 @@ class ChainCRF(Streaming, BaseEstimator):
                 boundaries=self.boundaries,
             )
             weights = np.zeros(layout.n_weights)
-        problem = FusedChain(layout, batch, target, n_jobs=resolve_jobs(self.n_jobs))
-        return problem, ColumnModel(encoder, layout, weights)
+        return ColumnModel(encoder, layout, weights), batch, target
 
     def _function_problem(
         self, X: Any, y: Any, coder: LabelCoder, sample_weight: Any, before: ColumnModel | FunctionModel | None
-    ) -> tuple[FusedChain | FullBatch, ColumnModel | FunctionModel]:
+    ) -> tuple[Any, ColumnModel | FunctionModel]:
         functions = check_label_functions(self.get_params(deep=False))
         tables = tabulate_sequences(functions, coder.labels, X)
         target = self._target(tables.topology, coder, y, sample_weight)
@@ -257,7 +266,7 @@ class ChainCRF(Streaming, BaseEstimator):
         weight = None if sample_weight is None else check_weights(sample_weight, topology.n_sequences)
         return Target(topology, coder.n_labels, labels, allowed, weight)
 
-    def _train(self, problem: FusedChain | FullBatch, model: ColumnModel | FunctionModel) -> Result:
+    def _train(self, problem: Any, model: ColumnModel | FunctionModel) -> Result:
         penalised = None
         if not self.penalize_intercepts and isinstance(model, ColumnModel):
             penalised = (~model.layout.intercepts).astype(np.uint8)
@@ -291,7 +300,9 @@ class ChainCRF(Streaming, BaseEstimator):
         parts, model = getattr(self, "_parts", None), getattr(self, "_model", None)
         if model is None:
             if parts is None:
-                raise NotFittedError("this ChainCRF is not fitted yet. Call fit(X, y) first, or load a model file.")
+                raise NotFittedError(
+                    f"this {type(self).__name__} is not fitted yet. Call fit(X, y) first, or load a model file."
+                )
             model = self._model = build_columns(*parts)
             self._parts = None
         return model

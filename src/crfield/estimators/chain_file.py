@@ -1,8 +1,8 @@
 """`ChainCRF` to a model file and back.
 
-The file holds what prediction needs (labels, encoder, layout, weights), the parameters, and the report of training.
-Functions are code and are not stored: a model trained with feature functions is loaded with the same functions
-given again.
+The file holds what prediction needs (labels, encoder, layout, weights), the parameters, and the report of training;
+that of `MEstimatedCRF` differs in its kind and parameters only. Functions are code and are not stored: a model trained
+with feature functions is loaded with the same functions given again.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ import numpy as np
 from crfield.data.labels import LabelCoder
 from crfield.errors import InputError, ModelFileError
 from crfield.estimators.chain import ChainCRF
-from crfield.estimators.chain_checks import check_parameters
 from crfield.estimators.chain_models import ColumnModel
 from crfield.features.template import Template
 from crfield.storage.archive import Archive, write_archive
 
-KIND = "chain_crf"
+KIND, M_ESTIMATED = "chain_crf", "m_estimated_crf"
 _CODE = ("functions", "transition_functions", "label_functions", "callback")
 _REPORT = {
     "objective_": float,
@@ -42,7 +41,7 @@ def save_chain(model: ChainCRF, path: Any) -> None:
     encoder_header, encoder_arrays = inner.encoder.state()
     layout_header, layout_arrays = inner.layout.state()
     header = {
-        "kind": KIND,
+        "kind": KIND if type(model) is ChainCRF else M_ESTIMATED,
         "parameters": {k: _plain(k, v) for k, v in model.get_params(deep=False).items() if k not in _CODE},
         "labels": model._coder.to_json(),
         "encoder": encoder_header,
@@ -69,12 +68,17 @@ def load_chain(archive: Archive, *, functions: Sequence[Any] | None, transition_
     """The model that an archive holds."""
     header, arrays = archive.header, archive.arrays
     parameters = header.get("parameters")
-    known = ChainCRF().get_params(deep=False)
+    maker: type[ChainCRF] = ChainCRF
+    if header.get("kind") == M_ESTIMATED:
+        from crfield.estimators.m_estimated import MEstimatedCRF
+
+        maker = MEstimatedCRF
+    known = maker().get_params(deep=False)
     if not isinstance(parameters, dict) or not isinstance(header.get("layout"), dict):
         raise ModelFileError("the model file lacks its parameters or layout. It was not written by ChainCRF.save.")
-    model = ChainCRF(**{k: v for k, v in parameters.items() if k in known and k not in _CODE})
+    model = maker(**{k: v for k, v in parameters.items() if k in known and k not in _CODE})
     try:
-        check_parameters(model.get_params(deep=False))
+        model._check_parameters()
     except InputError as error:
         raise ModelFileError(f"the model file's parameters cannot be used: {error} Was the file edited?") from None
     if functions is not None:

@@ -36,7 +36,7 @@ _READERS = {  # where the function lies that makes the model of an archive
     "classifier_hmm": ("crfield.estimators.classifier_hmm_file", "load_classifier_hmm"),
     "hmm": ("crfield.estimators.hmm_file", "load_hmm"),
 }
-KINDS = (chain_file.KIND, *_GRAPHS, *_FIELDS, *_READERS)
+KINDS = (chain_file.KIND, chain_file.M_ESTIMATED, *_GRAPHS, *_FIELDS, *_READERS)
 
 
 def load(

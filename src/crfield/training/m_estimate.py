@@ -36,12 +36,13 @@ from crfield.errors import InputError
 from crfield.inference.chain import ChainEngine
 from crfield.objectives.contrast import Contrast
 from crfield.objectives.m_estimator import Blocks, Centre, block_weights, log_mean_exp
-from crfield.optimize.history import CALLBACK, INTERRUPTED, MAX_ITER, NO_IMPROVEMENT, TOLERANCE, Result, Step
+from crfield.optimize.history import CALLBACK, INTERRUPTED, NO_IMPROVEMENT, TOLERANCE, Result, Step
 from crfield.optimize.lbfgs import minimize
 from crfield.scoring.layout import Layout
 from crfield.scoring.linear import LinearScorer
 
 REFERENCES = ("markov", "uniform")
+ROUNDS = "rounds"  # all that were asked for are done
 BLOCK, RIDGE = 30, 0.1
 CHUNK = 1 << 21  # edge marginals held at once
 MOST = 1 << 28  # numbers of the dense part of the table
@@ -279,8 +280,8 @@ def m_estimate(
     """Weights (W,) of a linear chain model by one M-estimate and some refreshes; see the module.
 
     ``penalised`` (W,) says where ``l2`` applies. The result's value is −log p(y | x) + ½ l2 ‖w‖²; its history has a
-    step for each round, and ``n_evaluations`` counts the sweeps over the data. It has converged when a round promises
-    to lower the value by less than ``tol`` of it.
+    step for each round, and ``n_evaluations`` counts the sweeps over the data. It ends before all
+    rounds are done (``reason``) when one promises to lower the value by less than ``tol`` of it.
 
     >>> batch = Batch(Chains.from_lengths([4]), Columns(np.zeros(5), [], 0, dense=np.arange(4.0)[:, None] - 1.5))
     >>> target = Target(batch.topology, 2, np.array([0, 0, 1, 1]))
@@ -375,7 +376,7 @@ class _Rounds:
             self.weights, self.value = there, value
             if self.report(size, delta, callback):
                 return self.result(CALLBACK, converged=False)
-        return self.result(MAX_ITER, converged=False)
+        return self.result(ROUNDS, converged=True)
 
     def report(self, size: float, delta: np.ndarray, callback: Callback | None) -> bool:
         """Record a round and tell the callback; True if it wishes to stop."""
