@@ -29,6 +29,7 @@ from crfield.estimators.chain_answers import ChainAnswers
 from crfield.estimators.chain_checks import check_weights, without_weightless
 from crfield.estimators.discriminative_field import as_matrix, fit_clone, node_weights
 from crfield.estimators.jobs import resolve_jobs
+from crfield.estimators.step_scores import StepScorer, single_steps
 from crfield.features.detect import encoder_for
 from crfield.features.encoder import Encoder
 from crfield.features.step_windows import windowed
@@ -161,6 +162,13 @@ class ClassifierHMM(ChainAnswers, BaseEstimator):
             start, transition = np.log(self.start_probabilities_), np.log(self.transition_probabilities_)
         node[chains.offsets[:-1][chains.lengths > 0]] += start
         return Potentials(node, transition[None], chains)
+
+    def _step_scorer(self, *, history: int | None = None) -> StepScorer:
+        self._coder  # noqa: B018  (says so where nothing is fitted)
+        with np.errstate(divide="ignore"):
+            start, transition = np.log(self.start_probabilities_), np.log(self.transition_probabilities_)
+        tables = {"start": start, "end": np.zeros(len(start)), "transitions": transition}
+        return single_steps(self, tables, varied=False, window=self.window, more=[self.class_shares_])
 
     def save(self, path: Any) -> None:
         """Write the model to one file, atomically; `crfield.load` reads it. The classifier must be a `LogitBoost` of

@@ -36,6 +36,8 @@ from crfield.estimators.chain_checks import check_weights, random_generator, wit
 from crfield.estimators.discriminative_field import as_matrix
 from crfield.estimators.jobs import resolve_jobs
 from crfield.estimators.progress import Progress
+from crfield.estimators.step_densities import density_steps
+from crfield.estimators.step_scores import StepScorer
 from crfield.features.detect import encoder_for
 from crfield.features.encoder import Encoder
 from crfield.inference.decode import check_decoder
@@ -190,6 +192,12 @@ class HMM(ChainAnswers, BaseEstimator):
             start, transition = np.log(self.start_probabilities_), np.log(self.transition_probabilities_)
         node[chains.offsets[:-1][chains.lengths > 0]] += start
         return Potentials(node, transition[None], chains)
+
+    def _step_scorer(self, *, history: int | None = None) -> StepScorer:
+        self._coder  # noqa: B018  (says so where nothing is fitted)
+        with np.errstate(divide="ignore"):
+            start, transition = np.log(self.start_probabilities_), np.log(self.transition_probabilities_)
+        return density_steps(self, self._encoder, self.emissions_, start, transition)
 
     def log_likelihood(self, X: Any) -> np.ndarray:
         """(B,) log p(x) of every sequence, labels summed out.

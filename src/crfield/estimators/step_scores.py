@@ -88,6 +88,7 @@ class DenseSteps:
     deviation: np.ndarray = None  # type: ignore[assignment]  # (D,)
     linked: np.ndarray = None  # type: ignore[assignment]  # (G,) columns on the edges
     link_weights: np.ndarray = None  # type: ignore[assignment]  # (G, L, L)
+    names: tuple[str, ...] | None = None  # of the D columns
 
     @property
     def reach(self) -> int:
@@ -122,19 +123,20 @@ class DenseSteps:
 
     def score(self, rows: Sequence[Any], pasts: Sequence[Sequence[Any]]) -> tuple[np.ndarray, np.ndarray | None]:
         """Scores of rows (k, D)."""
-        try:
-            x = np.ascontiguousarray(rows, np.float64)
-        except (TypeError, ValueError) as error:
-            raise FeatureError(f"an observation must be {len(self.mean)} numbers, as in fit: {error}.") from None
-        if x.ndim != 2 or x.shape[1] != len(self.mean):
-            raise ShapeError(
-                f"an observation must be {len(self.mean)} numbers, one for each column, got shape {x.shape[1:]}."
-            )
-        return self._scores.score(x)
+        return self._scores.score(observed_rows(rows, len(self.mean)))
 
     def digest(self) -> str:
         """A word that differs between models."""
-        return _hashed([], [getattr(self, name) for name in self.__dataclass_fields__])
+        return hashed(["linear"], list(self.tables().values()))
+
+    @property
+    def n_columns(self) -> int:
+        """D."""
+        return len(self.mean)
+
+    def tables(self) -> dict[str, np.ndarray]:
+        """Every number of the model, by name."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "names"}
 
     @classmethod
     def of_columns(cls, model: ColumnModel) -> DenseSteps:
@@ -156,6 +158,7 @@ class DenseSteps:
             deviation=arrays.get("scale_dense_deviation"),  # type: ignore[arg-type]
             linked=arrays.get("edge_dense"),  # type: ignore[arg-type]
             link_weights=table("edge_dense", layout.n_edge_dense, labels, labels),  # type: ignore[arg-type]
+            names=tuple([model.encoder.dense_name(k) for k in range(layout.n_dense)]),
         )
 
 
@@ -250,13 +253,41 @@ def column_steps(model: ColumnModel, *, history: int | None) -> DenseSteps | Seq
         end=model.weights[layout.part["end"]] if layout.boundaries else zeros,
         transitions=np.nan_to_num(layout.transitions(model.weights), nan=0.0),
         varied=varied,
-        digest=_hashed([header, layout.state()[0]], [model.weights, *arrays.values(), *layout.state()[1].values()]),
+        digest=hashed([header, layout.state()[0]], [model.weights, *arrays.values(), *layout.state()[1].values()]),
         reach=reach,
         repeat=repeat,
     )
 
 
-def _hashed(headers: list[Any], arrays: Sequence[np.ndarray]) -> str:
+def single_steps(
+    model: Any, tables: dict[str, np.ndarray], *, varied: bool, window: int, more: Sequence[np.ndarray]
+) -> SequenceSteps:
+    """Scores of single steps of any model with ``potentials`` whose scores look at their own step alone.
+
+    ``window`` is how far they look around otherwise: such a model waits for steps that a stream has not seen. The
+    tables of start, end and transitions, and ``more`` arrays, tell the model from others.
+    """
+    if window:
+        raise InputError(
+            f"{type(model).__name__}(window={window}) sees {window} steps ahead, which a stream does not know yet. "
+            "Train with window=0 and columns that look back only."
+        )
+    digest = hashed([type(model).__name__, repr(model)], [*tables.values(), *more])
+    return SequenceSteps(model.potentials, **tables, varied=varied, digest=digest, repeat=3)
+
+
+def observed_rows(rows: Sequence[Any], columns: int) -> np.ndarray:
+    """(k, D) float64."""
+    try:
+        x = np.ascontiguousarray(rows, np.float64)
+    except (TypeError, ValueError) as error:
+        raise FeatureError(f"an observation must be {columns} numbers, as in fit: {error}.") from None
+    if x.ndim != 2 or x.shape[1] != columns:
+        raise ShapeError(f"an observation must be {columns} numbers, one for each column, got shape {x.shape[1:]}.")
+    return x
+
+
+def hashed(headers: list[Any], arrays: Sequence[np.ndarray]) -> str:
     made = hashlib.sha256(json.dumps(headers, sort_keys=True, default=str).encode())
     for array in arrays:
         made.update(str((array.dtype.str, array.shape)).encode() + np.ascontiguousarray(array).tobytes())

@@ -363,3 +363,13 @@ class Streaming:
         """`LabelStreams`: many streams advanced by one call; options as in `stream`."""
         scorer = self._step_scorer(history=history)
         return LabelStreams(scorer, self._coder, n_streams, lag=lag, viterbi=viterbi, max_lag=max_lag)
+
+    def export(self, path: Any, *, name: str | None = None, max_lag: int = MAX_LAG) -> None:
+        """Write the model as one file without dependencies: ``.h`` is a C99 header, ``.py`` a Python module.
+
+        Both take the raw columns of a step and answer like `stream`. Names in the header begin with ``name``, by
+        default that of the file.
+        """
+        from crfield.estimators.export import export_model
+
+        export_model(self._step_scorer(), self._coder.labels, path, name=name, max_lag=max_lag)

@@ -31,6 +31,7 @@ from crfield.estimators.chain_checks import check_weights, random_generator, wit
 from crfield.estimators.discriminative_field import as_matrix
 from crfield.estimators.jobs import resolve_jobs
 from crfield.estimators.progress import Progress
+from crfield.estimators.step_scores import StepScorer, single_steps
 from crfield.features.detect import encoder_for
 from crfield.features.encoder import Encoder
 from crfield.features.step_windows import window_offsets, windowed
@@ -237,6 +238,12 @@ class TreeCRF(ChainAnswers, BaseEstimator):
         field, batch = self.field_, self._encoder.encode(X)
         table = windowed(as_matrix(batch.node), batch.topology, reach=self.window)
         return field.potentials(table, batch.topology)
+
+    def _step_scorer(self, *, history: int | None = None) -> StepScorer:
+        field = self.field_
+        varied = field.edge_trees is not None and len(field.edge_trees) > 0
+        tables = {"start": field.start, "end": field.end, "transitions": field.table}
+        return single_steps(self, tables, varied=varied, window=self.window, more=[field.prior])
 
     @property
     def transitions_(self) -> TransitionTable:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from crfield.errors import InputError, ShapeError
+from crfield.errors import FeatureError, InputError, ShapeError
 from crfield.kernels import choice
 
 
@@ -60,7 +60,7 @@ class Scores:
         bad = self._body.score(x, node, edge)
         if bad >= 0:
             row, column = divmod(bad, self.n_columns)
-            raise InputError(f"column {column} of row {row} must be a finite number, got {x[row, column]}.")
+            raise FeatureError(f"column {column} of row {row} must be a finite number, got {x[row, column]}.")
         return node, edge
 
 
