@@ -1,0 +1,365 @@
+#include "segments/batches.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "level.hpp"
+#include "memory.hpp"
+#include "segments/contract.hpp"
+#include "threads.hpp"
+
+namespace crfield {
+namespace segments {
+namespace {
+
+constexpr double INF = std::numeric_limits<double>::infinity();
+constexpr int64_t MOST_LABELS = 65535, MOST_STEPS = int64_t(1) << 24, MOST_NUMBERS = int64_t(1) << 40;
+
+// CRFIELD_LEVEL=2, 3 or 4 in the environment asks for a lower level than the processor has, for tests.
+const Kernels* best_kernels() {
+#if defined(CRFIELD_X86)
+  const int best = best_level();
+  const char* wish = std::getenv("CRFIELD_LEVEL");
+  const int asked = wish ? std::atoi(wish) : 0, level = asked >= 2 && asked < best ? asked : best;
+  return level >= 4 ? kernels_level4() : level == 3 ? kernels_level3() : kernels_level2();
+#else
+  return kernels_level0();
+#endif
+}
+
+// Where the sequences lie, and the sizes; thrown out here if they do not fit.
+struct Shape {
+  const int64_t* offsets;
+  int64_t sequences, nodes, labels, most, longest = 0;
+  std::vector<int64_t> first_edge;
+  bool shared = true;
+
+  Shape(const Ints& given, int64_t n, int64_t d, int64_t l, const Array3<const double>* edge)
+      : offsets(given.data()), sequences((int64_t)given.shape(0) - 1), nodes(n), labels(l), most(d) {
+    require(sequences >= 0 && offsets[0] == 0, "offsets must start at 0 and not fall");
+    first_edge.assign((size_t)sequences + 1, 0);
+    for (int64_t s = 0; s < sequences; s++) {
+      const int64_t steps = offsets[s + 1] - offsets[s];
+      require(steps >= 0, "offsets must start at 0 and not fall");
+      first_edge[s + 1] = first_edge[s] + std::max<int64_t>(steps - 1, 0);
+      longest = std::max(longest, steps);
+    }
+    require(offsets[sequences] == nodes && labels >= 1 && labels <= MOST_LABELS && most >= 1 && most <= MOST_STEPS,
+            "segment scores do not fit");
+    require((longest + 1) <= MOST_NUMBERS / most / (labels + 8), "a sequence has too many segments");
+    if (!edge) return;
+    require((int64_t)edge->shape(1) == labels && (int64_t)edge->shape(2) == labels,
+            "edge scores do not fit the labels");
+    shared = edge->shape(0) == 1;
+    require(shared || (int64_t)edge->shape(0) == first_edge.back(), "edge scores do not fit the edges");
+  }
+
+  int64_t begin(int64_t s) const { return offsets[s]; }
+  int64_t steps(int64_t s) const { return offsets[s + 1] - offsets[s]; }
+
+  // Sequences of each thread: about equally many nodes, whatever the speed of the threads.
+  std::vector<int64_t> cut(int parts) const {
+    std::vector<int64_t> at((size_t)parts + 1, sequences);
+    at[0] = 0;
+    for (int p = 1; p < parts; p++) {
+      const int64_t wanted = nodes / parts * p + nodes % parts * p / parts;
+      at[p] = std::max<int64_t>(at[p - 1], std::lower_bound(offsets, offsets + sequences, wanted) - offsets);
+    }
+    return at;
+  }
+  int parts(int n_jobs) const { return (int)std::max<int64_t>(1, std::min<int64_t>(n_jobs, sequences)); }
+};
+
+int padded(int64_t labels, const Kernels* k) { return (int)((labels + k->lanes - 1) / k->lanes * k->lanes); }
+
+// A shared table with what the recursion needs of it.
+class Table {
+ public:
+  Table(const Kernels* k, const Shape& shape, const double* edge, int stride) {
+    if (!shape.shared) return;
+    const int64_t L = shape.labels;
+    log_.resize(L * stride);
+    double top = -INF, low = INF;
+    for (int64_t i = 0; i < L; i++)
+      for (int64_t j = 0; j < stride; j++) {
+        const double x = j < L ? edge[i * L + j] : -INF;
+        log_[i * stride + j] = x;
+        if (j < L) top = std::max(top, x), low = std::min(low, x);
+      }
+    edges_.log = log_.data();
+    edges_.safe = low > -INF && top - low <= SAFE_SPREAD;
+    if (!edges_.safe) return;
+    prob_.resize(L * stride);
+    edges_.shift = top;
+    k->exponentiate(L * stride, log_.data(), top, prob_.data());
+    edges_.prob = prob_.data();
+  }
+  Edges of(const Shape& shape, const double* edge, int64_t sequence) const {
+    Edges e = edges_;
+    if (!shape.shared) e.each = edge + shape.first_edge[sequence] * shape.labels * shape.labels;
+    return e;
+  }
+  const Edges& edges() const { return edges_; }
+
+ private:
+  Buffer<double> log_, prob_;
+  Edges edges_;
+};
+
+// The memory of one thread for one sequence after the other.
+class Scratch {
+ public:
+  Scratch(const Shape& shape, int stride) : shape_(shape), stride_(stride) {
+    table_.resize(shape.labels * stride), counts_.resize(shape.labels * stride), direct_.resize(shape.labels * stride);
+    counts_.zero(), direct_.zero();
+  }
+  Sweep at(int64_t steps) {
+    score_.resize(steps * shape_.most * stride_);
+    rows_.resize((5 * steps + 2) * stride_);
+    rise_.resize(steps);
+    Sweep s;
+    s.steps = steps, s.labels = (int)shape_.labels, s.stride = stride_, s.most = (int)shape_.most;
+    s.score = score_.data(), s.rise = rise_.data(), s.table = table_.data();
+    s.onwards = rows_.data(), s.start = s.onwards + (steps + 1) * stride_, s.ending = s.start + (steps + 1) * stride_;
+    s.into = s.ending + steps * stride_, s.end = s.into + steps * stride_;
+    s.counts = counts_.data(), s.direct = direct_.data();
+    return s;
+  }
+  // Expected pairs of a shared table, added to out (L, L).
+  void add_pairs(const Edges& e, double* out) const {
+    for (int64_t i = 0; i < shape_.labels; i++)
+      for (int64_t j = 0; j < shape_.labels; j++) {
+        const int64_t at = i * stride_ + j;
+        out[i * shape_.labels + j] += direct_[at] + (e.safe ? counts_[at] * e.prob[at] : 0.0);
+      }
+  }
+
+ private:
+  const Shape& shape_;
+  int stride_;
+  Buffer<double> score_, rows_, rise_, table_, counts_, direct_;
+};
+
+void pad(const Shape& shape, int64_t steps, int stride, const double* from, double* to) {
+  const int64_t L = shape.labels;
+  for (int64_t r = 0; r < steps * shape.most; r++) {
+    std::memcpy(to + r * stride, from + r * L, sizeof(double) * L);
+    for (int64_t j = L; j < stride; j++) to[r * stride + j] = -INF;
+  }
+}
+
+// Parts of scores, checked against each other.
+struct Given {
+  const int32_t *limit, *steps, *item, *item_label;
+  const int64_t *ptr, *item_ptr;
+  const double *node, *first, *last, *mean, *weight;
+  int64_t weights;
+  Buffer<double> length;  // (D, stride), -inf beyond the limits
+
+  Given(const Shape& shape, int stride, const Codes& limit_, const Array2<const double>& node_, const Part& first_,
+        const Part& last_, const Part& mean_, const Array2<const double>& length_, const Ints& ptr_,
+        const Codes& steps_, const Codes& item_, const Ints& item_ptr_, const Codes& item_label_,
+        const Array1<const double>& weight_)
+      : limit(limit_.data()),
+        steps(steps_.data()),
+        item(item_.data()),
+        item_label(item_label_.data()),
+        ptr(ptr_.data()),
+        item_ptr(item_ptr_.data()),
+        node(node_.data()),
+        first(first_ ? first_->data() : nullptr),
+        last(last_ ? last_->data() : nullptr),
+        mean(mean_ ? mean_->data() : nullptr),
+        weight(weight_.data()),
+        weights((int64_t)weight_.shape(0)) {
+    const int64_t N = shape.nodes, L = shape.labels, D = shape.most;
+    require(shaped(limit_, L), "limits do not fit the lengths");
+    for (int64_t j = 0; j < L; j++) require(limit[j] >= 1 && limit[j] <= D, "limits do not fit the lengths");
+    for (const Part* part : {&first_, &last_, &mean_})
+      require(!*part || shaped(**part, N, L), "a part does not fit the steps");
+    const int64_t marks = (int64_t)item_.shape(0), items = (int64_t)item_ptr_.shape(0) - 1;
+    require(shaped(ptr_, N + 1) && ptr[0] == 0 && ptr[N] == marks && items >= 0 && shaped(steps_, marks) &&
+                item_ptr[0] == 0 && item_ptr[items] == (int64_t)item_label_.shape(0) && shaped(item_label_, weights),
+            "marks do not fit");
+    for (int64_t k = 0; k < items; k++) require(item_ptr[k] <= item_ptr[k + 1], "item_ptr must not fall");
+    for (int64_t k = 0; k < weights; k++) require(item_label[k] >= 0 && item_label[k] < L, "a label is out of range");
+    for (int64_t s = 0; s < shape.sequences; s++)
+      for (int64_t n = shape.begin(s); n < shape.offsets[s + 1]; n++) {
+        require(ptr[n] >= 0 && ptr[n] <= ptr[n + 1] && ptr[n + 1] <= marks, "marks must not fall");
+        for (int64_t m = ptr[n]; m < ptr[n + 1]; m++)
+          require(steps[m] >= 1 && steps[m] <= D && steps[m] <= n - shape.begin(s) + 1 && item[m] >= 0 && item[m] < items,
+                  "a marked segment is too long, begins before its sequence, or has an unknown item");
+      }
+    length.resize(D * stride);
+    for (int64_t d = 0; d < D; d++)
+      for (int64_t j = 0; j < stride; j++)
+        length[d * stride + j] = j < L && d < limit[j] ? length_(d, j) : -INF;
+  }
+
+  Own own(const Shape& shape, int64_t s, int stride, double* spare) const {
+    const int64_t at = shape.begin(s) * shape.labels;
+    Own o;
+    o.steps = shape.steps(s), o.labels = (int)shape.labels, o.stride = stride, o.most = (int)shape.most;
+    o.limit = limit, o.node = node + at, o.first = first ? first + at : nullptr, o.last = last ? last + at : nullptr;
+    o.mean = mean ? mean + at : nullptr, o.length = length.data(), o.ptr = ptr + shape.begin(s);
+    o.mark_steps = steps, o.item = item, o.item_ptr = item_ptr, o.item_label = item_label, o.weight = weight;
+    o.spare = spare;
+    return o;
+  }
+};
+
+}  // namespace
+
+int level() { return best_kernels()->level; }
+
+void sum_product(Ints offsets, Array3<const double> segment, Array3<const double> edge, Array1<double> total,
+                 Array3<double> segment_out, Array3<double> edge_out, int n_jobs) {
+  const int64_t N = (int64_t)segment.shape(0), D = (int64_t)segment.shape(1), L = (int64_t)segment.shape(2);
+  require(offsets.shape(0) >= 1, "offsets must start at 0 and not fall");
+  const Shape shape(offsets, N, D, L, &edge);
+  require(shaped(total, shape.sequences) && shaped(segment_out, N, D, L) && shaped(edge_out, edge.shape(0), L, L),
+          "outputs do not fit");
+  nb::gil_scoped_release unlocked;
+  const Kernels* k = best_kernels();
+  const int stride = padded(L, k), parts = shape.parts(n_jobs);
+  const Table table(k, shape, edge.data(), stride);
+  const std::vector<int64_t> cut = shape.cut(parts);
+  std::vector<std::vector<double>> pairs((size_t)parts, std::vector<double>(shape.shared ? L * L : 0, 0.0));
+  run_parts(parts, [&](int p) {
+    Scratch scratch(shape, stride);
+    for (int64_t s = cut[p]; s < cut[p + 1]; s++) {
+      const int64_t at = shape.begin(s) * D * L, steps = shape.steps(s);
+      Sweep w = scratch.at(steps);
+      pad(shape, steps, stride, segment.data() + at, w.score);
+      if (!shape.shared) w.each_out = edge_out.data() + shape.first_edge[s] * L * L;
+      total(s) = k->sum(table.of(shape, edge.data(), s), w);
+      for (int64_t r = 0; r < steps * D; r++)
+        std::memcpy(segment_out.data() + at + r * L, w.score + r * stride, sizeof(double) * L);
+    }
+    if (shape.shared) scratch.add_pairs(table.edges(), pairs[p].data());
+  });
+  if (!shape.shared) return;
+  std::fill(edge_out.data(), edge_out.data() + L * L, 0.0);
+  for (const auto& part : pairs)
+    for (int64_t q = 0; q < L * L; q++) edge_out.data()[q] += part[q];
+}
+
+void max_product(Ints offsets, Array3<const double> segment, Array3<const double> edge, Array1<double> total,
+                 Array1<int32_t> length, Array1<int32_t> label, int n_jobs) {
+  const int64_t N = (int64_t)segment.shape(0), D = (int64_t)segment.shape(1), L = (int64_t)segment.shape(2);
+  require(offsets.shape(0) >= 1, "offsets must start at 0 and not fall");
+  const Shape shape(offsets, N, D, L, &edge);
+  require(shaped(total, shape.sequences) && shaped(length, N) && shaped(label, N), "outputs do not fit");
+  nb::gil_scoped_release unlocked;
+  const Kernels* k = best_kernels();
+  const int stride = padded(L, k), parts = shape.parts(n_jobs);
+  const Table table(k, shape, edge.data(), stride);
+  const std::vector<int64_t> cut = shape.cut(parts);
+  run_parts(parts, [&](int p) {
+    Scratch scratch(shape, stride);
+    Buffer<int32_t> places;
+    for (int64_t s = cut[p]; s < cut[p + 1]; s++) {
+      const int64_t first = shape.begin(s), steps = shape.steps(s);
+      Sweep w = scratch.at(steps);
+      places.resize(2 * steps * L);
+      pad(shape, steps, stride, segment.data() + first * D * L, w.score);
+      total(s) = k->best(table.of(shape, edge.data(), s), w, length.data() + first, label.data() + first, places.data(),
+                         places.data() + steps * L);
+    }
+  });
+}
+
+void expand(Ints offsets, Codes limit, Array2<const double> node, Part first, Part last, Part mean,
+            Array2<const double> length, Ints ptr, Codes steps, Codes item, Ints item_ptr, Codes item_label,
+            Array1<const double> weight, Array3<double> out, int n_jobs) {
+  const int64_t N = (int64_t)node.shape(0), D = (int64_t)length.shape(0), L = (int64_t)node.shape(1);
+  require(offsets.shape(0) >= 1 && (int64_t)length.shape(1) == L && item_ptr.shape(0) >= 1, "parts do not fit");
+  const Shape shape(offsets, N, D, L, nullptr);
+  const Kernels* k = best_kernels();
+  const int stride = padded(L, k), parts = shape.parts(n_jobs);
+  const Given given(shape, stride, limit, node, first, last, mean, length, ptr, steps, item, item_ptr, item_label, weight);
+  require(shaped(out, N, D, L), "out has the wrong shape");
+  nb::gil_scoped_release unlocked;
+  const std::vector<int64_t> cut = shape.cut(parts);
+  run_parts(parts, [&](int p) {
+    Scratch scratch(shape, stride);
+    Buffer<double> spare(4 * stride);
+    for (int64_t s = cut[p]; s < cut[p + 1]; s++) {
+      const int64_t T = shape.steps(s);
+      Sweep w = scratch.at(T);
+      k->expand(given.own(shape, s, stride, spare.data()), w.score);
+      for (int64_t n = 0; n < T; n++)
+        for (int64_t d = 0; d < D; d++) {
+          double* to = out.data() + ((shape.begin(s) + n) * D + d) * L;
+          if (d <= n)
+            std::memcpy(to, w.score + (n * D + d) * stride, sizeof(double) * L);
+          else
+            std::fill(to, to + L, -INF);
+        }
+    }
+  });
+}
+
+void expectations(Ints offsets, Codes limit, Array2<const double> node, Part first, Part last, Part mean,
+                  Array2<const double> length, Ints ptr, Codes steps, Codes item, Ints item_ptr, Codes item_label,
+                  Array1<const double> weight, Array3<const double> edge, Array1<const double> factor,
+                  Array1<double> total, Array2<double> node_out, PartOut first_out, PartOut last_out, PartOut mean_out,
+                  Array2<double> length_out, Array1<double> weight_out, Array3<double> edge_out, int n_jobs) {
+  const int64_t N = (int64_t)node.shape(0), D = (int64_t)length.shape(0), L = (int64_t)node.shape(1);
+  require(offsets.shape(0) >= 1 && (int64_t)length.shape(1) == L && item_ptr.shape(0) >= 1, "parts do not fit");
+  const Shape shape(offsets, N, D, L, &edge);
+  const Kernels* k = best_kernels();
+  const int stride = padded(L, k), parts = shape.parts(n_jobs);
+  const Given given(shape, stride, limit, node, first, last, mean, length, ptr, steps, item, item_ptr, item_label, weight);
+  require(shaped(factor, shape.sequences) && shaped(total, shape.sequences) && shaped(node_out, N, L) &&
+              (bool)first == (bool)first_out && (bool)last == (bool)last_out && (bool)mean == (bool)mean_out &&
+              (!first_out || shaped(*first_out, N, L)) && (!last_out || shaped(*last_out, N, L)) &&
+              (!mean_out || shaped(*mean_out, N, L)) && shaped(length_out, D, L) && shaped(weight_out, given.weights) &&
+              shaped(edge_out, edge.shape(0), L, L),
+          "outputs do not fit");
+  nb::gil_scoped_release unlocked;
+  const Table table(k, shape, edge.data(), stride);
+  const std::vector<int64_t> cut = shape.cut(parts);
+  const int64_t F = given.weights;
+  std::fill(node_out.data(), node_out.data() + N * L, 0.0);
+  if (mean_out) std::fill(mean_out->data(), mean_out->data() + N * L, 0.0);
+  std::vector<std::vector<double>> pairs((size_t)parts, std::vector<double>(shape.shared ? L * L : 0, 0.0));
+  std::vector<std::vector<double>> lengths((size_t)parts, std::vector<double>(D * stride, 0.0));
+  std::vector<std::vector<double>> weights((size_t)parts, std::vector<double>(F, 0.0));
+  run_parts(parts, [&](int p) {
+    Scratch scratch(shape, stride);
+    Buffer<double> spare(4 * stride);
+    for (int64_t s = cut[p]; s < cut[p + 1]; s++) {
+      const int64_t at = shape.begin(s) * L;
+      Sweep w = scratch.at(shape.steps(s));
+      Own own = given.own(shape, s, stride, spare.data());
+      k->expand(own, w.score);
+      w.factor = own.factor = factor(s);
+      if (!shape.shared) w.each_out = edge_out.data() + shape.first_edge[s] * L * L;
+      total(s) = k->sum(table.of(shape, edge.data(), s), w);
+      own.node_out = node_out.data() + at, own.first_out = first_out ? first_out->data() + at : nullptr;
+      own.last_out = last_out ? last_out->data() + at : nullptr;
+      own.mean_out = mean_out ? mean_out->data() + at : nullptr;
+      own.length_out = lengths[p].data(), own.weight_out = weights[p].data();
+      k->collect(own, w);
+    }
+    if (shape.shared) scratch.add_pairs(table.edges(), pairs[p].data());
+  });
+  if (shape.shared) std::fill(edge_out.data(), edge_out.data() + L * L, 0.0);
+  std::fill(length_out.data(), length_out.data() + D * L, 0.0);
+  std::fill(weight_out.data(), weight_out.data() + F, 0.0);
+  for (int p = 0; p < parts; p++) {
+    if (shape.shared)
+      for (int64_t q = 0; q < L * L; q++) edge_out.data()[q] += pairs[p][q];
+    for (int64_t d = 0; d < D; d++)
+      for (int64_t j = 0; j < L; j++) length_out(d, j) += lengths[p][d * stride + j];
+    for (int64_t f = 0; f < F; f++) weight_out(f) += weights[p][f];
+  }
+}
+
+}  // namespace segments
+}  // namespace crfield

@@ -1,0 +1,75 @@
+// What the levelled sources offer to the batches: plain structures and one table of functions per level.
+//
+// A row of scores holds `stride` doubles, L labels padded with -inf to whole vectors. Levelled sources call no function
+// template of the standard library: see native/chain/contract.hpp.
+#pragma once
+#include <cstdint>
+
+namespace crfield {
+namespace segments {
+
+// Edge scores spread over less than this (in nats) may be used as probabilities: what falls below 1e-308 then weighs
+// at most L e^(300 - 708) of the sum that it is missing from.
+constexpr double SAFE_SPREAD = 300.0;
+
+// One table for all edges, padded, with all that the recursion needs of it; or where the table of each edge lies.
+struct Edges {
+  const double* log = nullptr;     // (L, stride), padding -inf; null: each edge has its own
+  const double* prob = nullptr;    // (L, stride) exp(log - shift), padding 0; used when safe
+  double shift = 0;                // largest score
+  bool safe = false;               // finite, spread over less than SAFE_SPREAD
+  const double* each = nullptr;    // (T - 1, L, L) of this sequence
+};
+
+// One sequence on its way through the recursion.
+struct Sweep {
+  int64_t steps = 0;
+  int labels = 0, stride = 0, most = 0;
+  double* score = nullptr;         // (T, D, stride) in: scores; out: probabilities of segments
+  double* onwards = nullptr;       // (T + 1, stride) scratch
+  double* ending = nullptr;        // (T, stride) scratch
+  double* into = nullptr;          // (T, stride) scratch
+  double* start = nullptr;         // (T + 1, stride) scratch; out: probability that a segment begins here
+  double* end = nullptr;           // (T, stride) out: probability that one ends here
+  double* rise = nullptr;          // (T) scratch
+  double* table = nullptr;         // (L, stride) scratch
+  double factor = 1;               // how much the sequence counts in the next three
+  double* counts = nullptr;        // (L, stride) += factor Σ, to be multiplied by prob: of a safe table
+  double* direct = nullptr;        // (L, stride) += factor Σ expected pairs: of any other shared table
+  double* each_out = nullptr;      // (T - 1, L, L) = factor · expected pairs
+};
+
+// One sequence of parts; all arrays begin at its first step. Parts that are not there are null.
+struct Own {
+  int64_t steps = 0;
+  int labels = 0, stride = 0, most = 0;
+  const int32_t* limit = nullptr;  // (L)
+  const double *node = nullptr, *first = nullptr, *last = nullptr, *mean = nullptr;  // (T, L)
+  const double* length = nullptr;  // (D, stride), -inf beyond the limits
+  const int64_t* ptr = nullptr;    // (T + 1) places of marks
+  const int32_t *mark_steps = nullptr, *item = nullptr, *item_label = nullptr;
+  const int64_t* item_ptr = nullptr;
+  const double* weight = nullptr;
+  double factor = 1;
+  double *node_out = nullptr, *first_out = nullptr, *last_out = nullptr, *mean_out = nullptr;  // (T, L)
+  double* length_out = nullptr;    // (D, stride) +=
+  double* weight_out = nullptr;    // (F) +=
+  double* spare = nullptr;         // (4, stride) scratch
+};
+
+struct Kernels {
+  int level, lanes;
+  double (*sum)(const Edges&, const Sweep&);                                // total
+  double (*best)(const Edges&, const Sweep&, int32_t* length, int32_t* label, int32_t* longest, int32_t* before);
+  void (*expand)(const Own&, double* score);                                // (T, D, stride)
+  void (*collect)(const Own&, const Sweep&);
+  void (*exponentiate)(int64_t n, const double* x, double shift, double* out);
+};
+
+const Kernels* kernels_level0();
+const Kernels* kernels_level2();
+const Kernels* kernels_level3();
+const Kernels* kernels_level4();
+
+}  // namespace segments
+}  // namespace crfield
