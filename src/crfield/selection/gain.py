@@ -41,6 +41,7 @@ BASES = ("marginal", "conditional")
 WHERE = ("all", "mistakes")
 MAX_STEPS, CLOSE = 30, 1e-6
 CHUNK = 64  # columns at a time
+CACHED = 60_000  # numbers of a table that is gone through again and again
 
 
 def gain_path(
@@ -223,102 +224,113 @@ def gains(
     numbers = np.asarray(numbers)
     places = candidates.places(numbers)
     gain, weight = np.zeros(len(numbers)), np.zeros(len(numbers))
-    ridge = 0.0 if variance is None else 1.0 / variance
+    ridge = 0.0 if variance is None else 1.0 / variance if variance else np.inf
     if not (ridge >= 0 and np.isfinite(ridge)):
         raise InputError(f"variance must be positive, or None for no prior, got {variance}.")
-    columns = np.unique(places.column)
+    columns, owner = np.unique(places.column, return_inverse=True)
+    links = np.stack([places.previous, places.label], axis=1)
     for start in range(0, len(columns), CHUNK):
-        own = columns[start : start + CHUNK]
-        values = candidates.chunk(own)
-        for column, x in zip(own, values.T):
-            x = np.ascontiguousarray(x)
-            for k in np.flatnonzero(places.column == column):
-                parts = _parts(x, int(places.previous[k]), int(places.label[k]), steps)
-                weight[k], gain[k] = _climb(*parts, ridge)
+        values = candidates.chunk(columns[start : start + CHUNK])
+        here = np.flatnonzero((owner >= start) & (owner < start + CHUNK))
+        for previous, label in np.unique(links[here], axis=0).tolist():
+            mine = here[(places.previous[here] == previous) & (places.label[here] == label)]
+            # As many columns at a time as stay in the cache.
+            size = max(CACHED // max(len(values), 1), 1)
+            for k in range(0, len(mine), size):
+                some = mine[k : k + size]
+                moved = _moved(values[:, owner[some] - start], previous, label, steps)
+                weight[some], gain[some] = _climb(moved, ridge)
     return gain, weight
 
 
-def _parts(x: np.ndarray, previous: int, label: int, steps: Steps) -> tuple[np.ndarray, ...]:
-    """Values of G for one or two labels, their probabilities, and Σ_t G_t(y_t), at steps where G is not zero.
+class Moved(NamedTuple):
+    """What candidates of one link move at the steps that they can move: one label of each, or two."""
 
-    A feature of one label, and one of a label that stays, moves a single label of each step; one of a change moves
-    two.
-    """
+    a: np.ndarray  # (n, C) G of the first label
+    p: np.ndarray  # (n, 1) its probability
+    b: np.ndarray | None  # (n, C) G of the second
+    q: np.ndarray | None  # (n, 1)
+    met: np.ndarray  # (C,) Σ_t G_t(y_t)
+
+
+def _moved(x: np.ndarray, previous: int, label: int, steps: Steps) -> Moved:
+    """A feature of one label, and one of a label that stays, moves a single label of a step; one of a change two."""
     base, truth = steps.base, steps.truth
     if previous < 0:
-        row = np.flatnonzero(steps.looked_at & (x != 0))
-        own = x[row]
-        return own, base[row, label], _NOTHING, _NOTHING, own[truth[row] == label].sum()
-    ahead = np.zeros_like(x)
-    ahead[:-1] = x[1:]
-    into, out = np.where(steps.before == previous, x, 0.0), np.where(steps.after == label, ahead, 0.0)
+        row = np.flatnonzero(steps.looked_at)
+        a = x[row]
+        return Moved(a, base[row, label, None], None, None, (truth[row] == label) @ a)
+    into, out = steps.before == previous, steps.after == label
+    row = np.flatnonzero(steps.looked_at & (into | out))
+    a = x[row] * into[row, None]
+    b = x[np.minimum(row + 1, len(x) - 1)] * out[row, None]
     if previous == label:
-        both = into + out
-        row = np.flatnonzero(steps.looked_at & (both != 0))
-        own = both[row]
-        return own, base[row, label], _NOTHING, _NOTHING, own[truth[row] == label].sum()
-    row = np.flatnonzero(steps.looked_at & ((into != 0) | (out != 0)))
-    into, out, truth = into[row], out[row], truth[row]
-    met = into[truth == label].sum() + out[truth == previous].sum()
-    return into, base[row, label], out, base[row, previous], met
+        a = a + b
+        return Moved(a, base[row, label, None], None, None, (truth[row] == label) @ a)
+    met = (truth[row] == label) @ a + (truth[row] == previous) @ b
+    return Moved(a, base[row, label, None], b, base[row, previous, None], met)
 
 
-_NOTHING = np.zeros(0)
-_TINY = 1e-300
-
-
-def _climb(
-    a: np.ndarray, p: np.ndarray, b: np.ndarray, q: np.ndarray, met: float, ridge: float
-) -> tuple[float, float]:
-    """Best μ and its gain: max_μ μ met − Σ log(1 − p − q + p e^{μa} + q e^{μb}) − ½ ridge μ².
+def _climb(moved: Moved, ridge: float) -> tuple[np.ndarray, np.ndarray]:
+    """(C,) best μ and gains: max_μ μ met − Σ log(1 − p − q + p e^{μa} + q e^{μb}) − ½ ridge μ².
 
     The slope falls with μ, so a sign seen at a point bounds the best one on that side; Newton steps that leave the
     bracket, or go too far while it is open, are cut.
     """
-    if not len(a):
-        return 0.0, 0.0
-    rest = 1.0 - p - q if len(b) else 1.0 - p
-    rest = np.maximum(rest, 0.0)
-    reach = 4.0 / max(float(np.sqrt(np.mean(a * a))), float(np.sqrt(np.mean(b * b))) if len(b) else 0.0, _TINY)
-    weight, low, high = 0.0, -np.inf, np.inf
-    for _ in range(MAX_STEPS):
-        value, slope, bend = _total(weight, a, p, b, q, rest)
-        slope, bend = met - slope - ridge * weight, bend + ridge
-        if slope > 0:
-            low = weight
-        else:
-            high = weight
-        if slope * slope <= 2 * CLOSE * max(bend, _TINY):
+    n = moved.a.shape[1]
+    size = np.mean(moved.a**2, axis=0) if len(moved.a) else np.zeros(n)
+    if moved.b is not None and len(moved.b):
+        size = np.maximum(size, np.mean(moved.b**2, axis=0))
+    reach = 4.0 / np.sqrt(np.maximum(size, _TINY))
+    weight, value = np.zeros(n), np.zeros(n)
+    low, high = np.full(n, -np.inf), np.full(n, np.inf)
+    going = np.flatnonzero(size > 0)
+    for turn in range(MAX_STEPS + 1):
+        now = weight[going]
+        value[going], slope, bend = _totals(now, moved, going)
+        slope, bend = moved.met[going] - slope - ridge * now, np.maximum(bend + ridge, _TINY)
+        low[going] = np.where(slope > 0, now, low[going])
+        high[going] = np.where(slope > 0, high[going], now)
+        proposed = now + np.clip(slope / bend, -reach[going], reach[going])
+        outside = (proposed <= low[going]) | (proposed >= high[going])
+        with np.errstate(invalid="ignore"):
+            proposed = np.where(outside, 0.5 * (low[going] + high[going]), proposed)
+        done = (slope * slope <= 2 * CLOSE * bend) | ~(np.abs(proposed) <= 100 * reach[going]) | (proposed == now)
+        if turn == MAX_STEPS or done.all():
             break
-        step = np.clip(slope / max(bend, _TINY), -reach, reach)
-        proposed = weight + step
-        if not low < proposed < high:
-            proposed = 0.5 * (low + high)
-        if proposed == weight or abs(proposed) > 100 * reach:
-            break
-        weight = float(proposed)
-    else:
-        value = _total(weight, a, p, b, q, rest)[0]
-    return weight, max(weight * met - value - 0.5 * ridge * weight * weight, 0.0)
+        going, proposed = going[~done], proposed[~done]
+        weight[going] = proposed
+    return weight, np.maximum(weight * moved.met - value - 0.5 * ridge * weight * weight, 0.0)
 
 
-def _total(
-    weight: float, a: np.ndarray, p: np.ndarray, b: np.ndarray, q: np.ndarray, rest: np.ndarray
-) -> tuple[float, float, float]:
-    """Σ log Z, and its first and second derivative in μ."""
+def _totals(weight: np.ndarray, moved: Moved, some: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(C,) each: Σ log Z, and its first and second derivative in μ."""
+    all_of_them = len(some) == moved.a.shape[1]
+    a = moved.a if all_of_them else moved.a[:, some]
     up = weight * a
-    if not len(b):
+    if moved.b is None or moved.q is None:
         most = np.maximum(up, 0.0)
-        one, none = p * np.exp(up - most), rest * np.exp(-most)
-        total = np.maximum(one + none, _TINY)
+        up -= most
+        one, total = moved.p * np.exp(up), (1.0 - moved.p) * np.exp(-most)
+        total += one
+        np.maximum(total, _TINY, out=total)
         one /= total
-        return float((np.log(total) + most).sum()), float(a @ one), float((a * a) @ (one * (1.0 - one)))
+        value = np.log(total).sum(axis=0) + most.sum(axis=0)
+        slope = np.einsum("nc,nc->c", a, one)
+        one -= one * one
+        return value, slope, np.einsum("nc,nc,nc->c", a, a, one)
+    b = moved.b if all_of_them else moved.b[:, some]
     over = weight * b
     most = np.maximum(np.maximum(up, over), 0.0)
-    one, two, none = p * np.exp(up - most), q * np.exp(over - most), rest * np.exp(-most)
-    total = np.maximum(one + two + none, _TINY)
+    one, two = moved.p * np.exp(up - most), moved.q * np.exp(over - most)
+    total = np.maximum(one + two + np.maximum(1.0 - moved.p - moved.q, 0.0) * np.exp(-most), _TINY)
     one /= total
     two /= total
-    mean = a * one + b * two
-    bend = (a * a) @ one + (b * b) @ two - mean @ mean
-    return float((np.log(total) + most).sum()), float(mean.sum()), float(bend)
+    one *= a
+    two *= b
+    mean = one + two
+    bend = np.einsum("nc,nc->c", a, one) + np.einsum("nc,nc->c", b, two) - np.einsum("nc,nc->c", mean, mean)
+    return (np.log(total) + most).sum(axis=0), mean.sum(axis=0), bend
+
+
+_TINY = 1e-300
