@@ -11,8 +11,8 @@ touch, and its score is
 begin before their sequence mean nothing, whatever they hold. A label that may last fewer than D steps has −∞ in the
 rest of its column. With D = 1 this is a chain.
 
-Memory is N · D · L numbers. Whoever trains never writes them out (`training.segments`): the parts that they are summed
-from have the shape of nodes.
+Memory is N · D · L numbers. Whoever trains never writes them out (`training.segments`): the parts that they are
+summed from have the shape of nodes.
 """
 
 from __future__ import annotations

@@ -11,8 +11,9 @@ gradients without writing (N, D, L) numbers out: a sequence's scores are made in
                        + Σ_{items of (n, d)} weight(item, j)                       −∞ where d > limit_j
 
 Sums over a segment are built step by step from the shorter one, and their gradients likewise: one addition for each
-(n, d, j). *Marked* segments carry items, say their text: those that end with node n are the places ``ptr[n]:ptr[n+1]``
-of ``steps`` (their d) and ``item``; item k has the labels ``item_label[item_ptr[k]:item_ptr[k+1]]``, a weight each.
+(n, d, j). *Marked* segments carry items, say their text: those that end with node n are the places
+``ptr[n]:ptr[n+1]`` of ``steps`` (their d) and ``item``; item k has the labels
+``item_label[item_ptr[k]:item_ptr[k+1]]``, a weight each.
 """
 
 from __future__ import annotations
@@ -61,9 +62,7 @@ def max_product(
     return total, length, label
 
 
-def _arrays(
-    offsets: np.ndarray, segment: np.ndarray, edge: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _arrays(offsets: np.ndarray, segment: np.ndarray, edge: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     offsets = np.ascontiguousarray(offsets, np.int64)
     return offsets, np.ascontiguousarray(segment, np.float64), np.ascontiguousarray(edge, np.float64)
 
@@ -163,7 +162,9 @@ def expectations(
     if weights.shape != total.shape:
         raise ShapeError(f"factor must have one number for each of {len(total)} sequences, got {weights.shape}.")
     node = np.zeros_like(parts.node)
-    first, last, mean = (None if part is None else np.zeros_like(part) for part in (parts.first, parts.last, parts.mean))
+    first, last, mean = (
+        None if part is None else np.zeros_like(part) for part in (parts.first, parts.last, parts.mean)
+    )
     length, weight, edge_out = np.zeros_like(parts.length), np.zeros(marks.n_weights), np.zeros_like(edge)
     choice.body("segments").expectations(
         *asked, edge, weights, total, node, first, last, mean, length, weight, edge_out, max(1, n_jobs)

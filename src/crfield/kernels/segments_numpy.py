@@ -11,7 +11,8 @@ Going back there is no second recursion in logs: the gradient of a log-sum-exp i
     w_n(d | j) = exp(segment(n, d, j) + g_{n-d}(j) - a_n(j))     of segments of j that end at n, how long they are
     v_n(i | j) = exp(a_n(i) + edge(i, j) - g_n(j))               what stood before a segment of j that begins at n + 1
 
-    p(n, d, j) = end_n(j) w_n(d | j)      start_m(j) = Σ_d p(m + d - 1, d, j)      end_n(i) = Σ_j v_n(i | j) start_{n+1}(j)
+    p(n, d, j) = end_n(j) w_n(d | j)
+    start_m(j) = Σ_d p(m + d - 1, d, j)      end_n(i) = Σ_j v_n(i | j) start_{n+1}(j)
 
 Only products and sums of probabilities: nothing can overflow, and forbidden segments have the probability zero
 wherever they stand. The same pass with maxima and their places gives the best segmentation.
@@ -19,6 +20,7 @@ wherever they stand. The same pass with maxima and their places gives the best s
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import fsum
 
 import numpy as np
@@ -64,7 +66,7 @@ def sum_product(
     segment_out[:] = 0.0
     edge_out[:] = 0.0
     first_edge = _first_edges(offsets)
-    for s, (first, last) in enumerate(zip(offsets[:-1], offsets[1:])):
+    for s, (first, last) in enumerate(pairwise(offsets.tolist())):
         tables = edge if len(edge) == 1 else edge[first_edge[s] : first_edge[s + 1]]
         found, p, pairs = _sum_sequence(segment[first:last], tables)
         total[s], segment_out[first:last] = found, p
@@ -133,7 +135,7 @@ def max_product(
     _check(offsets, segment, edge)
     first_edge = _first_edges(offsets)
     length[:] = 0
-    for s, (first, last) in enumerate(zip(offsets[:-1], offsets[1:])):
+    for s, (first, last) in enumerate(pairwise(offsets.tolist())):
         tables = edge if len(edge) == 1 else edge[first_edge[s] : first_edge[s + 1]]
         total[s] = _best_sequence(segment[first:last], tables, length[first:last], label[first:last])
 
@@ -297,7 +299,7 @@ def expectations(
     p, pairs = np.empty_like(scores), np.zeros((_edges(offsets), labels, labels))
     _check(offsets, scores, edge)
     first_edge = _first_edges(offsets)
-    for s, (begin, end) in enumerate(zip(offsets[:-1], offsets[1:])):
+    for s, (begin, end) in enumerate(pairwise(offsets.tolist())):
         own = slice(first_edge[s], first_edge[s + 1])
         total[s], p[begin:end], pairs[own] = _sum_sequence(scores[begin:end], edge if len(edge) == 1 else edge[own])
         p[begin:end] *= factor[s]
