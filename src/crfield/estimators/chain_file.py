@@ -1,8 +1,8 @@
 """`ChainCRF` to a model file and back.
 
 The file holds what prediction needs (labels, encoder, layout, weights), the parameters, and the report of training;
-that of `MEstimatedCRF` differs in its kind and parameters only. Functions are code and are not stored: a model trained
-with feature functions is loaded with the same functions given again.
+that of `MEstimatedCRF` differs in its kind and parameters only. Functions are code and are not stored: a model
+trained with feature functions is loaded with the same functions given again.
 """
 
 from __future__ import annotations
