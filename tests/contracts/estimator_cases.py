@@ -19,6 +19,7 @@ from crfield import (
     BoostedRandomField,
     ChainCRF,
     ClassifierHMM,
+    ContinuousCRF,
     DiscriminativeRandomField,
     FactorialCRF,
     GraphCRF,
@@ -246,6 +247,7 @@ FRONT_DOOR = [
     Front(ClassifierHMM, some_chains, ("classifier",), options=(("smoothing", 2.5), ("window", 1))),
     Front(HMM, some_numbers, ("emissions",), options=(("training", "discriminative"), ("deviation_factor", 1.5))),
     Front(MEstimatedCRF, some_chains, options=(("refreshes", 2), ("block", 3), ("ridge", 0.5))),
+    Front(SelectedCRF, some_chains, options=(("method", "l1-path"), ("refit_l2", 2.5))),
     Front(TreeCRF, some_chains, options=(("n_rounds", 30), ("window", 1), ("decode", "marginal"))),
     Front(GraphCRF, some_graphs, options=(("l2", 2.5), ("forbidden", (("+1", "A", "C"),)), ("decode", "marginal"))),
     Front(VirtualEvidenceBoosting, some_chains, options=(("mode", "verified"), ("l2", 2.5), ("max_bins", 16))),
@@ -256,5 +258,5 @@ FRONT_DOOR = [
     Front(MarkovRandomField, some_images, ("density",), options=(("n_components", 2), ("decode", "marginal"))),
 ]
 # Classifiers of plain rows and transformers keep the contract of scikit-learn, each in a test of its own.
-PLAIN: list[type[Any]] = [IncompleteBoost, LogitBoost, StumpEncoder, StumpSelector]
+PLAIN: list[type[Any]] = [ContinuousCRF, IncompleteBoost, LogitBoost, StumpEncoder, StumpSelector]
 ESTIMATORS: list[type[Any]] = [front.estimator for front in FRONT_DOOR] + PLAIN

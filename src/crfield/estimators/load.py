@@ -32,7 +32,9 @@ _READERS = {  # where the function lies that makes the model of an archive
     "virtual_evidence": ("crfield.estimators.virtual_evidence_file", "load_virtual"),
     "boosted_field": ("crfield.estimators.virtual_evidence_file", "load_field"),
     "incomplete_boost": ("crfield.estimators.incomplete_file", "load_incomplete"),
+    "selected_crf": ("crfield.estimators.selected_file", "load_selected"),
     "tree_crf": ("crfield.estimators.tree_crf_file", "load_tree"),
+    "continuous_crf": ("crfield.estimators.continuous_file", "load_continuous"),
     "classifier_hmm": ("crfield.estimators.classifier_hmm_file", "load_classifier_hmm"),
     "hmm": ("crfield.estimators.hmm_file", "load_hmm"),
 }
