@@ -28,6 +28,7 @@ from crfield import (
     LogitBoost,
     MarkovRandomField,
     MEstimatedCRF,
+    SelectedCRF,
     StumpEncoder,
     StumpSelector,
     TokenColumns,

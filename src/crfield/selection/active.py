@@ -34,8 +34,8 @@ COLUMNS_AT_ONCE = 32
 class Base(NamedTuple):
     """Which weights every model has.
 
-    An intercept at every step beside transitions would be the same model twice: bias_j + T_ij is T'_ij but for the first
-    step, which has no edge. So with transitions the intercept is that of first steps alone, and nothing is lost.
+    An intercept at every step beside transitions would be the same model twice: bias_j + T_ij is T'_ij but for the
+    first step, which has no edge. So with transitions the intercept is that of first steps alone; nothing is lost.
     """
 
     intercept: bool = True

@@ -101,10 +101,15 @@ def graft(
 def steepest(
     problem: SelectionProblem, slopes: np.ndarray, m: int, *, above: float = 0.0, max_correlation: float = 1.0
 ) -> np.ndarray:
-    """(≤ m,) candidates of the largest |slope| above a level, the largest first; ties go to the lower number."""
+    """(≤ m,) candidates of the largest |slope| above a level, the largest first; ties go to the lower number.
+
+    Slopes that differ by rounding alone are ties: a column and its complement at two labels have the same.
+    """
     wanted = min(m * (1 if max_correlation >= 1 or m == 1 else LOOKED_AT), len(slopes))
-    order = np.argpartition(-slopes, wanted - 1)[:wanted] if wanted < len(slopes) else np.arange(len(slopes))
-    order = order[np.lexsort((order, -slopes[order]))]
+    least = np.partition(slopes, len(slopes) - wanted)[len(slopes) - wanted] if wanted else 0.0
+    order = np.flatnonzero(slopes >= least * (1 - 1e-9))
+    rounded = np.round(slopes[order] / (slopes[order].max(initial=0.0) or 1.0), 9)
+    order = order[np.lexsort((order, -rounded))]
     order = order[slopes[order] > max(above, 1e-9)]
     if max_correlation >= 1 or m == 1:
         return order[:m]

@@ -1,0 +1,448 @@
+"""`SelectedCRF`: a chain CRF that chooses its features out of many candidates.
+
+Thousands or millions of candidates, a few dozen weights in the end: a method of `crfield.selection` walks from the
+empty model to larger ones, held-out sequences say where to stop, and the chosen set is trained once more on all data
+under a ridge. What is left is an ordinary chain CRF that is quick to compute, can be read, and can follow a stream.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral, Real
+from types import SimpleNamespace
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from crfield.core.potentials import Potentials
+from crfield.core.target import Target
+from crfield.core.topology import Chains
+from crfield.data.labels import LabelCoder
+from crfield.errors import ConvergenceWarning, InputError, NotFittedError
+from crfield.estimators.chain_answers import ChainAnswers
+from crfield.estimators.chain_checks import check_weights, random_generator, without_weightless
+from crfield.estimators.chain_models import ColumnModel
+from crfield.estimators.jobs import resolve_jobs
+from crfield.estimators.progress import Progress
+from crfield.estimators.selected_model import (
+    ChosenColumns,
+    column_model,
+    encoded_candidates,
+    fit_encoder,
+    recordings_of,
+    with_labels,
+)
+from crfield.estimators.step_scores import StepScorer, column_steps
+from crfield.estimators.stream import MAX_LAG, Features, LabelStream
+from crfield.features.detect import encoder_for
+from crfield.features.lazy_columns import LazyColumns
+from crfield.features.matrices import MatrixEncoder
+from crfield.features.relational.catalogue import Catalogue
+from crfield.inference.decode import check_decoder
+from crfield.report.weights import FeatureList, FeatureWeight, LabelPair, TransitionTable
+from crfield.selection.choice import chosen_path, folds, method_options
+from crfield.selection.path import CRITERIA, SelectionPath, SelectionRound
+from crfield.selection.problem import SelectionModel, SelectionProblem
+from crfield.selection.scale import ColumnScale
+
+RIDGES = (0.01, 0.1, 1.0, 10.0, 100.0)  # tried by refit_l2="auto"
+_FLAGS = ("standardize", "intercept", "transitions", "boundaries")
+
+
+class SelectedCRF(ChainAnswers, BaseEstimator):
+    """Chain CRF with features selected out of many candidates.
+
+    X is a list of sequences in any form that `ChainCRF` reads (2-D arrays, CSR matrices, dicts, lists of strings),
+    each column with each label being a candidate. Or, with ``features``, a list of recordings: arrays (steps, agents,
+    axes) or `Recordings` of one each, and the candidates are what the catalogue expands to. They are computed when
+    needed, so there may be millions. In y a step may be unknown (``None``) or one of a set.
+
+    Parameters
+    ----------
+    method : str
+        "grafting", "l1-path" or another name of `crfield.selection.choice.METHODS`.
+    options : dict, optional
+        Keywords of the method: ``{"m": 8, "max_features": 50}`` for grafting, ``{"decay": 0.8}`` for the ℓ1 path.
+    features : Catalogue, optional
+        An expanded `Specification`; its labels are replaced by those of y, matched by their text.
+    rate : float
+        Steps a second of recordings given as arrays.
+    transition_features : "all" or list, optional
+        Columns that are also linked to pairs of labels: names of dict entries, or column numbers.
+    feature_names : list of str, optional
+        Names of the columns of arrays.
+    standardize : bool
+        Select on columns of mean 0 and deviation 1, as slopes and penalties need it. Weights are told in the units
+        of the data all the same.
+    min_count : int
+        Columns of two values that change on fewer steps are no candidates.
+    intercept, transitions, boundaries : bool
+        Weights that are always there: of labels, of pairs of labels, of labels at the first and the last step.
+    validation : float, int, None or (X, y)
+        How a round of the path is chosen: a share of the sequences held out (of each sequence's time where there are
+        fewer than four), a number of folds, nothing (the last round), or data of your own.
+    criterion : "error" or "nll"
+        What is judged: share of wrong labels, or −log p.
+    refit_l2 : "auto", float or None
+        Ridge of the last training of the chosen set on all of X. "auto" tries several where something is held out,
+        and is 1 otherwise; None keeps the weights of the path.
+    decode : "viterbi" or "marginal"
+        What ``predict`` returns: the best labelling as a whole, or the best label of each step.
+    n_jobs : int or None
+        Threads; -1 for all processors.
+    random_state : int, Generator or None
+        Which sequences are held out.
+    verbose : int
+        1 shows a progress line, 2 a line for every round.
+    callback : callable(round), optional
+        Called with each `SelectionRound`; returning True ends the selection.
+
+    Attributes
+    ----------
+    path_ : SelectionPath
+        What entered when, with held-out scores and processor time.
+    features_ : FeatureList
+        Names, labels and weights (for columns as given) of what was chosen, strongest first.
+    strengths_ : (K,) array
+        Their weights for standardised columns, in the same order.
+    n_features_, refit_l2_, stop_reason_, n_iter_, objective_, converged_, classes_
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> y = [np.repeat(rng.integers(0, 2, 6), 5) for _ in range(8)]
+    >>> X = [rng.normal(size=(30, 50)) + np.outer(labels, np.arange(50) == 7) * 3 for labels in y]
+    >>> model = SelectedCRF(feature_names=[f"sensor {k}" for k in range(50)]).fit(X, y)
+    >>> model.path_[1].added[0], model.score(X, y) > 0.9
+    ('sensor 7 | 0', True)
+    """
+
+    def __init__(
+        self,
+        *,
+        method: str = "grafting",
+        options: Mapping[str, Any] | None = None,
+        features: Catalogue | None = None,
+        rate: float = 1.0,
+        transition_features: str | Sequence[Any] | None = None,
+        feature_names: Sequence[str] | None = None,
+        standardize: bool = True,
+        min_count: int = 1,
+        intercept: bool = True,
+        transitions: bool = True,
+        boundaries: bool = False,
+        validation: Any = 0.25,
+        criterion: str = "error",
+        refit_l2: str | float | None = "auto",
+        decode: str = "marginal",
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+        verbose: int = 0,
+        callback: Callable[[SelectionRound], bool | None] | None = None,
+    ) -> None:
+        self.method = method
+        self.options = options
+        self.features = features
+        self.rate = rate
+        self.transition_features = transition_features
+        self.feature_names = feature_names
+        self.standardize = standardize
+        self.min_count = min_count
+        self.intercept = intercept
+        self.transitions = transitions
+        self.boundaries = boundaries
+        self.validation = validation
+        self.criterion = criterion
+        self.refit_l2 = refit_l2
+        self.decode = decode
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callback = callback
+
+    # ------------------------------------------------------------------------------------------------ fitting
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Select features and train; ``sample_weight`` has one number for each sequence, 0 leaves it out."""
+        check_selected_parameters(self.get_params(deep=False))
+        X, y, sample_weight = without_weightless(X, y, sample_weight)
+        coder = LabelCoder().fit(y)
+        work = _Work(self, X, coder)
+        target = work.target(work.candidates.chains, y, sample_weight)
+        if not target.topology.n_nodes:
+            raise InputError("X holds no steps at all; at least one sequence with one step is needed to train.")
+        given = self.validation if isinstance(self.validation, tuple | list) else None
+        held = None
+        if given is not None:
+            other = work.on(given[0])
+            held = other, work.target(other.chains, given[1], None)
+        rng = random_generator(self.random_state)
+
+        def make(spans: Any = None, held_spans: Any = None, scale: ColumnScale | None = None) -> SelectionProblem:
+            return SelectionProblem(
+                work.candidates,
+                target,
+                spans=spans,
+                held_spans=held_spans,
+                held_out=held if spans is None and held_spans is None else None,
+                standardize=self.standardize,
+                min_count=self.min_count,
+                intercept=self.intercept,
+                transitions=self.transitions,
+                boundaries=self.boundaries,
+                n_jobs=resolve_jobs(self.n_jobs),
+                scale=scale,
+            )
+
+        chains = work.candidates.chains
+        how = None if given is not None else self.validation
+        with Progress(self.verbose, description=f"SelectedCRF ({self.method})") as progress:
+            path, best, problem = chosen_path(
+                make,
+                chains,
+                self.method,
+                validation=how,
+                criterion=self.criterion,
+                options=self.options or {},
+                rng=rng,
+                watch=self._watch(progress),
+            )
+        final, ridge, problem = self._refitted(make, chains, path, best, problem, how)
+        model, features, strengths = work.finished(problem, final)
+        self._model, self._labels_known = model, coder
+        self.classes_ = coder.classes_
+        self.path_, self.features_, self.strengths_ = path, features, strengths
+        self.n_features_ = len(features)
+        self.refit_l2_ = ridge
+        self.n_iter_ = best.number
+        self.objective_ = float(final.value)
+        self.stop_reason_ = path.stop_reason
+        self.converged_ = bool(final.converged)
+        if not final.converged:
+            warnings.warn(
+                f"the last training of {len(features)} features stopped before its tolerance was met. Standardise "
+                "the columns, or pass a larger refit_l2.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return self
+
+    def _watch(self, progress: Progress) -> Callable[[SelectionRound], bool | None]:
+        def watch(one: SelectionRound) -> bool | None:
+            progress.update(
+                SimpleNamespace(
+                    n_iter=one.number,
+                    value=one.model.loss,
+                    gradient_norm=one.largest,
+                    n_active=one.n_features,
+                    seconds=one.seconds,
+                )
+            )
+            return self.callback(one) if self.callback is not None else None
+
+        return watch
+
+    def _refitted(
+        self,
+        make: Callable[..., SelectionProblem],
+        chains: Chains,
+        path: SelectionPath,
+        best: SelectionRound,
+        problem: SelectionProblem,
+        how: Any,
+    ) -> tuple[SelectionModel, float | None, SelectionProblem]:
+        """The chosen set trained on everything, the ridge it was trained with, and the problem that it is of."""
+        if self.refit_l2 is None:
+            return best.model, None, problem
+        active = best.model.active
+        if self.refit_l2 != "auto":
+            ridge = float(self.refit_l2)
+        elif how is None and problem.held is None:
+            ridge = 1.0
+        else:
+            parts = [problem] if isinstance(how, float) or how is None else []
+            if not parts:
+                rng = random_generator(self.random_state)
+                parts = [make(*part, scale=problem.scale) for part in folds(chains, int(how), rng)]
+            scores = []
+            for one in parts:
+                model, found = best.model, []
+                for strength in RIDGES:
+                    model = one.fit(active, model, l2=strength)
+                    found.append(one.held_out(model).nll)
+                scores.append(found)
+            ridge = RIDGES[int(np.argmin(np.mean(scores, axis=0)))]
+        whole = make(scale=problem.scale)
+        return whole.fit(active, best.model, l2=ridge, max_iter=300), ridge, whole
+
+    # ------------------------------------------------------------------------------------------------ answers
+
+    @property
+    def _coder(self) -> LabelCoder:
+        coder: LabelCoder | None = getattr(self, "_labels_known", None)
+        if coder is None:
+            raise NotFittedError("this SelectedCRF is not fitted yet. Call fit(X, y) first, or load a model file.")
+        return coder
+
+    @property
+    def _fitted(self) -> ColumnModel | ChosenColumns:
+        self._coder  # noqa: B018  (says so where nothing is fitted)
+        return self._model
+
+    def potentials(self, X: Any) -> Potentials:
+        """The scores of X, for engines and comparisons of your own."""
+        return self._fitted.potentials(X, n_jobs=resolve_jobs(self.n_jobs))
+
+    @property
+    def transitions_(self) -> TransitionTable:
+        """Weights of pairs of labels that hold everywhere; those of features come on top."""
+        model, labels = self._fitted, self._coder.labels
+        if isinstance(model, ColumnModel):
+            return TransitionTable(labels, model.layout.transitions(model.weights))
+        return TransitionTable(labels, model.steps.transitions)
+
+    def _step_scorer(self, *, history: int | None = None) -> StepScorer:
+        model = self._fitted
+        return column_steps(model, history=history) if isinstance(model, ColumnModel) else model.steps
+
+    def stream(
+        self,
+        *,
+        lag: int = 0,
+        viterbi: bool = False,
+        max_lag: int = MAX_LAG,
+        features: Features | None = None,
+        history: int | None = None,
+    ) -> LabelStream:
+        """A `LabelStream`; a model of recordings takes positions (agents, axes) and computes its features itself."""
+        model = self._fitted
+        if features is None and isinstance(model, ChosenColumns):
+            features = model.catalogue.stream(model.columns, rate=model.rate)
+        return super().stream(lag=lag, viterbi=viterbi, max_lag=max_lag, features=features, history=history)
+
+    def save(self, path: Any) -> None:
+        """Write the model to one file, atomically; `crfield.load` reads it. Nothing in it is ever executed."""
+        from crfield.estimators.selected_file import save_selected
+
+        self._fitted  # noqa: B018
+        save_selected(self, path)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return getattr(self, "_labels_known", None) is not None
+
+
+class _Work:
+    """Candidates of X, and the way from chosen ones to a model."""
+
+    def __init__(self, owner: SelectedCRF, X: Any, coder: LabelCoder) -> None:
+        self.coder, self.rate = coder, float(owner.rate)
+        self.catalogue: Catalogue | None = None
+        self.candidates: LazyColumns
+        if owner.features is not None:
+            self.catalogue = with_labels(owner.features, coder.labels)
+            recordings = recordings_of(X, self.rate)
+            self.rate = recordings.rate
+            self.candidates = self.catalogue.on(recordings)
+            return
+        self.encoder = encoder_for(X, transition_features=owner.transition_features)
+        if owner.feature_names is not None:
+            if not isinstance(self.encoder, MatrixEncoder):
+                raise InputError("feature_names are for columns of arrays; these data bring their own names.")
+            self.encoder.feature_names = [str(name) for name in owner.feature_names]
+        self.batch = fit_encoder(self.encoder, X)
+        self.candidates = encoded_candidates(self.encoder, self.batch, coder.labels)
+
+    def on(self, X: Any) -> LazyColumns:
+        """The same candidates on other data."""
+        if self.catalogue is not None:
+            return self.catalogue.on(recordings_of(X, self.rate))
+        return encoded_candidates(self.encoder, self.encoder.encode(X), self.coder.labels)
+
+    def target(self, chains: Chains, y: Any, sample_weight: Any) -> Target:
+        """Labels of all steps."""
+        labels, allowed = self.coder.encode(y, chains.lengths)
+        weight = None if sample_weight is None else check_weights(sample_weight, chains.n_sequences)
+        return Target(chains, self.coder.n_labels, labels, allowed, weight)
+
+    def finished(
+        self, problem: SelectionProblem, chosen: SelectionModel
+    ) -> tuple[ColumnModel | ChosenColumns, FeatureList, np.ndarray]:
+        """A model to keep, its features with weights in the units of the data, and their strengths."""
+        base, weights = problem.raw(chosen)
+        places, labels = self.candidates.places(chosen.active), self.coder.labels
+        order = np.argsort(-np.abs(chosen.weights), kind="stable")
+        items = [
+            FeatureWeight(
+                self.candidates.column_name(int(places.column[k])),
+                labels[places.label[k]]
+                if places.previous[k] < 0
+                else LabelPair(labels[places.previous[k]], labels[places.label[k]]),
+                float(weights[k]),
+            )
+            for k in order
+        ]
+        model: ColumnModel | ChosenColumns
+        if self.catalogue is not None:
+            model = ChosenColumns.of(self.catalogue, problem.base, base, places, weights, self.rate)
+        else:
+            model = column_model(self.encoder, self.batch, problem.base, base, places, weights, self.coder.n_labels)
+        return model, FeatureList(items), chosen.weights[order]
+
+
+def check_selected_parameters(parameters: Mapping[str, Any]) -> None:
+    """InputError unless every parameter makes sense.
+
+    >>> check_selected_parameters({**SelectedCRF().get_params(), "method": "luck"})
+    Traceback (most recent call last):
+    crfield.errors.InputError: method must be one of 'grafting', ... got 'luck'.
+    """
+    if parameters["options"] is not None and not isinstance(parameters["options"], Mapping):
+        raise InputError(f"options must be a dict of keywords of the method, got {parameters['options']!r}.")
+    method_options(parameters["method"], parameters["options"])
+    check_decoder(parameters["decode"])
+    if parameters["criterion"] not in CRITERIA:
+        raise InputError(f"criterion must be 'error' or 'nll', got {parameters['criterion']!r}.")
+    features = parameters["features"]
+    if features is not None and not isinstance(features, Catalogue):
+        raise InputError(
+            "features must be a catalogue, Specification.parse(text).expand(labels=…, agents=…), got "
+            f"{type(features).__name__}."
+        )
+    for name in _FLAGS:
+        if not isinstance(parameters[name], bool | np.bool_):
+            raise InputError(f"{name} must be True or False, got {parameters[name]!r}.")
+    rate, count, verbose = parameters["rate"], parameters["min_count"], parameters["verbose"]
+    if not isinstance(rate, Real) or isinstance(rate, bool) or not (np.isfinite(rate) and rate > 0):
+        raise InputError(f"rate must be a number of steps a second above 0, got {rate!r}.")
+    for name, value, least in (("min_count", count, 1), ("verbose", verbose, 0)):
+        if not isinstance(value, Integral) or (name == "min_count" and isinstance(value, bool)) or value < least:
+            raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}.")
+    _check_validation(parameters["validation"])
+    ridge = parameters["refit_l2"]
+    good = ridge is None or (isinstance(ridge, str) and ridge == "auto")
+    if isinstance(ridge, Real) and not isinstance(ridge, bool):
+        good = bool(np.isfinite(ridge)) and ridge >= 0
+    if not good:
+        raise InputError(f"refit_l2 must be 'auto', a number of at least 0 or None, got {ridge!r}.")
+    if parameters["callback"] is not None and not callable(parameters["callback"]):
+        raise InputError(f"callback must be a function of a round or None, got {parameters['callback']!r}.")
+    resolve_jobs(parameters["n_jobs"])
+    random_generator(parameters["random_state"])
+
+
+def _check_validation(value: Any) -> None:
+    if value is None:
+        return
+    if isinstance(value, tuple | list):
+        good = len(value) == 2
+    elif isinstance(value, Integral) and not isinstance(value, bool):
+        good = value >= 2
+    else:
+        good = isinstance(value, float) and 0 < value < 1
+    if not good:
+        raise InputError(
+            "validation must be a share between 0 and 1, a number of folds of at least 2, a pair (X, y) of held-out "
+            f"data or None, got {value!r:.80}."
+        )
