@@ -1,0 +1,383 @@
+"""Training with latent states: the two halves of the objective, gradient or EM, several starts.
+
+Both latent models minimise
+
+    F(w) = free(w) − clamped(w) + penalty(w)
+
+where ``free`` sums over all states and ``clamped`` over those that the labels allow. Both halves are convex, so F is
+not: where training ends depends on where it starts, and what is equal at the start stays equal for ever. Hence random
+starts, several, of which the one with the smallest F is kept.
+
+``"gradient"`` hands F to L-BFGS. ``"em"`` replaces the clamped half by its tangent at the present weights, which lies
+below it (that is the E step: the slope c are the expected features under the states that the labels allow), and makes
+free(w) − c·w + penalty(w) smaller, a convex problem (the M step; Dempster, Laird & Rubin 1977; McLachlan & Krishnan
+2008 for steps that do not go to the end). Since the tangent touches where the step begins, F never rises, however
+short the M step. Gradients need fewer evaluations; EM is there to compare, and for starts that must not be left.
+
+A problem here is an `optimize.problem.Problem` with the two halves beside ``evaluate``. Starts are independent of
+each other, so with several jobs each goes to a process of its own (`training.parallel`).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from crfield.core.potentials import Potentials
+from crfield.core.semiring import Semiring
+from crfield.core.target import Target
+from crfield.data.batch import Batch
+from crfield.errors import InputError
+from crfield.inference.chain import ChainEngine
+from crfield.kernels import chain
+from crfield.optimize.history import CALLBACK, INTERRUPTED, MAX_ITER, NO_IMPROVEMENT, TOLERANCE, Result, Step
+from crfield.optimize.lbfgs import minimize
+from crfield.optimize.penalty import Penalised, Penalty, Point
+from crfield.scoring.latent import ClassScorer
+from crfield.scoring.layout import Layout
+from crfield.scoring.linear import LinearScorer
+from crfield.training.fused import FusedChain
+from crfield.training.likelihood import fit_likelihood, history_pairs
+from crfield.training.parallel import run_each
+
+TRAININGS = ("gradient", "em")
+M_STEPS = 10  # steps of the optimiser in one M step
+SMALL = 3  # M steps in a row whose fall is within the tolerance
+CHUNK = 8_192  # steps whose beliefs are held at once
+
+Callback = Callable[[Step, np.ndarray], bool | None]
+
+
+class Halves(Protocol):
+    """An objective that is the difference of two convex functions."""
+
+    n_jobs: int
+
+    @property
+    def n_weights(self) -> int:
+        """W."""
+        ...
+
+    def evaluate(self, weights: np.ndarray, gradient: np.ndarray) -> float:
+        """free − clamped; the gradient is written to ``gradient``."""
+        ...
+
+    def free(self, weights: np.ndarray, gradient: np.ndarray) -> float:
+        """Σ_s weight_s · total over everything, and its gradient."""
+        ...
+
+    def clamped(self, weights: np.ndarray, gradient: np.ndarray) -> float:
+        """Σ_s weight_s · total over what the labels allow, and its gradient."""
+        ...
+
+
+class LatentChain:
+    """Chains over states whose target allows several: ``evaluate`` by the fused kernel, halves by the plain path."""
+
+    def __init__(self, layout: Layout, batch: Batch, target: Target, *, n_jobs: int = 1) -> None:
+        self.layout, self.batch, self.target, self.n_jobs = layout, batch, target, n_jobs
+        self._fused: FusedChain | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_fused": None}
+
+    @property
+    def n_weights(self) -> int:
+        """W."""
+        return self.layout.n_weights
+
+    @property
+    def fused(self) -> FusedChain:
+        """The packed problem, made when first asked for."""
+        if self._fused is None:
+            self._fused = FusedChain(self.layout, self.batch, self.target, n_jobs=self.n_jobs)
+        return self._fused
+
+    def evaluate(self, weights: np.ndarray, gradient: np.ndarray) -> float:
+        """free − clamped; the gradient is written to ``gradient``."""
+        return self.fused.evaluate(weights, gradient)
+
+    def free(self, weights: np.ndarray, gradient: np.ndarray) -> float:
+        """Σ_s weight_s · total over everything, and its gradient."""
+        return self._half(LinearScorer(self.layout).score(weights, self.batch), gradient)
+
+    def clamped(self, weights: np.ndarray, gradient: np.ndarray) -> float:
+        """Σ_s weight_s · total over what the target allows, and its gradient."""
+        scores = LinearScorer(self.layout).score(weights, self.batch)
+        node = np.where(self.target.mask, scores.node, -np.inf)
+        return self._half(Potentials(node, scores.edge, scores.topology), gradient)
+
+    def _half(self, scores: Potentials, gradient: np.ndarray) -> float:
+        engine, chains = ChainEngine(self.n_jobs), self.batch.topology
+        beliefs = engine.infer(scores, Semiring.LOG)
+        node, edge, weight = beliefs.node, beliefs.edge, self.target.weight
+        if weight is not None:
+            node = node * weight[chains.sequence_of_node][:, None]
+            pairs = edge if not scores.shared else engine.edge_marginals(scores)
+            edge = pairs * weight[chains.sequence_of_edge][:, None, None]
+            edge = edge.sum(axis=0, keepdims=True) if scores.shared else edge
+        gradient[:] = LinearScorer(self.layout).pull(node, edge, self.batch)
+        return float(beliefs.total.sum() if weight is None else weight @ beliefs.total)
+
+
+class HiddenClasses:
+    """One label for each sequence, states hidden below: K chains of S states for every sequence.
+
+        value = Σ_s weight_s [ log Σ_y Z_y(x_s) − log Σ_{y allowed} Z_y(x_s) ]
+
+    Sequences are taken in chunks, so that memory stays within K · `CHUNK` · S² numbers, however many there are.
+    """
+
+    def __init__(
+        self,
+        scorer: ClassScorer,
+        batch: Batch,
+        allowed: np.ndarray,  # (B, K) bool
+        weight: np.ndarray | None = None,  # (B,)
+        *,
+        n_jobs: int = 1,
+    ) -> None:
+        self.scorer, self.batch, self.allowed, self.n_jobs = scorer, batch, allowed, n_jobs
+        self.weight = np.ones(batch.topology.n_sequences) if weight is None else weight
+
+    @property
+    def n_weights(self) -> int:
+        """W."""
+        return self.scorer.n_weights
+
+    def evaluate(self, weights: np.ndarray, gradient: np.ndarray) -> float:
+        """free − clamped; the gradient is written to ``gradient``."""
+        return self._sum(weights, gradient, free=1.0, clamped=-1.0)
+
+    def free(self, weights: np.ndarray, gradient: np.ndarray) -> float:
+        """Σ_s weight_s · total over everything, and its gradient."""
+        return self._sum(weights, gradient, free=1.0, clamped=0.0)
+
+    def clamped(self, weights: np.ndarray, gradient: np.ndarray) -> float:
+        """Σ_s weight_s · total over the classes that are allowed, and its gradient."""
+        return self._sum(weights, gradient, free=0.0, clamped=1.0)
+
+    def _sum(self, weights: np.ndarray, gradient: np.ndarray, *, free: float, clamped: float) -> float:
+        scorer, chains = self.scorer, self.batch.topology
+        shared = scorer.shared(weights, self.batch)
+        nodes, edges = scorer.tables(weights)
+        shared_slope, node_slope, edge_slope = np.zeros_like(shared), np.zeros_like(nodes), np.zeros_like(edges)
+        value = 0.0
+        for first, last in chunks(chains.offsets):
+            offsets = chains.offsets[first : last + 1]
+            rows = slice(int(offsets[0]), int(offsets[-1]))
+            swept = [
+                chain.sum_product(
+                    offsets - offsets[0], shared[rows] + node, edge[None], each=True, n_jobs=self.n_jobs
+                )
+                for node, edge in zip(nodes, edges)
+            ]
+            totals = np.stack([total for total, _, _ in swept], axis=1)  # (b, K)
+            all_total, all_share = pooled(totals)
+            own_total, own_share = pooled(np.where(self.allowed[first:last], totals, -np.inf))
+            weight = self.weight[first:last]
+            value += float(weight @ (free * all_total + clamped * own_total))
+            share = weight[:, None] * (free * all_share + clamped * own_share)
+            of_node = share[chains.sequence_of_node[rows] - first]
+            of_edge = share[chains.sequence_of_edge[chains.edge_offsets[first] : chains.edge_offsets[last]] - first]
+            for k, (_, node, edge) in enumerate(swept):
+                node *= of_node[:, k, None]
+                shared_slope[rows] += node
+                node_slope[k] += node.sum(axis=0)
+                edge_slope[k] += (of_edge[:, k] @ edge.reshape(len(edge), -1)).reshape(edge_slope[k].shape)
+        gradient[:] = scorer.pull(shared_slope, node_slope, edge_slope, self.batch)
+        return value
+
+
+def class_totals(scorer: ClassScorer, weights: np.ndarray, batch: Batch, *, n_jobs: int = 1) -> np.ndarray:
+    """(B, K) log Z_y of every sequence and class."""
+    engine = ChainEngine(n_jobs)
+    return np.stack([engine.infer(p, Semiring.LOG).total for p in scorer.score(weights, batch)], axis=1)
+
+
+def pooled(totals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """log Σ_k exp of every row (b,), and the share of each entry (b, K); no row may be −∞ throughout.
+
+    >>> total, share = pooled(np.log([[1.0, 3.0]]))
+    >>> total.round(6).tolist(), share.round(6).tolist()
+    ([1.386294], [[0.25, 0.75]])
+    """
+    top = totals.max(axis=1, keepdims=True)
+    parts = np.exp(totals - top)
+    whole = parts.sum(axis=1, keepdims=True)
+    return (top + np.log(whole))[:, 0], parts / whole
+
+
+def chunks(offsets: np.ndarray, *, most: int = CHUNK) -> Iterator[tuple[int, int]]:
+    """Runs of whole sequences, first and one past the last, of at most so many steps each, or of one sequence.
+
+    >>> list(chunks(np.array([0, 3, 4, 9]), most=4))
+    [(0, 2), (2, 3)]
+    """
+    first, n = 0, len(offsets) - 1
+    while first < n:
+        last = max(first + 1, int(np.searchsorted(offsets, offsets[first] + most, side="right")) - 1)
+        yield first, min(last, n)
+        first = min(last, n)
+
+
+# ---------------------------------------------------------------------------------------------- from one start
+
+
+class _Tilted:
+    """free(w) − c·w, the problem of an M step."""
+
+    def __init__(self, problem: Halves, slope: np.ndarray) -> None:
+        self.problem, self.slope, self.n_weights = problem, slope, problem.n_weights
+
+    def evaluate(self, weights: np.ndarray, gradient: np.ndarray) -> float:
+        value = self.problem.free(weights, gradient)
+        gradient -= self.slope
+        return value - float(self.slope @ weights)
+
+
+def fit_em(
+    problem: Halves,
+    penalty: Penalty,
+    start: np.ndarray,
+    *,
+    tol: float,
+    max_iter: int,
+    m_steps: int = M_STEPS,
+    callback: Callback | None = None,
+) -> Result:
+    """Make F small by EM; a step of the history is one E step with its M step.
+
+    It ends when F has fallen by at most ``tol`` of itself in three steps in a row. Its value is computed from both
+    halves at every step, so that a rise would be seen; there is none.
+    """
+    here = Point(np.array(start, np.float64), np.empty(len(start)))
+    whole, began = Penalised(problem, penalty, n_jobs=problem.n_jobs), time.perf_counter()
+    steps: list[Step] = []
+    evaluations, small, reason = 1, 0, MAX_ITER
+    whole.evaluate(here)
+    slope = np.empty(len(start))
+    try:
+        for number in range(1, max_iter + 1):
+            problem.clamped(here.weights, slope)
+            inner = minimize(
+                _Tilted(problem, slope), here.weights, penalty, tol=0.0, max_iter=m_steps, n_jobs=problem.n_jobs
+            )
+            evaluations += inner.n_evaluations + 2
+            if inner.reason == INTERRUPTED:
+                raise KeyboardInterrupt
+            there = Point(inner.weights, np.empty(len(start)))
+            whole.evaluate(there)
+            fall = here.value - there.value
+            if not inner.n_iter or fall <= 0:  # nothing left but rounding
+                reason = NO_IMPROVEMENT if not steps else TOLERANCE
+                break
+            here = there
+            gap = fall / max(abs(here.value), 1e-300)
+            small = small + 1 if gap <= tol else 0
+            norm, active = math.sqrt(here.squared_norm), int(np.count_nonzero(here.weights))
+            steps.append(Step(number, evaluations, here.value, norm, 1.0, active, time.perf_counter() - began, gap))
+            if callback is not None and callback(steps[-1], here.weights):
+                reason = CALLBACK
+                break
+            if small == SMALL:
+                reason = TOLERANCE
+                break
+    except KeyboardInterrupt:
+        reason = INTERRUPTED
+    converged = reason in (TOLERANCE, NO_IMPROVEMENT)
+    return Result(here.weights, here.value, len(steps), evaluations, converged, reason, steps)
+
+
+def fit_start(
+    problem: Halves,
+    penalty: Penalty,
+    start: np.ndarray | None,
+    training: str,
+    tol: float,
+    max_iter: int,
+    callback: Callback | None = None,
+) -> Result:
+    """Train from one start; None is the origin, where nothing is hidden and the problem convex."""
+    if training == "em":
+        begin = np.zeros(problem.n_weights) if start is None else start
+        return fit_em(problem, penalty, begin, tol=tol, max_iter=max_iter, callback=callback)
+    if isinstance(problem, LatentChain):
+        return fit_likelihood(
+            problem.fused,
+            penalty,
+            start=start,
+            tol=tol,
+            max_iter=max_iter,
+            n_jobs=problem.n_jobs,
+            rng=np.random.default_rng(0),
+            callback=callback,
+        )
+    return minimize(
+        problem,
+        np.zeros(problem.n_weights) if start is None else start,
+        penalty,
+        memory=history_pairs(problem.n_weights, penalty),
+        tol=tol,
+        max_iter=max_iter,
+        n_jobs=problem.n_jobs,
+        callback=callback,
+    )
+
+
+# ------------------------------------------------------------------------------------------ from several starts
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """The best of several starts, and F at the end of each."""
+
+    best: Result
+    values: np.ndarray  # (n_init,)
+    n_evaluations: int  # of all starts
+
+
+def fit_best(
+    problem: Halves,
+    penalty: Penalty,
+    starts: Sequence[np.ndarray | None],
+    *,
+    training: str,
+    tol: float,
+    max_iter: int,
+    n_jobs: int = 1,
+    callback: Callback | None = None,
+    after: Callable[[int, Result], None] | None = None,
+) -> Trained:
+    """Train from every start and keep the smallest F; the first of equal ones.
+
+    With several jobs and no callback each start has a process of its own; ``after(number, result)`` hears of each
+    that ends. The answer is the same either way. Ctrl-C keeps the best of what is there.
+    """
+    if training not in TRAININGS:
+        raise InputError(f"training must be one of {', '.join(map(repr, TRAININGS))}, got {training!r}.")
+    results: dict[int, Result] = {}
+    apart = n_jobs > 1 and len(starts) > 1 and callback is None
+    cases = [(problem, penalty, start, training, tol, max_iter, None if apart else callback) for start in starts]
+    threads = problem.n_jobs
+    problem.n_jobs = 1 if apart else n_jobs
+    try:
+        for number, result in run_each(fit_start, cases, n_jobs=n_jobs if apart else 1):
+            results[number] = result
+            if after is not None:
+                after(number, result)
+            if result.reason in (INTERRUPTED, CALLBACK):
+                break
+    except KeyboardInterrupt:
+        if not results:
+            raise
+    finally:
+        problem.n_jobs = threads
+    values = np.array([results[k].value if k in results else np.nan for k in range(len(starts))])
+    best = results[int(np.nanargmin(values))]
+    return Trained(best, values, sum(result.n_evaluations for result in results.values()))
