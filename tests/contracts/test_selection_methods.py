@@ -56,6 +56,12 @@ def local_scores(columns: MatrixColumns, number: int, stand_in: np.ndarray) -> n
     return found
 
 
+def test_one_matrix_for_both_links() -> None:
+    x = np.arange(6.0).reshape(3, 2)
+    columns = MatrixColumns(x, chains=Chains.from_lengths([3]), n_labels=2, transition=x)
+    assert (columns.chunk(np.array([1, 2, 3])) == x[:, [1, 0, 1]]).all()
+
+
 # ---------------------------------------------------------------------------------------------------------- gains
 
 

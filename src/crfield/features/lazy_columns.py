@@ -188,9 +188,9 @@ class MatrixColumns:
         columns = check_columns(columns, self.n_columns)
         out = np.empty((self.chains.n_nodes, len(columns)))
         width = self._state.shape[1]
-        for part, here in ((self._state, columns < width), (self._transition, columns >= width)):
+        for part, first, here in ((self._state, 0, columns < width), (self._transition, width, columns >= width)):
             if here.any():
-                chosen = part[:, columns[here] - (0 if part is self._state else width)]
+                chosen = part[:, columns[here] - first]
                 out[:, here] = chosen.toarray() if hasattr(chosen, "toarray") else chosen
         return out
 
