@@ -24,7 +24,9 @@ from crfield import (
     FactorialCRF,
     GraphCRF,
     GridCRF,
+    HiddenCRF,
     IncompleteBoost,
+    LatentDynamicCRF,
     LogitBoost,
     MarkovRandomField,
     MEstimatedCRF,
@@ -246,6 +248,7 @@ class Front:
 FRONT_DOOR = [
     Front(ChainCRF, some_chains, options=(("l2", 2.5), ("decode", "marginal"))),
     Front(ClassifierHMM, some_chains, ("classifier",), options=(("smoothing", 2.5), ("window", 1))),
+    Front(LatentDynamicCRF, some_chains, options=(("l2", 2.5), ("n_states", 3), ("decode", "viterbi"))),
     Front(HMM, some_numbers, ("emissions",), options=(("training", "discriminative"), ("deviation_factor", 1.5))),
     Front(MEstimatedCRF, some_chains, options=(("refreshes", 2), ("block", 3), ("ridge", 0.5))),
     Front(SelectedCRF, some_chains, options=(("method", "l1-path"), ("refit_l2", 2.5))),
@@ -259,5 +262,5 @@ FRONT_DOOR = [
     Front(MarkovRandomField, some_images, ("density",), options=(("n_components", 2), ("decode", "marginal"))),
 ]
 # Classifiers of plain rows and transformers keep the contract of scikit-learn, each in a test of its own.
-PLAIN: list[type[Any]] = [ContinuousCRF, IncompleteBoost, LogitBoost, StumpEncoder, StumpSelector]
+PLAIN: list[type[Any]] = [ContinuousCRF, HiddenCRF, IncompleteBoost, LogitBoost, StumpEncoder, StumpSelector]
 ESTIMATORS: list[type[Any]] = [front.estimator for front in FRONT_DOOR] + PLAIN

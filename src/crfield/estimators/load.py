@@ -25,6 +25,10 @@ _FIELDS = {
     "discriminative_field": "load_discriminative",
     "markov_field": "load_markov",
 }
+_LATENT = {
+    "hidden_crf": "load_hidden",
+    "latent_dynamic_crf": "load_dynamic",
+}
 _READERS = {  # where the function lies that makes the model of an archive
     "logit_boost": ("crfield.estimators.boost_file", "load_logit_boost"),
     "stump_encoder": ("crfield.estimators.boost_file", "load_stump_encoder"),
@@ -38,7 +42,7 @@ _READERS = {  # where the function lies that makes the model of an archive
     "classifier_hmm": ("crfield.estimators.classifier_hmm_file", "load_classifier_hmm"),
     "hmm": ("crfield.estimators.hmm_file", "load_hmm"),
 }
-KINDS = (chain_file.KIND, chain_file.M_ESTIMATED, *_GRAPHS, *_FIELDS, *_READERS)
+KINDS = (chain_file.KIND, chain_file.M_ESTIMATED, *_GRAPHS, *_FIELDS, *_LATENT, *_READERS)
 
 
 def load(
@@ -75,6 +79,9 @@ def load(
         return load_graph(getattr(import_module(module), maker), archive)
     if kind in _FIELDS:
         return getattr(import_module("crfield.estimators.field_file"), _FIELDS[kind])(archive)
+    if kind in _LATENT:
+        reads = getattr(import_module("crfield.estimators.latent_file"), _LATENT[kind])
+        return reads(archive, functions=functions, transition_functions=transition_functions)
     if kind in _READERS:
         module, reader = _READERS[kind]
         return getattr(import_module(module), reader)(archive)
