@@ -41,6 +41,9 @@ MODULES: Mapping[str, str] = MappingProxyType(
         "incomplete-visual": "crfield.experiments.incomplete_visual",
         "incomplete-text": "crfield.experiments.incomplete_text",
         "incomplete-text-large": "crfield.experiments.incomplete_text_large",
+        "weak-features": "crfield.experiments.weak_features",
+        "linked-features": "crfield.experiments.linked_features",
+        "tag-selection": "crfield.experiments.tag_selection",
     }
 )
 _SAVED_EVERY = 10.0  # seconds
