@@ -118,7 +118,7 @@ def report(settings: Settings, outcomes: list[tuple[Case, Outcome]]) -> Reproduc
             rows.append(
                 (
                     f"{pairs} pairs: {name}",
-                    mean_interval(by_seed(some, lambda outcome, name=name: outcome[name][ERROR])),
+                    mean_interval(_errors(some, name)),
                     f"{np.mean([outcome[name][FEATURES] for _, outcome in some]):.1f}",
                     *shares,
                     None if noted is None else "{:.1f} % / {} / {} / {}".format(*noted),
@@ -136,6 +136,10 @@ def report(settings: Settings, outcomes: list[tuple[Case, Outcome]]) -> Reproduc
         ),
     )
     return Reproduced(findings, _charts(settings, [o for o in outcomes if o[0]["pairs"] == most], outcomes))
+
+
+def _errors(outcomes: list[tuple[Case, Outcome]], name: str, **where: Any) -> list[float]:
+    return by_seed(outcomes, lambda outcome: outcome[name][ERROR], **where)
 
 
 def _share(some: list[tuple[Case, Outcome]], name: str, sort: int) -> list[float]:
@@ -166,9 +170,7 @@ def _claims(settings: Settings, outcomes: list[tuple[Case, Outcome]]) -> list[Cl
     some = [(case, outcome) for case, outcome in outcomes if case["pairs"] == most]
     claims = []
     for name in (GRAFT, L1):
-        errors = [
-            by_seed(outcomes, lambda outcome, name=name: outcome[name][ERROR], pairs=pairs) for pairs in (few, most)
-        ]
+        errors = [_errors(outcomes, name, pairs=pairs) for pairs in (few, most)]
         claims.append(Claim(f"paper: {name}: more pairs, fewer errors", *above(errors[0], errors[1])))
     for other in (PL, L1):
         sentence = f"paper: grafting takes fewer right features than {other}"
@@ -227,7 +229,7 @@ def _charts(
             curve(
                 name,
                 places,
-                [by_seed(outcomes, lambda outcome, name=name: outcome[name][ERROR], pairs=p) for p in places],
+                [_errors(outcomes, name, pairs=p) for p in places],
             )
             for name in _METHODS
         ]
