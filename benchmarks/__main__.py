@@ -23,6 +23,8 @@ COMPARISONS = (
     "graphs",
     "boosting",
     "families",
+    "selection",
+    "streaming",
 )
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
