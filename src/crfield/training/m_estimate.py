@@ -237,13 +237,14 @@ class Criterion:
 def markov_weights(layout: Layout, target: Target, *, smoothing: float = 1.0) -> np.ndarray:
     """(W,) weights of the Markov chain of the labels: log p(j | i) on transitions, log p(first) at the start.
 
-    Pairs without a weight score 0 whatever is known of them; the constant that brings the least likely of them there
-    is added to all transitions. Without transitions the shares of the labels stand on the intercepts instead.
+    A constant on all transitions changes nothing, so they are centred, which makes them small. Only where some pairs
+    have no weight, and score 0 whatever is known of them, the constant is the one that brings the least likely of
+    these there. Without transitions the shares of the labels stand on the intercepts instead.
 
     >>> target = Target(Chains.from_lengths([4]), 2, np.array([0, 0, 0, 1]))
     >>> layout = Layout(2, pairs=np.arange(4), edge_ptr=np.zeros(1, np.int64), edge_pair=np.zeros(0, np.int32))
-    >>> np.exp(markov_weights(layout, target)).round(3).tolist()
-    [0.6, 0.4, 0.5, 0.5]
+    >>> markov_weights(layout, target).round(3).tolist()  # log of .6, .4, .5, .5, less their mean
+    [0.193, -0.213, 0.01, 0.01]
     """
     from crfield.training.hmm_count import counted
 
@@ -252,11 +253,13 @@ def markov_weights(layout: Layout, target: Target, *, smoothing: float = 1.0) ->
     if len(layout.pairs):
         table = np.log(transition).ravel()
         without = np.setdiff1d(np.arange(table.size), layout.pairs)
-        weights[layout.part["transitions"]] = table[layout.pairs] - (table[without].min() if len(without) else 0.0)
+        table -= table[without].min() if len(without) else table.mean()
+        weights[layout.part["transitions"]] = table[layout.pairs]
         if layout.boundaries:
-            weights[layout.part["start"]] = np.log(start)
+            weights[layout.part["start"]] = np.log(start) - np.log(start).mean()
     elif layout.bias:
-        weights[layout.part["bias"]] = np.log(np.maximum(shares, 1e-12))
+        logs = np.log(np.maximum(shares, 1e-12))
+        weights[layout.part["bias"]] = logs - logs.mean()
     return weights
 
 
