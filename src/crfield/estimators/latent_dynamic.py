@@ -102,7 +102,7 @@ class LatentDynamicCRF(ChainAnswers, BaseEstimator):
 
     Examples
     --------
-    >>> from crfield.simulate.sub_structure import make_sub_structure
+    >>> from crfield import make_sub_structure
     >>> learn, test = make_sub_structure(n_sequences=20), make_sub_structure(n_sequences=20, random_state=1)
     >>> model = LatentDynamicCRF(n_states=3, l2=0.1).fit(learn.features, learn.labels)
     >>> plain = LatentDynamicCRF(n_states=1, l2=0.1).fit(learn.features, learn.labels)

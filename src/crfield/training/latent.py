@@ -48,7 +48,7 @@ from crfield.training.parallel import run_each
 TRAININGS = ("gradient", "em")
 M_STEPS = 10  # steps of the optimiser in one M step
 SMALL = 3  # M steps in a row whose fall is within the tolerance
-CHUNK = 8_192  # steps whose beliefs are held at once
+HELD = 500_000  # beliefs of pairs of states that are held at once, 4 MB: what stays in a cache
 
 Callback = Callable[[Step, np.ndarray], bool | None]
 
@@ -130,7 +130,7 @@ class HiddenClasses:
 
         value = Σ_s weight_s [ log Σ_y Z_y(x_s) − log Σ_{y allowed} Z_y(x_s) ]
 
-    Sequences are taken in chunks, so that memory stays within K · `CHUNK` · S² numbers, however many there are.
+    Sequences are taken in chunks, so that beliefs of all classes stay in the cache, however many sequences there are.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class HiddenClasses:
         nodes, edges = scorer.tables(weights)
         shared_slope, node_slope, edge_slope = np.zeros_like(shared), np.zeros_like(nodes), np.zeros_like(edges)
         value = 0.0
-        for first, last in chunks(chains.offsets):
+        for first, last in chunks(chains.offsets, most=max(1, HELD // edges.size)):
             offsets = chains.offsets[first : last + 1]
             rows = slice(int(offsets[0]), int(offsets[-1]))
             swept = [
@@ -213,7 +213,7 @@ def pooled(totals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return (top + np.log(whole))[:, 0], parts / whole
 
 
-def chunks(offsets: np.ndarray, *, most: int = CHUNK) -> Iterator[tuple[int, int]]:
+def chunks(offsets: np.ndarray, *, most: int) -> Iterator[tuple[int, int]]:
     """Runs of whole sequences, first and one past the last, of at most so many steps each, or of one sequence.
 
     >>> list(chunks(np.array([0, 3, 4, 9]), most=4))
