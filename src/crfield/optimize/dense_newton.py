@@ -205,7 +205,7 @@ def _model_step(
     here = weights.copy()
     slope = gradient.copy()
     enough = 1e-3 * float(np.abs(subgradient(weights, gradient, l1)).max())
-    low = float(l1 @ np.abs(here))
+    low = 0.0
     for _ in range(MODEL_STEPS):
         steepest = subgradient(here, slope, l1)
         if float(np.abs(steepest).max()) <= enough:
@@ -226,11 +226,13 @@ def _model_step(
         length, moved = 1.0, False
         for _ in range(TRIALS):
             there = here + length * move
-            there[(l1 > 0) & (there * orthant <= 0)] = 0.0
+            crossed = (l1 > 0) & (there * orthant <= 0) & ((here != 0) | (move != 0))
+            there[crossed] = 0.0
             gone = there - weights
             curved = matrix @ gone
-            value = float(gradient @ gone + 0.5 * gone @ curved + l1 @ np.abs(there))
-            if value < low:
+            value = float(gradient @ gone + 0.5 * gone @ curved + l1 @ _grown(weights, gone))
+            # A whole Newton step within the orthant is the minimum there, also where rounding hides the decrease.
+            if value < low or (length == 1.0 and not crossed.any()):
                 moved = True
                 break
             length *= 0.5
@@ -238,4 +240,10 @@ def _model_step(
             break
         here, slope, low = there, gradient + curved, value
     step = here - weights
-    return step, float(-gradient @ step - l1 @ (np.abs(here) - np.abs(weights)))
+    return step, float(-gradient @ step - l1 @ _grown(weights, step))
+
+
+def _grown(weights: np.ndarray, step: np.ndarray) -> np.ndarray:
+    """|w + d| − |w|, to the last digit where the sign stays."""
+    there = weights + step
+    return np.where(weights * there > 0, np.sign(weights) * step, np.abs(there) - np.abs(weights))

@@ -30,6 +30,12 @@ FEWEST = 4  # sequences, below which time is cut instead
 METHODS: dict[str, tuple[str, str, dict[str, Any]]] = {  # module, function and what its name implies
     "grafting": ("crfield.selection.grafting", "graft", {}),
     "l1-path": ("crfield.selection.l1_path", "l1_path", {}),
+    "gain": ("crfield.selection.gain", "gain_path", {}),
+    "m-grafting": ("crfield.selection.m_grafting", "m_graft", {}),
+    "stability": ("crfield.selection.stability", "stability_path", {}),
+    "mutual-information": ("crfield.selection.filters", "filter_path", {"score": "mutual-information"}),
+    "relieff": ("crfield.selection.filters", "filter_path", {"score": "relieff"}),
+    "wrapper": ("crfield.selection.wrapper", "wrapper_path", {}),
 }
 
 Spans = np.ndarray  # (n, 2)
