@@ -40,6 +40,7 @@ _READERS = {  # where the function lies that makes the model of an archive
     "tree_crf": ("crfield.estimators.tree_crf_file", "load_tree"),
     "continuous_crf": ("crfield.estimators.continuous_file", "load_continuous"),
     "classifier_hmm": ("crfield.estimators.classifier_hmm_file", "load_classifier_hmm"),
+    "semi_markov": ("crfield.estimators.semi_markov_file", "load_semi_markov"),
     "hmm": ("crfield.estimators.hmm_file", "load_hmm"),
 }
 KINDS = (chain_file.KIND, chain_file.M_ESTIMATED, *_GRAPHS, *_FIELDS, *_LATENT, *_READERS)
