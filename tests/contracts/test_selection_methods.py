@@ -13,9 +13,14 @@ from crfield.core.topology import Chains
 from crfield.errors import InputError, ShapeError
 from crfield.features.lazy_columns import MatrixColumns
 from crfield.inference.chain import ChainEngine
+from crfield.selection import choice
 from crfield.selection.filters import mutual_information, relieff
-from crfield.selection.gain import fall_apart, gains
-from crfield.selection.m_grafting import block_contrasts, cut_into_blocks, pick
+from crfield.selection.gain import fall_apart, gain_path, gains, slope_apart
+from crfield.selection.grafting import graft
+from crfield.selection.m_grafting import block_contrasts, cut_into_blocks, m_graft, pick
+from crfield.selection.problem import SelectionProblem
+from crfield.selection.stability import _pieces, _whole_target, expected_false, frequencies, stability_path
+from crfield.selection.wrapper import wrapper_path
 from crfield.simulate.weak_features import make_linked_features, make_weak_features, powers
 
 LENGTHS = [9, 1, 6, 2]
@@ -298,3 +303,138 @@ def test_worlds_repeat_and_refuse() -> None:
         make_linked_features(5, n_pairs=0)
     with pytest.raises(ShapeError):
         powers(np.zeros(3))
+
+
+# ----------------------------------------------------------------------------------------------------------- paths
+
+METHODS = {
+    "gain": {},
+    "m-grafting": {"m": 2, "block": 4},
+    "stability": {"n_resamples": 6, "q": 2, "threshold": 0.3},
+    "mutual-information": {"m": 2},
+    "relieff": {"m": 2},
+    "wrapper": {"max_features": 3, "shortlist": 5},
+}
+
+
+def weak(seed: int = 0, length: int = 250, **spans: object) -> SelectionProblem:
+    world = make_weak_features(length, n_groups=3, n_copies=2, n_chains=4, deviation=2.0, random_state=seed)
+    chains = Chains.from_lengths([length] * 4)
+    values = powers(np.concatenate(world.features))
+    columns = MatrixColumns(values, chains=chains, n_labels=2, transition=values[:, :2])
+    return SelectionProblem(columns, Target(chains, 2, np.concatenate(world.labels)), **spans)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_leaves_a_path(method: str) -> None:
+    problem = weak(spans=[(0, 250), (250, 500)], held_spans=[(500, 750), (750, 1000)])
+    options = {"max_features": 6, **METHODS[method]}
+    path = choice.run(method, problem, **options)
+    assert path[0].n_features == 0
+    assert path.best.held_error < path[0].held_error - 0.1
+    sizes = [one.n_features for one in path]
+    assert sizes == sorted(sizes)
+    assert sizes[-1] <= 6
+    assert path.stop_reason
+    for before, one in zip(path.rounds, path.rounds[1:]):
+        new = set(one.model.active.tolist()) - set(before.model.active.tolist())
+        assert set(one.added) == {problem.name(k) for k in new}
+        assert one.model.loss < before.model.loss
+        assert one.seconds >= before.seconds
+        held = problem.held_out(one.model)
+        assert (held.error, held.nll) == pytest.approx((one.held_error, one.held_nll))
+    again = choice.run(method, weak(spans=[(0, 250), (250, 500)], held_spans=[(500, 750), (750, 1000)]), **options)
+    assert again.entered() == path.entered()
+    assert (again.best.model.weights == path.best.model.weights).all()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_methods_bear_what_is_hard(method: str) -> None:
+    """One label only, a constant column, a single step, sequences without steps."""
+    chains = Chains.from_lengths([0, 12, 1])
+    rng = np.random.default_rng(0)
+    x = np.stack([np.ones(13), rng.normal(size=13)], axis=1)
+    columns = MatrixColumns(x, chains=chains, n_labels=2, transition=x)
+    for labels in (np.zeros(13, int), np.arange(13) % 2):
+        options = {**METHODS[method], "max_features": 2}
+        path = choice.run(method, SelectionProblem(columns, Target(chains, 2, labels)), **options)
+        assert np.isfinite(path[-1].model.weights).all()
+        assert not any(name.startswith(("s0", "t0")) for _, name in path.entered())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_watch_ends_a_method(method: str) -> None:
+    seen = []
+    path = choice.run(method, weak(), watch=lambda one: seen.append(one.number) or len(seen) == 2, **METHODS[method])
+    assert len(path) == 2
+    assert seen == [0, 1]
+    assert path.stop_reason == "callback"
+
+
+def test_gain_wants_every_label() -> None:
+    problem = weak()
+    target = problem.train.target
+    labels, allowed = target.labels.copy(), np.ones((1000, 2), bool)
+    labels[3] = -1
+    partial = SelectionProblem(problem.candidates, Target(target.topology, 2, labels, allowed))
+    with pytest.raises(InputError, match="one known label"):
+        gain_path(partial)
+    assert len(graft(partial, max_features=1)) == 2
+
+
+def test_slopes_of_gains_are_the_slopes_at_zero() -> None:
+    columns, _, beliefs, target = small(11)
+    for neighbours in ("truth", "model"):
+        steps = fall_apart(columns.chains, beliefs.node, target.labels, neighbours=neighbours)
+        slopes = columns.scores(*slope_apart(columns.chains, steps))
+        stand_in = target.labels if neighbours == "truth" else beliefs.node.argmax(axis=1)
+        for number in range(columns.n_candidates):
+            moved = local_scores(columns, number, stand_in)
+            expected = moved[np.arange(18), target.labels].sum() - (beliefs.node * moved).sum()
+            assert slopes[number] == pytest.approx(expected, abs=1e-12)
+
+
+def test_halves_are_halves_and_frequencies_shares() -> None:
+    problem = weak(spans=[(10, 250), (250, 480), (760, 1000)])
+    cut = _pieces(problem, 12)
+    rows = np.concatenate([np.arange(a, b) for a, b in cut])
+    assert (rows == problem.train.rows).all()
+    assert 10 <= len(cut) <= 14
+    whole = _whole_target(problem)
+    assert (whole.labels[problem.train.rows] == problem.train.target.labels).all()
+    found = frequencies(problem, n_resamples=4, q=2, pieces=12)
+    assert set(np.unique(found * 4).tolist()) <= {0.0, 1.0, 2.0, 3.0, 4.0}
+    assert found.max() == 1.0
+    assert 1 <= found.sum() <= 4
+    by_path = frequencies(problem, selector="l1-path", n_resamples=4, q=2, pieces=12)
+    assert by_path.max() >= 0.5
+    assert np.count_nonzero(by_path) <= 8
+
+
+def test_stability_refuses() -> None:
+    problem = weak()
+    for wrong in ({"selector": "luck"}, {"n_resamples": 1}, {"q": 0}, {"pieces": 1}, {"threshold": 0.0}):
+        with pytest.raises(InputError):
+            stability_path(problem, **wrong)
+    with pytest.raises(InputError):
+        expected_false(10, 0.5, 100)
+    short = MatrixColumns(np.zeros((1, 1)), chains=Chains.from_lengths([1]), n_labels=2)
+    with pytest.raises(InputError, match="halves"):
+        stability_path(SelectionProblem(short, Target(short.chains, 2, np.array([0]))))
+
+
+def test_wrapper_takes_the_best_of_all_when_all_are_tried() -> None:
+    problem = weak(spans=[(0, 250), (250, 500)], held_spans=[(500, 750), (750, 1000)])
+    path = wrapper_path(problem, shortlist=None, max_features=1, criterion="nll", trial_steps=20)
+    tried = [problem.held_out(problem.fit([k], l2=0.01)).nll for k in range(problem.n_candidates)]
+    assert path[1].held_nll == pytest.approx(min(tried), abs=1e-4)
+
+
+def test_shortlists_change_nothing_when_they_are_long() -> None:
+    problem = weak()
+    every = gain_path(problem, max_features=3, shortlist=None)
+    assert gain_path(problem, max_features=3, shortlist=10_000).entered() == every.entered()
+    assert (
+        m_graft(problem, m=2, max_features=4, shortlist=None).entered()
+        == m_graft(problem, m=2, max_features=4).entered()
+    )

@@ -22,7 +22,7 @@ from crfield.experiments.findings import Claim, Findings, mean_interval
 from crfield.experiments.repetitions import Case, Outcome, Reproduced, Settings, Study, above, by_seed, curve
 from crfield.features.lazy_columns import MatrixColumns
 from crfield.report.displays_curves import Chart, Curve
-from crfield.selection.methods import select
+from crfield.selection import choice
 from crfield.selection.path import SelectionPath
 from crfield.selection.problem import SelectionProblem
 from crfield.simulate.weak_features import LinkedFeatures, make_linked_features, powers
@@ -65,7 +65,7 @@ def run(settings: Settings, case: Case) -> Outcome:
     told: Outcome = {"order": {}}
     for name, (method, options) in _METHODS.items():
         most = {"max_features": settings["max_features"], "patience": settings["patience"]}
-        path = select(problem, method, **most, **options)
+        path = choice.run(method, problem, **most, **options)
         model = path.best.model
         counts = np.bincount(sorts[model.active], minlength=4).tolist()
         told[name] = [judge.held_out(model).error, len(model.active), *counts]

@@ -29,8 +29,8 @@ from crfield.features.relational.recordings import Recordings
 from crfield.optimize.lbfgs import minimize
 from crfield.optimize.penalty import Penalty
 from crfield.report.displays_curves import Chart, Curve
+from crfield.selection import choice
 from crfield.selection.active import ActiveColumns
-from crfield.selection.methods import select
 from crfield.selection.path import SelectionPath
 from crfield.selection.problem import SelectionModel, SelectionProblem
 from crfield.simulate.tag import TagGames, make_tag
@@ -80,7 +80,7 @@ def run(settings: Settings, case: Case) -> Outcome:
     }
     told: Outcome = {"curves": {}}
     for name, (method, options) in _methods(settings).items():
-        path = select(problem, method, **options)
+        path = choice.run(method, problem, **options)
         best = path.best
         errors = [judges[world].held_out(best.model).error for world in (SIM, ROBOTS)]
         smoothed = [

@@ -40,7 +40,7 @@ from crfield.experiments.repetitions import (
 )
 from crfield.features.lazy_columns import MatrixColumns
 from crfield.report.displays_curves import Chart
-from crfield.selection.methods import select
+from crfield.selection import choice
 from crfield.selection.path import SelectionPath
 from crfield.selection.problem import SelectionModel, SelectionProblem
 from crfield.simulate.weak_features import WeakFeatures, make_weak_features, powers
@@ -103,7 +103,7 @@ def run(settings: Settings, case: Case) -> Outcome:
         if not chief and name not in (*THREE, M_GRAFT):
             continue
         most = {"max_features": settings["max_features"], "patience": settings["patience"]}
-        path = select(problem, method, **most, **options)
+        path = choice.run(method, problem, **most, **options)
         best = path.best
         told[name] = [
             judge.held_out(best.model).error,
