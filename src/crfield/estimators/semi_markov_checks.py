@@ -57,7 +57,7 @@ def check_semi_markov(parameters: Mapping[str, Any]) -> None:
 
 def _check_lengths(given: Any) -> None:
     for value in given.values() if isinstance(given, Mapping) else (given,):
-        if isinstance(value, bool) or not isinstance(value, Integral) or not 1 <= value <= LONGEST:
+        if isinstance(value, bool) or not isinstance(value, Integral) or not 1 <= int(value) <= LONGEST:
             raise InputError(
                 f"max_length must be a whole number of at least 1, the most steps of a segment, got {value!r}."
             )

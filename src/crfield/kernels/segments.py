@@ -157,7 +157,7 @@ def expectations(
     """
     edge = np.ascontiguousarray(edge, np.float64)
     asked = _asked(offsets, limit, parts, marks)
-    total = np.empty(len(asked[0]) - 1)
+    total = np.empty(len(offsets) - 1)
     weights = np.ones(len(total)) if factor is None else np.ascontiguousarray(factor, np.float64)
     if weights.shape != total.shape:
         raise ShapeError(f"factor must have one number for each of {len(total)} sequences, got {weights.shape}.")

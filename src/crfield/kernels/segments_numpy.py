@@ -259,8 +259,8 @@ def expand(
         if first is not None:
             score[rows] += first[rows - d]
         out[:, d] = score
-    place, d, label, number = _marked((ptr, steps, item), (item_ptr, item_label))
-    np.add.at(out, (place, d, label), weight[number])
+    place, long, label, number = _marked((ptr, steps, item), (item_ptr, item_label))
+    np.add.at(out, (place, long, label), weight[number])
     out[:, np.arange(1, most + 1)[:, None] > limit] = -np.inf
     out[~within] = -np.inf
 

@@ -244,7 +244,7 @@ class SegmentScorer:
         out[layout.part["base"]] = linear.pull(layout.base, data.bare, parts.node, edge)
         if layout.roles:
             named = {"sum": parts.node, "mean": parts.mean, "first": parts.first, "last": parts.last}
-            wide = np.concatenate([named[role] for role in layout.roles], axis=1)  # type: ignore[misc]
+            wide = np.concatenate([named[role] for role in layout.roles], axis=1)
             none = np.zeros((1, layout.steps.n_labels, layout.steps.n_labels))
             columns = Batch(data.batch.topology, data.batch.node)
             out[layout.part["steps"]] = linear.pull(layout.steps, columns, wide, none)
@@ -325,20 +325,18 @@ def _base(
     if transition_pairs == "observed":
         again = np.flatnonzero(np.asarray(limit) > 1) * (labels + 1)
         pairs = np.union1d(met, again).astype(np.int32)
-    ptr, pair = np.zeros(1, np.int64), np.zeros(0, np.int32)
-    if batch.edge is not None:
-        edges = np.searchsorted(chains.heads, gold.start[later])
-        ptr, pair = (
-            (None, None)
-            if feature_pairs == "all"
-            else chain.observed(  # type: ignore[assignment]
-                batch.edge.indptr,
-                batch.edge.indices,
-                edges,
-                met.astype(np.int32),
-                n_columns=batch.edge.width,
-                n_items=labels * labels,
-            )
+    ptr: np.ndarray | None = np.zeros(1, np.int64)
+    pair: np.ndarray | None = np.zeros(0, np.int32)
+    if batch.edge is not None and feature_pairs == "all":
+        ptr = pair = None
+    elif batch.edge is not None:
+        ptr, pair = chain.observed(
+            batch.edge.indptr,
+            batch.edge.indices,
+            np.searchsorted(chains.heads, gold.start[later]),
+            met.astype(np.int32),
+            n_columns=batch.edge.width,
+            n_items=labels * labels,
         )
     return Layout(
         n_labels=labels,
