@@ -56,6 +56,7 @@ _HOME: dict[str, str] = {
     "read_template": "crfield.estimators.load",
     "Replay": "crfield.report.replay",
     "robot_vision": "crfield.simulate.tag_vision",
+    "SemiMarkovCRF": "crfield.estimators.semi_markov",
     "SelectedCRF": "crfield.estimators.selected",
     "Specification": "crfield.features.relational.catalogue",
     "StumpEncoder": "crfield.estimators.stump_encoder",
