@@ -30,6 +30,7 @@ _HOME: dict[str, str] = {
     "HMM": "crfield.estimators.hmm",
     "IncompleteBoost": "crfield.estimators.incomplete_boost",
     "LatentDynamicCRF": "crfield.estimators.latent_dynamic",
+    "KernelCRF": "crfield.estimators.kernel_crf",
     "layers": "crfield.data.graph_builders",
     "load": "crfield.estimators.load",
     "LogitBoost": "crfield.estimators.logit_boost",

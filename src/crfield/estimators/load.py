@@ -39,6 +39,7 @@ _READERS = {  # where the function lies that makes the model of an archive
     "selected_crf": ("crfield.estimators.selected_file", "load_selected"),
     "tree_crf": ("crfield.estimators.tree_crf_file", "load_tree"),
     "continuous_crf": ("crfield.estimators.continuous_file", "load_continuous"),
+    "kernel_crf": ("crfield.estimators.kernel_file", "load_kernel"),
     "classifier_hmm": ("crfield.estimators.classifier_hmm_file", "load_classifier_hmm"),
     "semi_markov": ("crfield.estimators.semi_markov_file", "load_semi_markov"),
     "hmm": ("crfield.estimators.hmm_file", "load_hmm"),

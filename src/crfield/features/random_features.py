@@ -24,6 +24,7 @@ import numpy as np
 from crfield.errors import InputError, ModelFileError, ShapeError
 
 FLAT = 1e-10  # directions of the landmarks' Gram matrix below this fraction of the largest are rounding
+BLOCK = 2048  # rows whose similarities are held at a time
 WAVED = ("rbf", "laplacian")
 
 
@@ -72,8 +73,12 @@ class Landmarks:
         return int(self.whiten.shape[1])
 
     def columns(self, rows: Any) -> np.ndarray:
-        """φ of rows (R, K) as (R, D)."""
-        return self.similarity.gram(rows, self.centres) @ self.whiten
+        """φ of rows (R, K) as (R, D), block by block."""
+        out = np.empty((rows.shape[0], self.width))
+        for start in range(0, rows.shape[0], BLOCK):
+            block = self.similarity.gram(rows[start : start + BLOCK], self.centres)
+            np.matmul(block, self.whiten, out=out[start : start + BLOCK])
+        return out
 
     def scores(self, rows: Any, weights: np.ndarray) -> np.ndarray:
         """φ(rows) · weights (D, L) as (R, L), the landmarks' coefficients first, since there are few labels."""
