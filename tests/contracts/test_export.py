@@ -176,6 +176,21 @@ def test_large_and_forbidden_scores_in_the_module() -> None:
         assert (now["label"], tuple(now["committed"]), now["forced"]) == (then.label, then.committed, then.forced)
 
 
+@pytest.mark.skipif(COMPILER is None, reason="no C compiler")
+def test_a_model_without_columns(tmp_path: Path) -> None:
+    """Nothing was chosen: the tables are empty, which C has no arrays for."""
+    steps = DenseSteps(np.zeros((0, 2)), np.zeros((2, 2)), start=np.array([0.0, -np.inf]))
+    assert module(steps, ["a", "b"])["Stream"]().push([])["probabilities"] == [1.0, 0.0]
+    text = exported(steps, ["a", "b"], suffix=".h", name="none", max_lag=3)
+    assert "-INFINITY" in text
+    code = '#include "none.h"\nint main(void) { none_stream s; none_begin(&s); return none_push(&s, 0); }\n'
+    (tmp_path / "none.h").write_text(text)
+    (tmp_path / "main.c").write_text(code)
+    assert COMPILER is not None
+    subprocess.run([COMPILER, "-std=c99", "-pedantic", "-Werror", "main.c", "-lm"], cwd=tmp_path, check=True)
+    assert subprocess.run([tmp_path / "a.out"], check=False).returncode == 0
+
+
 def test_labels_are_never_code() -> None:
     class Odd(str):
         def __repr__(self) -> str:

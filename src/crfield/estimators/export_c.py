@@ -233,7 +233,7 @@ def c_header(
     head = _HEAD.replace("@labels@", str(len(labels))).replace("@columns@", str(len(columns)))
     parts = [head.replace("@linked@", str(linked)).replace("@max_lag@", str(max_lag))]
     for what, texts in (("label", labels), ("column", columns)):
-        listed = ", ".join(map(_string, texts))
+        listed = ", ".join(map(_string, texts)) or '""'
         parts.append(f"static const char *const NAME_{what}_names[] = {{{listed}}};\n")
     for key, table in steps.tables().items():
         whole = table.dtype.kind in "iu"

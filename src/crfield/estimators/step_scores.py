@@ -273,7 +273,15 @@ def single_steps(
             "Train with window=0 and columns that look back only."
         )
     digest = hashed([type(model).__name__, repr(model)], [*tables.values(), *more])
-    return SequenceSteps(model.potentials, **tables, varied=varied, digest=digest, repeat=3)
+    return SequenceSteps(
+        model.potentials,
+        start=tables["start"],
+        end=tables["end"],
+        transitions=tables["transitions"],
+        varied=varied,
+        digest=digest,
+        repeat=3,
+    )
 
 
 def observed_rows(rows: Sequence[Any], columns: int) -> np.ndarray:
