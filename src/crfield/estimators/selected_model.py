@@ -195,6 +195,9 @@ class ChosenColumns:
     rate: float
     steps: DenseSteps
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "steps": replace(self.steps)}  # without what a stream has compiled of it
+
     @classmethod
     def of(
         cls,

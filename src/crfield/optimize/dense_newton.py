@@ -9,8 +9,10 @@ evaluation gives its row of the matrix exactly (`curvature_row`).
 
 Every step minimises the model gᵀd + ½ dᵀ(B + diag l2)d + Σ l1 |w + d| and goes there, or part of the way (proximal
 quasi-Newton: Lee, Sun & Saunders 2014, *Proximal Newton-type methods*). The model is minimised orthant by orthant,
-with Newton steps over the weights that are not zero or wish not to be (Andrew & Gao 2007), so zeros are exact. Then B
-learns from what it met (BFGS). A step costs one evaluation and O(W³) arithmetic: for hundreds of weights, not more.
+with Newton steps over the weights that are not zero or wish not to be (Andrew & Gao 2007), so zeros are exact. Then
+B learns from what it met (BFGS). Where that is not enough, because the curvature changes by orders of magnitude on
+the way, the matrix is computed anew once in a while, at one evaluation for each weight. A step costs one evaluation
+and O(W³) arithmetic: for hundreds of weights, not more.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ Evaluate = Callable[[np.ndarray, np.ndarray], float]
 DECREASE = 1e-4  # of what the model promises
 TRIALS = 20
 MODEL_STEPS = 60
+FRESH = 12  # steps, and half as many as there are weights, after which the matrix is computed anew
 ROUNDING = 1e-13
 
 
@@ -119,7 +122,7 @@ def minimize_dense(
     l1, l2 = np.broadcast_to(np.asarray(l1, float), (size,)), np.broadcast_to(np.asarray(l2, float), (size,))
     gradient, ahead = np.empty(size), np.empty(size)
     loss = evaluate(weights, gradient)
-    n_evaluations, n_iter, converged = 1, 0, False
+    n_evaluations, n_iter, since, converged = 1, 0, 0, False
 
     def whole(loss: float, w: np.ndarray) -> float:
         return loss + float(l1 @ np.abs(w)) + 0.5 * float(l2 @ (w * w))
@@ -137,7 +140,12 @@ def minimize_dense(
             break
         if n_iter >= max_iter:
             break
-        n_iter += 1
+        if since >= max(FRESH, size // 2):
+            free = np.flatnonzero((weights != 0) | (steepest != 0))
+            matrix = _renewed(evaluate, weights, gradient, matrix, free)
+            n_evaluations, since = n_evaluations + len(free), 0
+            step, promised = _model_step(weights, gradient + l2 * weights, matrix + np.diag(l2), l1)
+        n_iter, since = n_iter + 1, since + 1
         length, found = 1.0, False
         for _ in range(TRIALS):
             there = weights + length * step
@@ -164,6 +172,19 @@ def minimize_dense(
         gradient, ahead = ahead, gradient
         steepest = subgradient(weights, gradient + l2 * weights, l1)
     return Settled(weights, value, loss, gradient.copy(), matrix, worst, n_iter, n_evaluations, converged)
+
+
+def _renewed(
+    evaluate: Evaluate, weights: np.ndarray, gradient: np.ndarray, matrix: np.ndarray, free: np.ndarray
+) -> np.ndarray:
+    """The matrix with the block of the free weights computed again."""
+    block = np.array([curvature_row(evaluate, weights, gradient, int(k))[free] for k in free])
+    known = matrix.copy()
+    known[np.ix_(free, free)] = 0.5 * (block + block.T)
+    # What is left of the old rows may not fit the new ones; those weights are at zero and stay out of it.
+    others = np.setdiff1d(np.arange(len(weights)), free)
+    known[np.ix_(others, free)] = known[np.ix_(free, others)] = 0.0
+    return known
 
 
 def _slope_along(weights: np.ndarray, gradient: np.ndarray, step: np.ndarray, l1: np.ndarray) -> float:
