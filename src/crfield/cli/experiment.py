@@ -24,6 +24,10 @@ def experiment(
         str | None,
         typer.Option(metavar="FOLDER", help="Folder with the corpora.", show_default="the variable CRFIELD_DATA"),
     ] = None,
+    folds: Annotated[
+        str | None,
+        typer.Option(metavar="LIST", help="Folds to test on, such as 0,1,2.", show_default="those of the experiment"),
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="The same rows on less data; claims may not hold.")] = False,
     threads: Annotated[int, typer.Option(min=1, help="Threads.", metavar="N")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Report as one JSON object.")] = False,
@@ -32,7 +36,10 @@ def experiment(
     if name not in EXPERIMENTS:
         raise typer.BadParameter(f"there is no experiment {name!r}; there are {', '.join(EXPERIMENTS)}.")
     found = experiment_named(name).run(
-        quick=quick, data=data or os.environ.get("CRFIELD_DATA") or None, n_jobs=threads
+        quick=quick,
+        data=data or os.environ.get("CRFIELD_DATA") or None,
+        n_jobs=threads,
+        folds=None if folds is None else _numbers(folds),
     )
     if as_json:
         emit(found.to_dict())
@@ -40,3 +47,10 @@ def experiment(
         print(found)
     if not quick and not all(claim.holds for claim in found.claims):
         raise typer.Exit(_FAILED)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise typer.BadParameter(f"folds are whole numbers with commas between them, got {text!r}.") from None

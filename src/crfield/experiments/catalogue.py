@@ -26,13 +26,20 @@ class Experiment:
     quick: Mapping[str, Any]
     needs_data: bool = False
 
-    def run(self, *, quick: bool = False, data: str | None = None, n_jobs: int = 1) -> Findings:
-        """Run it; ``data`` is the folder with the corpora for those that need one."""
+    def run(
+        self, *, quick: bool = False, data: str | None = None, n_jobs: int = 1, folds: tuple[int, ...] | None = None
+    ) -> Findings:
+        """Run it; ``data`` is the folder with the corpora for those that need one, ``folds`` those to test on."""
         name = self.module.rpartition(".")[2]
         function: Callable[..., Findings] = getattr(import_module(self.module), name)
         options: dict[str, Any] = dict(self.quick) if quick else {}
         if "n_jobs" in signature(function).parameters:
             options["n_jobs"] = n_jobs
+        if folds is not None:
+            known = signature(function).parameters.get("folds")
+            if known is None or not isinstance(known.default, tuple):
+                raise InputError(f"the experiment {name!r} has no folds to choose from. Leave out --folds.")
+            options["folds"] = folds
         if not self.needs_data:
             return function(**options)
         if not data:
@@ -57,6 +64,12 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
             {"folds": (0,), "n_rounds": 25, "max_depth": 6, "learning_rate": 0.3, "most_words": 1_500},
             needs_data=True,
         ),
+        "kernel-letters": Experiment(
+            "crfield.experiments.kernel_letters",
+            "handwritten words: kernels on pixels, landmarks, greedy cliques, waves (needs data)",
+            {"folds": (0,), "n_components": 200, "most_words": 600},
+            needs_data=True,
+        ),
         "order-chains": Experiment(
             "crfield.experiments.order_chains",
             "which of five relations is true? exact, pseudo and Bethe likelihood",
@@ -72,6 +85,11 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
             "activities by a batteryless sensor: boosted fields, a linear chain, a Markov model (needs data)",
             {"repetitions": 2, "folds": 2, "inner_folds": 0, "most_trials": 16},
             needs_data=True,
+        ),
+        "smooth-series": Experiment(
+            "crfield.experiments.smooth_series",
+            "real-valued labels: ridge and a continuous field, its numbers and its intervals",
+            {"seeds": (0, 1, 2), "n_series": 20},
         ),
         "wearable-layers": Experiment(
             "crfield.experiments.wearable_layers",
