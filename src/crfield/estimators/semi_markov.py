@@ -249,7 +249,8 @@ class SemiMarkovCRF(BaseEstimator):
             )
 
     def _warn(self, result: Result, n_segments: int) -> None:
-        if self.n_split_ > OFTEN * n_segments:
+        # With segments of one step the model is meant to be a chain.
+        if self._model.layout.max_length > 1 and self.n_split_ > OFTEN * n_segments:
             warnings.warn(
                 f"{self.n_split_} of {n_segments} gold segments are longer than max_length={self.max_length!r} and "
                 "were cut into pieces. Raise max_length; training costs in proportion.",

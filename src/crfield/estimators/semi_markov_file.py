@@ -21,6 +21,7 @@ from crfield.scoring.segments import SegmentLayout
 from crfield.storage.archive import Archive, write_archive
 
 KIND = "semi_markov"
+_CODE = ("functions", "transition_functions", "callback")
 _REPORT: dict[str, type] = {
     "objective_": float,
     "n_iter_": int,
@@ -69,7 +70,7 @@ def load_semi_markov(archive: Archive) -> SemiMarkovCRF:
     header, arrays = dict(archive.header), archive.arrays
     header["parameters"] = _parameters(header.get("parameters"))
     model: SemiMarkovCRF = restored_model(SemiMarkovCRF, header, check_semi_markov)
-    for name in ("step_features", "segment_text", "transition_functions"):
+    for name in ("step_features", "segment_text"):
         setattr(model, name, tuple(getattr(model, name)))
     set_report(model, header, _REPORT)
     coder = LabelCoder.from_json(header.get("labels"))
@@ -103,8 +104,11 @@ def load_semi_markov(archive: Archive) -> SemiMarkovCRF:
 
 
 def _parameters(stored: Any) -> Any:
-    """The parameters with the limits of labels as a dict again."""
-    if not isinstance(stored, dict) or not isinstance(stored.get("max_length"), list):
+    """The parameters without code, and with the limits of labels as a dict again."""
+    if not isinstance(stored, dict):
+        return stored
+    stored = {name: value for name, value in stored.items() if name not in _CODE}
+    if not isinstance(stored.get("max_length"), list):
         return stored
     try:
         limits = {label_from_json(label): most for label, most in stored["max_length"]}
