@@ -91,6 +91,16 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
             "real-valued labels: ridge and a continuous field, its numbers and its intervals",
             {"seeds": (0, 1, 2), "n_series": 20},
         ),
+        "motions": Experiment(
+            "crfield.experiments.motions",
+            "one label for a sequence: hidden CRF, voting chain, linear SVM (needs the package aeon)",
+            {"sets": ("BasicMotions",), "seeds": (0,), "states": (4,), "penalties": (1.0,), "folds": 2, "n_init": 1},
+        ),
+        "sub-structure": Experiment(
+            "crfield.experiments.sub_structure",
+            "labels that differ in the order of their phases: latent-dynamic CRF, plain chain, Bayes rule",
+            {"seeds": (0, 1), "n_sequences": 40, "n_test": 40},
+        ),
         "wearable-layers": Experiment(
             "crfield.experiments.wearable_layers",
             "motion and context: two chains, coupled layers, one chain of pairs",
