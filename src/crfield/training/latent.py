@@ -189,7 +189,7 @@ class HiddenClasses:
                 node *= of_node[:, k, None]
                 shared_slope[rows] += node
                 node_slope[k] += node.sum(axis=0)
-                edge_slope[k] += (of_edge[:, k] @ edge.reshape(len(edge), -1)).reshape(edge_slope[k].shape)
+                edge_slope[k] += np.tensordot(of_edge[:, k], edge, axes=1)
         gradient[:] = scorer.pull(shared_slope, node_slope, edge_slope, self.batch)
         return value
 
