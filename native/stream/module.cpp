@@ -29,13 +29,10 @@ class Scores {
          Array1<const double> bias, Array2<const double> transitions, Array1<const int32_t> linked,
          Array3<const double> link_weights)
       : columns_((int64_t)weights.shape(0)), labels_((int64_t)weights.shape(1)), links_((int64_t)linked.shape(0)) {
-    require((int64_t)mean.shape(0) == columns_ && (int64_t)deviation.shape(0) == columns_ &&
-                (int64_t)bias.shape(0) == labels_ && (int64_t)transitions.shape(0) == labels_ &&
-                (int64_t)transitions.shape(1) == labels_,
+    require(shaped(mean, columns_) && shaped(deviation, columns_) && shaped(bias, labels_) &&
+                shaped(transitions, labels_, labels_),
             "the tables do not fit each other");
-    require((int64_t)link_weights.shape(0) == links_ && (int64_t)link_weights.shape(1) == labels_ &&
-                (int64_t)link_weights.shape(2) == labels_,
-            "the tables of linked columns do not fit");
+    require(shaped(link_weights, links_, labels_, labels_), "the tables of linked columns do not fit");
     for (int64_t g = 0; g < links_; g++)
       require(linked((size_t)g) >= 0 && linked((size_t)g) < columns_, "a linked column does not exist");
     const int64_t square = labels_ * labels_;
@@ -50,11 +47,8 @@ class Scores {
 
   int64_t score(Array2<const double> x, Array2<double> node, std::optional<Array3<double>> edge) const {
     const int64_t rows = (int64_t)x.shape(0), square = labels_ * labels_;
-    require((int64_t)x.shape(1) == columns_ && (int64_t)node.shape(0) == rows && (int64_t)node.shape(1) == labels_,
-            "rows and scores do not fit");
-    require(!edge || ((int64_t)edge->shape(0) == rows && (int64_t)edge->shape(1) == labels_ &&
-                      (int64_t)edge->shape(2) == labels_),
-            "rows and tables do not fit");
+    require(shaped(x, rows, columns_) && shaped(node, rows, labels_), "rows and scores do not fit");
+    require(!edge || shaped(*edge, rows, labels_, labels_), "rows and tables do not fit");
     const double* value = x.data();
     for (int64_t k = 0; k < rows * columns_; k++)
       if (!std::isfinite(value[k])) return k;
@@ -108,29 +102,20 @@ class Recursion {
         oldest_(oldest),
         room_(labels_) {
     const int64_t B = streams_, H = window_, L = labels_;
-    bool fits = H > 0 && L > 0 && (int64_t)start.shape(0) == L && (int64_t)transitions.shape(0) == L &&
-                (int64_t)transitions.shape(1) == L && (int64_t)steps.shape(0) == B && (int64_t)total.shape(0) == B &&
-                (int64_t)oldest.shape(0) == B;
-    fits = fits && (int64_t)nodes.shape(0) == B && (int64_t)nodes.shape(1) == H && (int64_t)nodes.shape(2) == L;
-    fits = fits && (int64_t)edges.shape(0) == B && (!varied_ || (int64_t)edges.shape(1) == H) &&
-           (int64_t)edges.shape(2) == L && (int64_t)edges.shape(3) == L;
-    fits = fits && (int64_t)delta.shape(0) == B && (int64_t)delta.shape(1) == L && (int64_t)origin.shape(0) == B &&
-           (int64_t)origin.shape(1) == L && (int64_t)back.shape(0) == B && (int64_t)back.shape(2) == L;
+    bool fits = H > 0 && L > 0 && shaped(start, L) && shaped(transitions, L, L);
+    fits = fits && shaped(steps, B) && shaped(total, B) && shaped(oldest, B) && shaped(nodes, B, H, L);
+    fits = fits && shaped(edges, B, varied_ ? H : 0, L, L) && shaped(back, B, slots_, L);
+    fits = fits && shaped(delta, B, L) && shaped(origin, B, L);
     require(fits, "the arrays of the streams do not fit each other");
   }
 
   void push(Array1<const int64_t> which, Array2<const double> node, std::optional<Array3<const double>> edge,
             Array2<double> probabilities, Array2<double> smoothed, Array2<int32_t> committed, Array2<int64_t> counts) {
     const int64_t rows = (int64_t)which.shape(0), L = labels_, square = L * L;
-    require((int64_t)node.shape(0) == rows && (int64_t)node.shape(1) == L &&
-                (int64_t)probabilities.shape(0) == rows && (int64_t)probabilities.shape(1) == L &&
-                (int64_t)smoothed.shape(0) == rows && (int64_t)smoothed.shape(1) == L,
+    require(shaped(node, rows, L) && shaped(probabilities, rows, L) && shaped(smoothed, rows, L),
             "scores and answers must have a row for each stream");
-    require((int64_t)counts.shape(0) == rows && (int64_t)counts.shape(1) == 2 &&
-                (int64_t)committed.shape(0) == rows && (int64_t)committed.shape(1) == slots_,
-            "committed labels need a row for each stream");
-    require(edge.has_value() == varied_ && (!edge || ((int64_t)edge->shape(0) == rows && (int64_t)edge->shape(1) == L &&
-                                                      (int64_t)edge->shape(2) == L)),
+    require(shaped(counts, rows, 2) && shaped(committed, rows, slots_), "committed labels need a row for each stream");
+    require(edge.has_value() == varied_ && (!edge || shaped(*edge, rows, L, L)),
             "edges must be given where each step has a table of its own, and only there");
     check_scores(node.data(), rows * L);
     if (edge) check_scores(edge->data(), rows * square);

