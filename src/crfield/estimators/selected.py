@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
 from types import SimpleNamespace
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -319,7 +319,7 @@ class SelectedCRF(ChainAnswers, BaseEstimator):
         """A `LabelStream`; a model of recordings takes positions (agents, axes) and computes its features itself."""
         model = self._fitted
         if features is None and isinstance(model, ChosenColumns):
-            features = model.catalogue.stream(model.columns, rate=model.rate)
+            features = cast(Features, model.catalogue.stream(model.columns, rate=model.rate))
         return super().stream(lag=lag, viterbi=viterbi, max_lag=max_lag, features=features, history=history)
 
     def save(self, path: Any) -> None:
@@ -414,7 +414,7 @@ def check_selected_parameters(parameters: Mapping[str, Any]) -> None:
         if not isinstance(parameters[name], bool | np.bool_):
             raise InputError(f"{name} must be True or False, got {parameters[name]!r}.")
     rate, count, verbose = parameters["rate"], parameters["min_count"], parameters["verbose"]
-    if not isinstance(rate, Real) or isinstance(rate, bool) or not (np.isfinite(rate) and rate > 0):
+    if not isinstance(rate, Real) or isinstance(rate, bool) or not (np.isfinite(float(rate)) and float(rate) > 0):
         raise InputError(f"rate must be a number of steps a second above 0, got {rate!r}.")
     for name, value, least in (("min_count", count, 1), ("verbose", verbose, 0)):
         if not isinstance(value, Integral) or (name == "min_count" and isinstance(value, bool)) or value < least:
@@ -423,7 +423,7 @@ def check_selected_parameters(parameters: Mapping[str, Any]) -> None:
     ridge = parameters["refit_l2"]
     good = ridge is None or (isinstance(ridge, str) and ridge == "auto")
     if isinstance(ridge, Real) and not isinstance(ridge, bool):
-        good = bool(np.isfinite(ridge)) and ridge >= 0
+        good = bool(np.isfinite(float(ridge))) and float(ridge) >= 0
     if not good:
         raise InputError(f"refit_l2 must be 'auto', a number of at least 0 or None, got {ridge!r}.")
     if parameters["callback"] is not None and not callable(parameters["callback"]):
@@ -438,7 +438,7 @@ def _check_validation(value: Any) -> None:
     if isinstance(value, tuple | list):
         good = len(value) == 2
     elif isinstance(value, Integral) and not isinstance(value, bool):
-        good = value >= 2
+        good = int(value) >= 2
     else:
         good = isinstance(value, float) and 0 < value < 1
     if not good:

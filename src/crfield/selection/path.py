@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import Any
 
 import numpy as np
 
 from crfield.errors import InputError
 from crfield.selection.problem import SelectionModel
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 CRITERIA = ("error", "nll")
 
@@ -123,10 +121,10 @@ class SelectionPath:
             for one in self.rounds
         ]
 
-    def to_frame(self) -> DataFrame:
-        """The rows as a pandas frame."""
+    def to_frame(self) -> Any:
+        """The rows as a pandas DataFrame; InputError where pandas is not installed."""
         try:
-            import pandas
+            pandas = import_module("pandas")
         except ImportError:
             raise InputError(
                 "to_frame needs pandas, which is not installed. Install it (pip install pandas), or use rows()."
