@@ -23,6 +23,7 @@ COMPARISONS = (
     "graphs",
     "boosting",
     "families",
+    "segments",
     "selection",
     "streaming",
 )

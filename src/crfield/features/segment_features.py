@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -43,19 +43,30 @@ def symbols_of(X: Any, source: Symbol) -> list[str]:
         return [str(source(x, t)) for x in X for t in range(len(x))]
     if isinstance(source, int) and isinstance(X, TokenColumns):
         return [str(text) for column in X.column(source) for text in column]
-    out: list[str] = []
+    try:
+        if isinstance(source, str):
+            return [str(step.get(source, "")) for x in X for step in x]
+        return [str(step[source]) for x in X for step in x]
+    except _WRONG:
+        _refuse_step(X, source)
+
+
+_WRONG = (AttributeError, TypeError, IndexError, KeyError)
+
+
+def _refuse_step(X: Any, source: str | int) -> NoReturn:
+    wanted = f"a dict with the entry {source!r}" if isinstance(source, str) else f"a column {source}"
+    where = ""
     for number, x in enumerate(X):
         for t, step in enumerate(x):
             try:
-                value = step.get(source, "") if isinstance(source, str) else step[source]
-            except (AttributeError, TypeError, IndexError, KeyError):
-                wanted = f"a dict with the entry {source!r}" if isinstance(source, str) else f"a column {source}"
-                raise FeatureError(
-                    f"segment_text={source!r} needs {wanted} at every step, got {step!r:.40} in sequence {number}, "
-                    f"step {t}. Name an entry of the dicts, a column of the rows, or give a function f(x, t)."
-                ) from None
-            out.append(str(value))
-    return out
+                step.get(source, "") if isinstance(source, str) else step[source]
+            except _WRONG:
+                where = where or f", got {step!r:.40} in sequence {number}, step {t}"
+    raise FeatureError(
+        f"segment_text={source!r} needs {wanted} at every step{where}. Name an entry of the dicts, a column of the "
+        "rows, or give a function f(x, t)."
+    ) from None
 
 
 def check_symbols(sources: Any) -> tuple[Symbol, ...]:
