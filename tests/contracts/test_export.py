@@ -82,7 +82,11 @@ def model_named(name: str) -> Any:
         "plain": ChainCRF(boundaries=False, intercept=False, transition_pairs="none", tol=1e-2),
         "hmm": HMM(smoothing=0.0, decode="viterbi"),
     }
-    return made[name].fit(X, y)
+    model = made[name].fit(X, y)
+    if name == "scaled":  # an end that decides how a sequence ends
+        inner = model._fitted
+        inner.weights[inner.layout.part["end"]] = [0.0, 0.0, 40.0]
+    return model
 
 
 CASES = [("scaled", 1000), ("edges", 4), ("plain", 0), ("hmm", 3)]
@@ -162,7 +166,8 @@ def module(steps: DenseSteps, labels: list[Any], **options: Any) -> dict[str, An
 def test_large_and_forbidden_scores_in_the_module() -> None:
     rng = np.random.default_rng(0)
     table = np.where(rng.random((3, 3)) < 0.3, -np.inf, rng.normal(size=(3, 3)) * 2000)
-    steps = DenseSteps(rng.normal(size=(2, 3)) * 2000, table, start=np.array([0.0, -np.inf, 0.0]))
+    end = np.array([0.0, 1e4, 0.0])
+    steps = DenseSteps(rng.normal(size=(2, 3)) * 2000, table, start=np.array([0.0, -np.inf, 0.0]), end=end)
     from crfield.data.labels import LabelCoder
     from crfield.estimators.stream import LabelStream
 
@@ -174,6 +179,9 @@ def test_large_and_forbidden_scores_in_the_module() -> None:
         now, then = ours.push(x.tolist()), theirs.push(x)
         np.testing.assert_allclose(now["probabilities"], then.probabilities, rtol=0, atol=1e-9)
         assert (now["label"], tuple(now["committed"]), now["forced"]) == (then.label, then.committed, then.forced)
+    last, rest = ours.finish(), theirs.finish()
+    np.testing.assert_allclose(last["probabilities"], rest.smoothed[-1], rtol=0, atol=1e-9)
+    assert tuple(last["committed"]) == rest.committed
 
 
 @pytest.mark.skipif(COMPILER is None, reason="no C compiler")

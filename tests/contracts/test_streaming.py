@@ -110,6 +110,19 @@ def test_a_forced_path_is_a_path_and_says_so(body: str, max_lag: int) -> None:
     assert forced == 1
 
 
+def test_the_end_may_change_the_path(body: str) -> None:
+    """Survivors that have not met are weighed with the scores of the end."""
+    node, table, end = np.array([[2.0, 0.0]]), np.where(np.eye(2), 0.0, -9.0), np.array([0.0, 12.0])
+    streams = ChainStreams(np.zeros(2), table, end, max_lag=50)
+    for _ in range(4):
+        counts = streams.push(node)[3]
+        assert counts[0, 0] == 0
+    whole = offline(np.repeat(node, 4, axis=0), np.repeat(table[None], 4, axis=0), np.zeros(2), end)
+    best = ChainEngine().best_path(whole)[1].tolist()
+    assert best != [0, 0, 0, 0]
+    assert streams.finish(0).path.tolist() == best
+
+
 def test_the_bodies_agree() -> None:
     """Filter, smoother and forced commitments of many streams that begin at different times."""
     pytest.importorskip("crfield.kernels._stream")
