@@ -11,7 +11,8 @@ where s_k² = mean_b Φ_bk² + 1/n: the ridge weighs on columns of one size, and
 - The first round starts from the Markov chain of the labels (log of the counted transitions on the transition
   weights), or from zero (``reference="uniform"``), or from weights given. This alone is the *one-shot* estimate.
 - Further rounds, ``refreshes``, start from where the last one ended. Their first-order term is the gradient of the
-  penalised likelihood, so its maximum is the fixed point; ``ridge`` then only shortens the steps.
+  penalised likelihood, so its maximum is the fixed point; the ridge then only shortens the steps, less from
+  round to round while they are good.
 - A step that would raise −log p(y | x) + ½ l2 ‖w‖² is shortened until it does not, which asks for one more sweep.
   Blocks that hang together are counted as if they did not, so that a full step may be much too sure of itself.
 
@@ -47,6 +48,8 @@ BLOCK, RIDGE = 30, 0.1
 CHUNK = 1 << 21  # edge marginals held at once
 MOST = 1 << 28  # numbers of the dense part of the table
 HALVINGS = 8
+LESS, MORE = 0.5, 2.0  # factors of the ridge from round to round
+LEAST = 1e-12  # a probability whose logarithm is still a weight
 MEMORY = 50  # pairs of the history: the table is small, and so are its weights
 
 Callback = Callable[[Step, np.ndarray], bool | None]
@@ -249,7 +252,7 @@ def markov_weights(layout: Layout, target: Target, *, smoothing: float = 1.0) ->
     from crfield.training.hmm_count import counted
 
     weights = np.zeros(layout.n_weights)
-    start, transition, shares = counted(target, smoothing=smoothing)
+    start, transition, shares = (np.maximum(table, LEAST) for table in counted(target, smoothing=smoothing))
     if len(layout.pairs):
         table = np.log(transition).ravel()
         without = np.setdiff1d(np.arange(table.size), layout.pairs)
@@ -258,7 +261,7 @@ def markov_weights(layout: Layout, target: Target, *, smoothing: float = 1.0) ->
         if layout.boundaries:
             weights[layout.part["start"]] = np.log(start) - np.log(start).mean()
     elif layout.bias:
-        logs = np.log(np.maximum(shares, 1e-12))
+        logs = np.log(shares)
         weights[layout.part["bias"]] = logs - logs.mean()
     return weights
 
@@ -347,9 +350,11 @@ class _Rounds:
             value += Contrast().evaluate(scorer.score(weights, piece), truth, ChainEngine(self.n_jobs)).value
         return value
 
-    def step(self, table: CentredTable, start: np.ndarray, *, tol: float, max_iter: int) -> tuple[np.ndarray, float]:
+    def step(
+        self, table: CentredTable, start: np.ndarray, *, ridge: float, tol: float, max_iter: int
+    ) -> tuple[np.ndarray, float]:
         """δ that minimises the criterion of a round, and the slope of the penalised −log p along it."""
-        criterion = Criterion(table, start, ridge=self.ridge, l2=self.l2)
+        criterion = Criterion(table, start, ridge=ridge, l2=self.l2)
         here, slope = np.zeros(len(start)), np.empty(len(start))
         criterion.evaluate(here, slope)
         scaled = minimize(criterion, here, tol=tol, max_iter=max_iter, memory=MEMORY, n_jobs=self.n_jobs).weights
@@ -357,12 +362,13 @@ class _Rounds:
 
     def go(self, start: np.ndarray, *, rounds: int, tol: float, max_iter: int, callback: Callback | None) -> Result:
         """All rounds."""
-        self.weights, (table, self.value) = start, self.table(start)
+        self.weights, (table, self.value), longest = start, self.table(start), 1.0
+        ridge = self.ridge
         for left in reversed(range(rounds)):
-            delta, slope = self.step(table, self.weights, tol=tol, max_iter=max_iter)
+            delta, slope = self.step(table, self.weights, ridge=ridge, tol=tol, max_iter=max_iter)
             if -slope <= tol * abs(self.value):
                 return self.result(TOLERANCE, converged=True)
-            size = 1.0
+            size, first = longest, True
             for _ in range(HALVINGS):
                 there = self.weights + size * delta
                 if left:
@@ -373,9 +379,13 @@ class _Rounds:
                     break
                 # The minimum of the parabola through both values and the slope, but no wild guesses.
                 bend = value - self.value - size * slope
-                size *= min(max(-0.5 * size * slope / bend, 0.1), 0.5)
+                size, first = size * min(max(-0.5 * size * slope / bend, 0.1), 0.5), False
             else:
                 return self.result(NO_IMPROVEMENT, converged=False)
+            # As Levenberg and Marquardt do: less ridge after a step that was good at once, more after one that was
+            # too long. And what was too long will mostly be so again: a trial costs a sweep.
+            ridge *= LESS if first else MORE
+            longest = min(1.5 * size, 1.0) if first else size
             self.weights, self.value = there, value
             if self.report(size, delta, callback):
                 return self.result(CALLBACK, converged=False)
