@@ -26,6 +26,7 @@ COMPARISONS = (
     "segments",
     "selection",
     "streaming",
+    "m-estimator",
 )
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
@@ -56,7 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         for name in options.names or COMPARISONS:
             began = time.perf_counter()
-            made = import_module(f"benchmarks.{name}").run(bench)
+            made = import_module(f"benchmarks.{name.replace('-', '_')}").run(bench)
             rows += made
             print(f"\n{render(made)}\n    [{name}: {time.perf_counter() - began:.0f} s]", flush=True)
             write_json(options.json, rows, about)
