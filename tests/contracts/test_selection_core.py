@@ -159,6 +159,19 @@ def test_a_fit_does_not_depend_on_where_it_starts() -> None:
     assert problem.fit([5, 0, 5]).active.tolist() == [5, 0]
 
 
+@pytest.mark.parametrize("l1", [0.0, 0.5])
+def test_many_weights_are_fitted_to_the_same_end(l1: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    columns, labels = matrix_columns()
+    problem = SelectionProblem(columns, Target(columns.chains, LABELS, labels))
+    few = problem.fit(np.arange(20), l1=l1, l2=0.5, violation=1e-7)
+    monkeypatch.setattr("crfield.selection.refit.MOST", 10)
+    many = problem.fit(np.arange(20), problem.fit([3], l2=1.0), l1=l1, l2=0.5, violation=1e-5)
+    assert many.converged
+    assert many.curvature is None
+    np.testing.assert_allclose(many.weights, few.weights, atol=1e-4)
+    assert problem.fit(np.arange(20), l1=l1, l2=0.5, tol=1e-8).value == pytest.approx(few.value, rel=1e-6)
+
+
 def optimality(problem: SelectionProblem, model: SelectionModel, penalty: float) -> tuple[float, float]:
     """How far the worst zero and the worst other weight are from the conditions, over all candidates."""
     slopes = problem.slopes(model)

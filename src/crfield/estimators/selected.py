@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from numbers import Integral, Real
 from types import SimpleNamespace
 from typing import Any, Self, cast
 
@@ -26,6 +25,7 @@ from crfield.estimators.chain_checks import check_weights, random_generator, wit
 from crfield.estimators.chain_models import ColumnModel
 from crfield.estimators.jobs import resolve_jobs
 from crfield.estimators.progress import Progress
+from crfield.estimators.selected_checks import check_selected_parameters
 from crfield.estimators.selected_model import (
     ChosenColumns,
     column_model,
@@ -40,15 +40,13 @@ from crfield.features.detect import encoder_for
 from crfield.features.lazy_columns import LazyColumns
 from crfield.features.matrices import MatrixEncoder
 from crfield.features.relational.catalogue import Catalogue
-from crfield.inference.decode import check_decoder
 from crfield.report.weights import FeatureList, FeatureWeight, LabelPair, TransitionTable
-from crfield.selection.choice import chosen_path, folds, method_options
-from crfield.selection.path import CRITERIA, SelectionPath, SelectionRound
+from crfield.selection.choice import chosen_path, folds
+from crfield.selection.path import SelectionPath, SelectionRound
 from crfield.selection.problem import SelectionModel, SelectionProblem
 from crfield.selection.scale import ColumnScale
 
 RIDGES = (0.01, 0.1, 1.0, 10.0, 100.0)  # tried by refit_l2="auto"
-_FLAGS = ("standardize", "intercept", "transitions", "boundaries")
 
 
 class SelectedCRF(ChainAnswers, BaseEstimator):
@@ -389,60 +387,3 @@ class _Work:
         else:
             model = column_model(self.encoder, self.batch, problem.base, base, places, weights, self.coder.n_labels)
         return model, FeatureList(items), chosen.weights[order]
-
-
-def check_selected_parameters(parameters: Mapping[str, Any]) -> None:
-    """InputError unless every parameter makes sense.
-
-    >>> check_selected_parameters({**SelectedCRF().get_params(), "method": "luck"})
-    Traceback (most recent call last):
-    crfield.errors.InputError: method must be one of 'grafting', ... got 'luck'.
-    """
-    if parameters["options"] is not None and not isinstance(parameters["options"], Mapping):
-        raise InputError(f"options must be a dict of keywords of the method, got {parameters['options']!r}.")
-    method_options(parameters["method"], parameters["options"])
-    check_decoder(parameters["decode"])
-    if parameters["criterion"] not in CRITERIA:
-        raise InputError(f"criterion must be 'error' or 'nll', got {parameters['criterion']!r}.")
-    features = parameters["features"]
-    if features is not None and not isinstance(features, Catalogue):
-        raise InputError(
-            "features must be a catalogue, Specification.parse(text).expand(labels=…, agents=…), got "
-            f"{type(features).__name__}."
-        )
-    for name in _FLAGS:
-        if not isinstance(parameters[name], bool | np.bool_):
-            raise InputError(f"{name} must be True or False, got {parameters[name]!r}.")
-    rate, count, verbose = parameters["rate"], parameters["min_count"], parameters["verbose"]
-    if not isinstance(rate, Real) or isinstance(rate, bool) or not (np.isfinite(float(rate)) and float(rate) > 0):
-        raise InputError(f"rate must be a number of steps a second above 0, got {rate!r}.")
-    for name, value, least in (("min_count", count, 1), ("verbose", verbose, 0)):
-        if not isinstance(value, Integral) or (name == "min_count" and isinstance(value, bool)) or value < least:
-            raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}.")
-    _check_validation(parameters["validation"])
-    ridge = parameters["refit_l2"]
-    good = ridge is None or (isinstance(ridge, str) and ridge == "auto")
-    if isinstance(ridge, Real) and not isinstance(ridge, bool):
-        good = bool(np.isfinite(float(ridge))) and float(ridge) >= 0
-    if not good:
-        raise InputError(f"refit_l2 must be 'auto', a number of at least 0 or None, got {ridge!r}.")
-    if parameters["callback"] is not None and not callable(parameters["callback"]):
-        raise InputError(f"callback must be a function of a round or None, got {parameters['callback']!r}.")
-    resolve_jobs(parameters["n_jobs"])
-    random_generator(parameters["random_state"])
-
-
-def _check_validation(value: Any) -> None:
-    if value is None:
-        return
-    if isinstance(value, tuple | list):
-        good = len(value) == 2
-    elif isinstance(value, Integral) and not isinstance(value, bool):
-        good = int(value) >= 2
-    else:
-        good = isinstance(value, float) and 0 < value < 1
-    if not good:
-        raise InputError(
-            "validation must be a share between 0 and 1, a number of folds of at least 2, a pair (X, y) of held-out "
-            f"data or None, got {value!r:.80}."
-        )

@@ -17,7 +17,8 @@ from crfield.data.labels import LabelCoder
 from crfield.errors import InputError, ModelFileError
 from crfield.estimators.chain_models import ColumnModel, build_columns
 from crfield.estimators.graph_file import own_arrays, restored_model, section, set_report, stored_parameters
-from crfield.estimators.selected import SelectedCRF, check_selected_parameters
+from crfield.estimators.selected import SelectedCRF
+from crfield.estimators.selected_checks import check_selected_parameters
 from crfield.estimators.selected_model import ChosenColumns
 from crfield.report.weights import FeatureList, FeatureWeight, LabelPair
 from crfield.selection.path import SelectionPath, SelectionRound

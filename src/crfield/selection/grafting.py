@@ -73,28 +73,33 @@ def graft(
     record = Recorder(problem, "grafting", criterion=criterion, patience=patience, watch=watch)
     model = problem.fit([], l2=l2, tol=tol, max_iter=max_iter) if start is None else start
     record.add(model)
-    while not record.stopped:
-        slopes = np.abs(problem.slopes(model))
-        slopes[model.active] = 0.0
-        largest = float(slopes.max(initial=0.0))
-        room = min(m, max_features - len(model.active))
-        if room <= 0:
-            record.stop("max_features")
-            break
-        entering = steepest(problem, slopes, room, above=l1, max_correlation=max_correlation)
-        if not len(entering):
-            record.stop("no slope above l1")
-            break
-        found = problem.fit(np.concatenate([model.active, entering]), model, l1=l1, l2=l2, tol=tol, max_iter=max_iter)
-        if l0 and model.value - found.value < l0 * len(entering):
-            record.stop("gain below l0")
-            break
-        kept = found.without_zeros()
-        if len(kept.active) <= len(model.active) and set(kept.active) <= set(model.active):
-            record.stop("nothing that enters stays")
-            break
-        model = kept
-        record.add(model, added=entering, largest=largest, penalty=l1 if l1 else float("nan"))
+    try:
+        while not record.stopped:
+            slopes = np.abs(problem.slopes(model))
+            slopes[model.active] = 0.0
+            largest = float(slopes.max(initial=0.0))
+            room = min(m, max_features - len(model.active))
+            if room <= 0:
+                record.stop("max_features")
+                break
+            entering = steepest(problem, slopes, room, above=l1, max_correlation=max_correlation)
+            if not len(entering):
+                record.stop("no slope above l1")
+                break
+            found = problem.fit(
+                np.concatenate([model.active, entering]), model, l1=l1, l2=l2, tol=tol, max_iter=max_iter
+            )
+            if l0 and model.value - found.value < l0 * len(entering):
+                record.stop("gain below l0")
+                break
+            kept = found.without_zeros()
+            if len(kept.active) <= len(model.active) and set(kept.active) <= set(model.active):
+                record.stop("nothing that enters stays")
+                break
+            model = kept
+            record.add(model, added=entering, largest=largest, penalty=l1 if l1 else float("nan"))
+    except KeyboardInterrupt:
+        record.stop("interrupted")
     return record.path()
 
 

@@ -75,21 +75,24 @@ def l1_path(
     before = max(largest, float(grid[0]))
     allowed = max(tol * largest, 1e-12)
     seen: set[int] = set()
-    for penalty in grid[grid < largest].tolist():
-        if record.stopped or largest == 0:
-            break
-        model, slopes = at_penalty(
-            problem, model, slopes, penalty, before=before, l2=l2, allowed=allowed, max_iter=max_iter
-        )
-        before = penalty
-        shown = model.without_zeros()
-        entering = np.array([k for k in shown.active.tolist() if k not in seen], np.int64)
-        seen |= set(entering.tolist())
-        steepest = np.abs(slopes)
-        steepest[shown.active] = 0.0
-        record.add(shown, added=entering, penalty=penalty, largest=float(steepest.max(initial=0.0)))
-        if len(shown.active) >= max_features:
-            record.stop("max_features")
+    try:
+        for penalty in grid[grid < largest].tolist():
+            if record.stopped or largest == 0:
+                break
+            model, slopes = at_penalty(
+                problem, model, slopes, penalty, before=before, l2=l2, allowed=allowed, max_iter=max_iter
+            )
+            before = penalty
+            shown = model.without_zeros()
+            entering = np.array([k for k in shown.active.tolist() if k not in seen], np.int64)
+            seen |= set(entering.tolist())
+            steepest = np.abs(slopes)
+            steepest[shown.active] = 0.0
+            record.add(shown, added=entering, penalty=penalty, largest=float(steepest.max(initial=0.0)))
+            if len(shown.active) >= max_features:
+                record.stop("max_features")
+    except KeyboardInterrupt:
+        record.stop("interrupted")
     if not record.stopped:
         record.stop("last penalty")
     return record.path()

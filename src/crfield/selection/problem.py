@@ -25,13 +25,12 @@ from crfield.core.target import Target
 from crfield.errors import InputError
 from crfield.features.lazy_columns import STATE, TRANSITION, LazyColumns
 from crfield.inference.decode import best_marginals
-from crfield.optimize.dense_newton import extended, minimize_dense
 from crfield.selection.active import ActiveColumns, Base, as_active
+from crfield.selection.refit import fit_weights
 from crfield.selection.scale import ColumnScale
 from crfield.selection.views import View
 
 BASE_L2 = 0.01
-NOISE = 1e-14  # rounding of the loss, for each step
 
 
 class HeldOut(NamedTuple):
@@ -263,21 +262,17 @@ class SelectionProblem:
                 known = start.curvature[np.ix_(at, at)]
         else:
             vector[:n_base] = self._active.counted_base()
-        slope = np.empty(len(vector))
-        self._active.evaluate(vector, slope)
-        matrix = extended(self._active.evaluate, vector, slope, known, place)
-        penalty = np.concatenate([np.full(n_base, self.base_l2), np.full(len(active), float(l2))])
-        sparse = np.concatenate([np.zeros(n_base), np.full(len(active), float(l1))])
-        found = minimize_dense(
-            self._active.evaluate,
+        found, lasting = fit_weights(
+            self._active,
             vector,
-            hessian=matrix,
-            l1=sparse,
-            l2=penalty,
-            gap=tol,
+            known=known,
+            place=place,
+            l1=float(l1),
+            l2=float(l2),
+            base_l2=self.base_l2,
+            tol=tol,
             violation=violation,
             max_iter=max_iter,
-            noise=NOISE * self.n_steps,
         )
         return SelectionModel(
             active,
@@ -288,7 +283,7 @@ class SelectionProblem:
             found.converged,
             found.violation,
             found.n_evaluations + len(vector) - len(place) + 1,
-            found.hessian,
+            found.hessian if lasting else None,
         )
 
     def held_out(self, model: SelectionModel) -> HeldOut:
