@@ -246,7 +246,7 @@ STUDY = Study(
         "max_features": 120,
         "patience": None,
     },
-    {"seeds": [1, 2, 3], "pairs": [2, 10], "length": 1024, "max_features": 120, "patience": 20},
+    {"seeds": [1, 2, 3, 4, 5, 6], "pairs": [2, 10], "length": 1024, "max_features": 120, "patience": 20},
     cases,
     run,
     report,

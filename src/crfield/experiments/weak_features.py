@@ -291,13 +291,13 @@ def _charts(
 STUDY = Study(
     "selection among fading copies: error and size of models (Vail 2008, figures 3.4 to 3.9)",
     {
-        "seeds": [1, 2, 3, 4, 5, 6, 7, 8],
+        "seeds": list(range(1, 21)),
         "lengths": [128, 256, 512, 1024],
         "copies": [2, 5, 10],
         "max_features": 120,
         "patience": None,
     },
-    {"seeds": [1, 2, 3], "lengths": [256, 1024], "copies": [5], "max_features": 80, "patience": 20},
+    {"seeds": [1, 2, 3, 4, 5, 6, 7, 8], "lengths": [256, 1024], "copies": [5], "max_features": 80, "patience": 20},
     cases,
     run,
     report,
