@@ -51,6 +51,13 @@ class Quadratic:
         joint = self.edge * y[topology.tails] * y[topology.heads]
         return own - np.bincount(topology.sequence_of_edge, joint, minlength=graphs)
 
+    def times(self, y: np.ndarray) -> np.ndarray:
+        """(N,) Qy."""
+        tails, heads, n = self.topology.tails, self.topology.heads, self.topology.n_nodes
+        out = self.node * y
+        out += np.bincount(tails, self.edge * y[heads], minlength=n)
+        return out + np.bincount(heads, self.edge * y[tails], minlength=n)
+
     def dense(self, graph: int) -> np.ndarray:
         """The precision Q of one graph as a matrix."""
         first, last = self.topology.offsets[graph : graph + 2].tolist()

@@ -155,7 +155,7 @@ class ContinuousCRF(RegressorMixin, BaseEstimator):
             errors = standard_errors(curvature(problem, result.weights, l2=float(self.l2)))
         self._reader, self._scorer, self._weights = reader, scorer, result.weights
         self._centre, self._scale, self._errors = centre, scale, errors
-        self.objective_ = float(result.value)
+        self.objective_ = float(result.value - problem.shift)
         self.n_iter_ = result.n_iter
         self.history_ = result.history
         self.converged_ = result.converged

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from crfield.core.potentials import Potentials
+from crfield.core.topology import Chains
 from crfield.data.batch import Columns
 from crfield.data.graph_batch import GraphBatch, GraphSchema, NodeKind
 from crfield.data.graph_labels import GraphLabels
@@ -51,7 +52,8 @@ class KernelModel:
             for start in range(0, len(at), BLOCK):
                 some = at[start : start + BLOCK]
                 node[some, : coef.shape[1]] += found.scores(rows[start : start + BLOCK], coef)
-        return Potentials(node, plain.edge, plain.topology, plain.table), batch
+        topology = plain.topology if self.reader.of_graphs else Chains(plain.topology.offsets)
+        return Potentials(node, plain.edge, topology, plain.table), batch
 
 
 def rows_of(batch: GraphBatch, schema: GraphSchema, number: int) -> tuple[np.ndarray, Any]:

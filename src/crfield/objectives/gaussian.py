@@ -44,13 +44,17 @@ class GaussianLikelihood:
         topology = field.topology
         if y.shape != (topology.n_nodes,):
             raise ShapeError(f"there must be one label for each of {topology.n_nodes} nodes, got {y.shape}.")
-        free, clamped = engine.infer(field), clamp(field, y, engine)
-        tails, heads = topology.tails, topology.heads
-        gap = free.total - clamped.total
-        node = 0.5 * (clamped.variance + clamped.mean**2 - free.variance - free.mean**2)
-        edge = clamped.covariance + clamped.mean[tails] * clamped.mean[heads]
-        edge -= free.covariance + free.mean[tails] * free.mean[heads]
-        linear = free.mean - clamped.mean
+        clamped = clamp(field, y, engine)
+        centre = clamped.mean
+        # Around the labels both totals are small; taken as they are, they could be large numbers with a small gap.
+        moved = Quadratic(field.node, field.edge, field.linear - field.times(centre), topology)
+        free = engine.infer(moved)
+        gap = free.total if not np.isnan(y).any() else free.total + field.score(centre) - clamped.total
+        (tails, heads), off = (topology.tails, topology.heads), free.mean
+        node = 0.5 * (clamped.variance - free.variance - off * (2.0 * centre + off))
+        edge = clamped.covariance - free.covariance
+        edge -= centre[tails] * off[heads] + off[tails] * centre[heads] + off[tails] * off[heads]
+        linear = off
         if weight is not None:
             of_node = weight[topology.sequence_of_node]
             node, linear, edge = node * of_node, linear * of_node, edge * weight[topology.sequence_of_edge]

@@ -9,9 +9,8 @@ fields*; Radosavljevic, Vucetic & Obradovic 2010, *Continuous conditional random
 sensing*). The *interaction* of an edge of relation r is β_e = exp(u_r + ⟨v_r, z_e⟩), with the edge's columns z if
 it has any.
 
-All precisions are exponentials of weights, so that Q is positive definite whatever the weights are. They are kept
-within e^±18: labels that features explain without any error have no best precision, and would ask for an infinite
-one.
+All precisions are exponentials of weights, so that Q is positive definite whatever the weights are; those beyond
+e^±25 are cut off there.
 
     weights = [ log α (A) | w (K) | w₀ | for each relation: u_r, v_r ]
 """
@@ -30,7 +29,7 @@ from crfield.errors import ShapeError
 from crfield.scoring.similarity import matrix_of
 
 ASSOCIATIONS = ("linear", "columns")
-FARTHEST = 18.0  # of a log-precision from 0
+FARTHEST = 25.0  # of a log-precision from 0
 
 
 @dataclass(frozen=True)

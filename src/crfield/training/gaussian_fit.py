@@ -1,11 +1,14 @@
 """Training of real-valued fields: maximum likelihood, and how sure one may be of what it found.
 
-    F(w) = Σ_g weight_g · (−log p(y_g | x_g)) + ½ l2 ‖coefficients‖²
+    F(w) = Σ_g weight_g · (−log p(y_g | x_g)) + ½ l2 ‖coefficients‖² + ½ floor · Σ precisions
 
 The log-density is concave in precisions and in precision × coefficients (without columns on edges). It is not in
 the weights used here, whose exponentials keep precisions positive, but no optimum is added by writing a number as
 an exponential, and L-BFGS gets there from least squares in a dozen or two steps. The start matters only for time:
 coefficients of a ridge regression of single nodes, their residuals' precision, and edges as strong as that.
+
+Labels that features explain without any error would ask for an infinite precision. The last term is as if every
+difference had the square ``FLOOR`` more than it has, in units of the labels' variance; it is felt nowhere else.
 
 Standard errors are those of maximum likelihood, from the inverse of the second derivative of F at the optimum, which
 is taken by differences of gradients: two evaluations for each weight.
@@ -14,6 +17,7 @@ is taken by differences of gradients: two evaluations for each weight.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,7 +25,7 @@ from crfield.core.quadratic import QuadraticEvaluation
 from crfield.data.graph_batch import GraphBatch
 from crfield.inference.gaussian import GaussianEngine
 from crfield.objectives.gaussian import GaussianLikelihood
-from crfield.optimize.history import Result, Step
+from crfield.optimize.history import NO_IMPROVEMENT, Result, Step
 from crfield.optimize.lbfgs import minimize
 from crfield.optimize.penalty import Penalty
 from crfield.scoring.quadratic import FARTHEST, QuadraticScorer
@@ -30,6 +34,8 @@ from crfield.scoring.similarity import matrix_of, squares
 Callback = Callable[[Step, np.ndarray], bool | None]
 PAIRS = 30
 LEAST_VARIANCE = 1e-6  # of the residuals of the start
+FLOOR = 1e-6
+SHIFT = 10.0  # for each label: a log-density may be zero by chance, and a tolerance is relative to the value
 
 
 class GaussianProblem:
@@ -39,6 +45,10 @@ class GaussianProblem:
         self, scorer: QuadraticScorer, batch: GraphBatch, y: np.ndarray, *, weight: np.ndarray | None = None
     ) -> None:
         self.scorer, self.batch, self.y, self.weight = scorer, batch, y, weight
+        each = np.ones(batch.n_graphs) if weight is None else weight
+        self._node_floor = 0.5 * FLOOR * each[batch.topology.sequence_of_node]
+        self._edge_floor = 0.5 * FLOOR * each[batch.topology.sequence_of_edge]
+        self.shift = SHIFT * float(each[batch.topology.sequence_of_node] @ ~np.isnan(y))
 
     @property
     def n_weights(self) -> int:
@@ -46,11 +56,16 @@ class GaussianProblem:
         return self.scorer.n_weights
 
     def evaluate(self, weights: np.ndarray, gradient: np.ndarray) -> float:
-        """Value; the gradient is written to ``gradient``."""
-        field = self.scorer.score(weights, self.batch)
-        found: QuadraticEvaluation = GaussianLikelihood().evaluate(field, self.y, GaussianEngine(), self.weight)
-        gradient[:] = self.scorer.pull(found, weights, self.batch)
-        return found.value
+        """Value and ``shift``; the gradient is written to ``gradient``."""
+        field, topology = self.scorer.score(weights, self.batch), self.batch.topology
+        found = GaussianLikelihood().evaluate(field, self.y, GaussianEngine(), self.weight)
+        # A node's own precision is that of its row less its edges': α = Q_nn + Σ Q_nm.
+        node, edge = self._node_floor, self._edge_floor
+        across = node[topology.tails] + node[topology.heads] - edge
+        floor = float(node @ field.node + across @ field.edge)
+        total = QuadraticEvaluation(found.value + floor, found.node + node, found.edge + across, found.linear)
+        gradient[:] = self.scorer.pull(total, weights, self.batch)
+        return total.value + self.shift
 
     @property
     def penalised(self) -> np.ndarray:
@@ -104,7 +119,7 @@ def fit_gaussian(
 ) -> Result:
     """Minimise F; the result tells value, steps and whether it converged."""
     weights = problem.start(l2=l2) if start is None else start.copy()
-    return minimize(
+    found = minimize(
         problem,
         weights,
         Penalty(l2=l2, penalised=problem.penalised),
@@ -114,6 +129,19 @@ def fit_gaussian(
         max_iter=max_iter,
         callback=callback,
     )
+    if found.reason != NO_IMPROVEMENT or found.converged:
+        return found
+    return replace(found, converged=promised_fall(problem, found.weights, l2=l2) <= tol * abs(found.value))
+
+
+def promised_fall(problem: GaussianProblem, weights: np.ndarray, *, l2: float) -> float:
+    """½ gᵀH⁻¹g, what a Newton step would still bring: whether a search that rounding ended was at its end."""
+    gradient = np.empty(problem.n_weights)
+    problem.evaluate(weights, gradient)
+    gradient += l2 * problem.penalised * weights
+    size, direction = np.linalg.eigh(curvature(problem, weights, l2=l2))
+    told = size > 1e-12 * max(float(size[-1]), 1e-300)
+    return float(0.5 * np.sum((gradient @ direction[:, told]) ** 2 / size[told]))
 
 
 def curvature(problem: GaussianProblem, weights: np.ndarray, *, l2: float, size: float = 1e-4) -> np.ndarray:
