@@ -86,6 +86,18 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
             {"repetitions": 2, "folds": 2, "inner_folds": 0, "most_trials": 16},
             needs_data=True,
         ),
+        "chest-persons": Experiment(
+            "crfield.experiments.chest_persons",
+            "activities by an accelerometer: a chain with selected columns against its rivals (needs data)",
+            {"people": (2, 3, 6), "inner_folds": 2, "n_selected": 40},
+            needs_data=True,
+        ),
+        "rfid-activities": Experiment(
+            "crfield.experiments.rfid_activities",
+            "activities by a batteryless sensor: a chain with selected columns against its rivals (needs data)",
+            {"folds": 2, "most_trials": 10, "n_selected": 60},
+            needs_data=True,
+        ),
         "smooth-series": Experiment(
             "crfield.experiments.smooth_series",
             "real-valued labels: ridge and a continuous field, its numbers and its intervals",

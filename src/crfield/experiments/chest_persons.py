@@ -1,0 +1,68 @@
+"""Ten people with an accelerometer on the chest: a chain with selected columns against its rivals.
+
+One person is left out at a time (`storage.recordings.read_chest`); steps are windows of one second, candidates those
+of `SensorFeatures` with windows of one and five seconds, contexts of 15 and 61 steps, and each column once more on
+the scale of its own recording, which needs no labels but the whole recording.
+
+All recordings follow one script, so a clock without any sensor gets a fair accuracy; macro F1 and segments tell more.
+Models of sequences learn the script from the labels of the other people: that 2 follows 1. The chain with memory also
+learns what follows what after which, which in a script is everything; on lives without one it would gain less.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from crfield.experiments.activity_rivals import MODELS, Plan, Recorded
+from crfield.experiments.activity_tables import recorded, run_folds, table_of
+from crfield.experiments.findings import Findings
+from crfield.features.sensors.transformer import SensorFeatures
+from crfield.storage.recordings import CHEST_RATE, read_chest
+
+READER = "crfield.experiments.chest_persons:read_people"
+TO_BEAT = {"macro F1": 0.445, "segment F1@50": 0.444}  # logistic regression and a scaled Viterbi, as first measured
+
+
+def chest_persons(
+    folder: str,
+    *,
+    people: Sequence[int] = tuple(range(1, 11)),
+    inner_folds: int = 2,
+    n_selected: int = 96,
+    models: Sequence[str] = MODELS,
+    n_jobs: int = 1,
+) -> Findings:
+    """All models on the same people."""
+    plan = Plan(
+        folds=len(people),
+        inner_folds=inner_folds,
+        n_selected=n_selected,
+        at_once=12,
+        thin=10,
+        factors=(0.02, 0.03, 0.05, 0.1, 0.2, 0.5),
+        max_iter=60,
+        models=tuple(models),
+    )
+    options = (tuple(people),)
+    found = run_folds(READER, folder, options, plan, n_jobs=n_jobs)
+    data = recorded(READER, folder, options)
+    return table_of(
+        f"chest accelerometer: {len(people)} people, {sum(map(len, data.labels)):,} seconds; one person left out",
+        found,
+        data,
+        plan,
+        to_beat=TO_BEAT,
+        together=False,
+        notes=(f"everything is chosen by {inner_folds} folds of the other people",),
+    )
+
+
+def read_people(folder: str, people: Sequence[int]) -> Recorded:
+    """The people of ``chest_acc`` in the folder, as steps of one second."""
+    frames = read_chest(os.path.join(folder, "chest_acc"), people=people)
+    features = SensorFeatures(rate=CHEST_RATE, spans=(1.0, 5.0), contexts=(15, 61), relative="both")
+    X = [frame.values for frame in frames]
+    columns = features.fit(X).transform(X)
+    labels = features.labels([frame.labels for frame in frames])
+    return Recorded(columns, labels, [frame.name for frame in frames], features.get_feature_names_out().tolist())

@@ -1,0 +1,154 @@
+"""The comparison on groups, on people who are made up: nobody is met in training, settings come from inner folds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from crfield.errors import InputError
+from crfield.experiments import activity_tables
+from crfield.experiments.activity_rivals import (
+    BOOSTED,
+    CLOCK,
+    LOGISTIC,
+    LOGISTIC_HMM,
+    MEMORY,
+    MODELS,
+    Fold,
+    Plan,
+    Recorded,
+    family,
+    grafted_columns,
+    run_fold,
+)
+from crfield.experiments.activity_tables import table_of
+from crfield.experiments.segment_memory import SegmentStates, with_memory
+from crfield.features.sensors.readings import means_about, reading_columns
+
+PLAN = Plan(folds=4, inner_folds=2, n_selected=12, thin=2, rounds=(5,), factors=(0.2, 1.0), max_iter=20)
+
+
+def people(n: int = 4, *, seed: int = 0) -> Recorded:
+    """Sit, stand, walk, stand, climb: two columns tell sitting and moving, ten tell nothing."""
+    rng = np.random.default_rng(seed)
+    columns, labels = [], []
+    for _ in range(n):
+        words = np.repeat(np.array(["sit", "stand", "walk", "stand", "climb"], object), rng.integers(15, 25, 5))
+        table = rng.normal(size=(len(words), 12))
+        table[:, 3] += 4.0 * (words == "sit")
+        table[:, 7] += 4.0 * np.isin(words, ["walk", "climb"])
+        labels.append(np.append(words, [None]))
+        columns.append(np.concatenate([table, table[-1:]]))
+    return Recorded(columns, labels, [f"p{k}" for k in range(n)], [f"c{k}" for k in range(12)])
+
+
+def test_every_model_labels_those_it_has_not_met() -> None:
+    data = people()
+    plan = Plan(**{**PLAN.__dict__, "folds": 2})
+    found = [run_fold(data, plan, number) for number in range(2)]
+    assert sorted(k for fold in found for k in fold["test"]) == [0, 1, 2, 3]
+    table = table_of("made up", found, data, plan, to_beat={"macro F1": 0.1}, together=True)
+    assert [row[0] for row in table.rows] == list(MODELS)
+    assert table[MEMORY, "macro F1"].mean > table[LOGISTIC, "macro F1"].mean
+    assert table[MEMORY, "segment F1@50"].mean > 0.6
+    assert "12 candidate columns" in str(table)
+
+
+def test_the_tested_person_changes_nothing_in_training() -> None:
+    data = people()
+    plan = Plan(**{**PLAN.__dict__, "models": (LOGISTIC_HMM,)})
+    first = run_fold(data, plan, 1)
+    data.columns[1] = data.columns[1] + 100.0
+    data.labels[1] = np.array(["sit"] * len(data.labels[1]), dtype=object)
+    second = run_fold(data, plan, 1)
+    assert run_fold(data, plan, 1) == second  # the same bits again
+    assert first["columns"] == second["columns"]
+    assert first["settings"] == second["settings"]
+
+
+def test_grafting_takes_the_columns_that_tell() -> None:
+    data = people()
+    chosen = grafted_columns(data, [0, 1, 2], Plan(folds=4, n_selected=2, at_once=1, thin=1))
+    assert set(chosen.tolist()) <= {3, 7}
+    assert grafted_columns(data, [0, 1], Plan(folds=4, n_selected=500)).tolist() == list(range(12))
+
+
+def test_columns_of_a_stranger_are_clipped() -> None:
+    data = people()
+    data.columns[3] = data.columns[3] * 1e6
+    fold = Fold.of(data, np.array([3, 7]), [0, 1, 2])
+    assert np.abs(fold.columns[3]).max() == 4.0
+
+
+def test_models_and_folds_that_do_not_exist() -> None:
+    with pytest.raises(InputError, match="there is no model 'oracle'"):
+        family("oracle", PLAN)
+    with pytest.raises(InputError, match="folds must lie in 2 … 4"):
+        run_fold(people(), Plan(folds=5), 0)
+    assert family(BOOSTED, PLAN)[1:] == ((5,), (1.0,))
+
+
+def test_folds_run_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(activity_tables, "recorded", lambda *_: people())
+    plan = Plan(folds=2, models=(CLOCK,), n_selected=4, thin=4)
+    found = activity_tables.run_folds("nobody:nothing", "", (), plan)
+    assert sorted(k for fold in found for k in fold["test"]) == [0, 1, 2, 3]
+
+
+# -------------------------------------------------------------------------------------------------------- memory
+
+
+def test_memory_follows_a_script_that_labels_alone_cannot() -> None:
+    script = ["a"] * 5 + ["b"] * 5 + ["a"] * 5 + ["c"] * 5
+    node = np.zeros((20, 3))
+    node[10:15, 0] = 2.0
+    node[5:10, 1] = 2.0
+    node[15:, 2] = 2.0
+    for memory in (False, True):
+        states = SegmentStates.counted([script], ["a", "b", "c"], memory=memory, smoothing=0.0)
+        assert len(states.label) == (4 if memory else 3)
+    assert states.codes(script) == [0] * 5 + [1] * 5 + [2] * 5 + [3] * 5
+    assert "".join("abc"[k] for k in states.best_labels(node)) == "".join(script)
+    flat = states.best_labels(np.zeros((20, 3)))
+    assert [k for k, before in zip(flat, [-1, *flat]) if k != before] in ([0], [0, 1], [0, 1, 0], [0, 1, 0, 2])
+    assert (states.allowed == 0).sum() == 4 + 5  # staying; and a→b, a→c, b→a, a→b, a→c
+    assert states.best_labels(np.zeros((0, 3))).tolist() == []
+
+
+def test_memory_of_unknown_steps() -> None:
+    assert with_memory([None, "a", None, "a", "b"]) == [(None, "a"), (None, "a"), ("a", "b")]
+    assert with_memory([]) == []
+
+
+# ------------------------------------------------------------------------------------------------------ readings
+
+
+def test_means_about_a_reading() -> None:
+    rng = np.random.default_rng(0)
+    seconds, values = np.cumsum(rng.exponential(1.0, 50)), rng.normal(loc=1e6, size=(50, 2))
+    mean, count = means_about(seconds, values, before=2.0, after=0.5)
+    for k, t in enumerate(seconds):
+        near = (seconds >= t - 2.0) & (seconds <= t + 0.5)
+        assert count[k] == near.sum()
+        assert mean[k] == pytest.approx(values[near].mean(axis=0), rel=1e-12)
+
+
+def test_columns_of_readings() -> None:
+    rng = np.random.default_rng(0)
+    seconds = np.cumsum(rng.exponential(1.0, 40))
+    sender, strength, values = rng.integers(0, 3, 40), rng.uniform(-70, -50, 40), rng.normal(size=(40, 3))
+    table, names = reading_columns(
+        seconds, values, sender, strength, names=("a", "b", "c"), n_senders=3, radii=(2.0, 5.0)
+    )
+    assert table.shape == (40, len(names))
+    assert len(set(names)) == len(names)
+    assert np.isfinite(table).all()
+    near = np.abs(seconds - seconds[9]) <= 5.0
+    assert table[9, names.index("share of sender 2, ±5s")] == pytest.approx((sender[near] == 1).mean())
+    assert table[9, names.index("b deviation, ±5s")] == pytest.approx(values[near, 1].std())
+    assert table[9, names.index("readings, ±5s")] == pytest.approx(np.log(near.sum()))
+    later, earlier = near & (seconds >= seconds[9]), near & (seconds <= seconds[9])
+    turn = values[later, 0].mean() - values[earlier, 0].mean()
+    assert table[9, names.index("a after less before, ±5s")] == pytest.approx(turn)
+    empty = reading_columns(seconds[:0], values[:0], sender[:0], strength[:0], names=("a", "b", "c"), n_senders=3)[0]
+    assert empty.shape[0] == 0
