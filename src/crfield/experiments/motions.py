@@ -34,7 +34,7 @@ from crfield.training.parallel import run_each
 SETS = ("BasicMotions", "JapaneseVowels")
 HIDDEN, SVM, VOTING, PYHCRF = "hidden CRF", "linear SVM", "plain CRF, voting", "pyhcrf"
 COLUMNS = ("data and model", "accuracy", "worst", "best", "chosen by cross-validation")
-STATES, PENALTIES = (4, 8, 12), (0.1, 1.0, 10.0)
+STATES, PENALTIES = (4, 8, 12), (1.0, 10.0)
 WANTED = 0.95
 TOL = 1e-3
 RIVAL_STATES = 4

@@ -76,7 +76,7 @@ class SubStructure:
         """The most probable label of every step, given all observations of its sequence and all chances."""
         scores = self.potentials
         node = ChainEngine().infer(scores, Semiring.LOG).node
-        best = node.reshape(len(node), self.n_labels, -1).sum(axis=2).argmax(axis=1)
+        best = node.reshape(len(node), self.n_labels, len(self.means) // self.n_labels).sum(axis=2).argmax(axis=1)
         return np.split(best, scores.topology.offsets[1:-1]) if len(self) else []
 
 
