@@ -13,7 +13,7 @@ from crfield.core.topology import Chains
 from crfield.errors import InputError, ShapeError
 from crfield.features.lazy_columns import MatrixColumns
 from crfield.inference.chain import ChainEngine
-from crfield.selection import choice
+from crfield.selection import choice, stability
 from crfield.selection.filters import mutual_information, relieff
 from crfield.selection.gain import fall_apart, gain_path, gains, slope_apart
 from crfield.selection.grafting import graft
@@ -229,6 +229,26 @@ def test_relieff_sees_what_only_pairs_of_columns_tell() -> None:
     assert told.max() < 0.02
 
 
+def test_relieff_is_its_formula() -> None:
+    rng = np.random.default_rng(9)
+    x, y = rng.random((40, 3)), rng.integers(0, 3, 40)
+    x[:, 0] += y
+    chains = Chains.from_lengths([40])
+    found = relieff(MatrixColumns(x, chains=chains, n_labels=3), Target(chains, 3, y), n_neighbours=4).reshape(3, 3)
+    scaled = (x - x.min(axis=0)) / np.ptp(x, axis=0)
+    apart = np.abs(scaled[:, None] - scaled).sum(axis=2)
+    share = np.bincount(y) / 40
+    told = np.zeros((40, 3))
+    for step in range(40):
+        for other in range(3):
+            those = np.flatnonzero((y == other) & (np.arange(40) != step))
+            near = those[np.argsort(apart[step, those])[:4]]
+            gap = np.abs(scaled[near] - scaled[step]).mean(axis=0)
+            told[step] += -gap if other == y[step] else share[other] / (1 - share[y[step]]) * gap
+    expected = np.stack([told[y == label].mean(axis=0) for label in range(3)], axis=1)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
 def test_relieff_takes_rare_pairs_and_constant_columns() -> None:
     rng = np.random.default_rng(8)
     chains = Chains.from_lengths([500, 1])
@@ -409,6 +429,22 @@ def test_halves_are_halves_and_frequencies_shares() -> None:
     by_path = frequencies(problem, selector="l1-path", n_resamples=4, q=2, pieces=12)
     assert by_path.max() >= 0.5
     assert np.count_nonzero(by_path) <= 8
+
+
+def test_halves_come_in_pairs_that_share_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, seen = weak(), []
+
+    def first(part: SelectionProblem, *_: object) -> np.ndarray:
+        seen.append(set(part.train.rows.tolist()))
+        return np.array([4, 9]) if len(seen) % 2 else np.array([5])  # column 2 with either label; column 4
+
+    monkeypatch.setattr(stability, "_first", first)
+    found = frequencies(problem, n_resamples=4)
+    for one, other in ((seen[0], seen[1]), (seen[2], seen[3])):
+        assert not one & other
+        assert one | other == set(range(1000))
+    assert seen[0] != seen[2]
+    assert {k: found[k] for k in np.flatnonzero(found).tolist()} == {4: 1.0, 5: 0.5, 9: 0.5}
 
 
 def test_stability_refuses() -> None:

@@ -11,9 +11,11 @@ a concave problem in one number for each candidate, solved by Newton steps withi
 
 - ``neighbours``: the true labels (``"truth"``, pseudo-likelihood) or the likeliest of the model (``"model"``).
 - ``base``, the p_t: the present marginals (``"marginal"``, as in Vail 2008, equation 3.28) or the distribution of a
-  step given the neighbours (``"conditional"``). With true neighbours marginals flatter features of transitions: what
-  the neighbours tell about a step is not in them even if the model knows it, so the same transition looks new again
-  and again. Conditionals do not: then a feature that the model has at its best weight gains nothing.
+  step given the neighbours (``"conditional"``), which with true neighbours is pseudo-likelihood to the letter. With
+  true neighbours marginals flatter features of transitions: what the neighbours tell about a step is not in them even
+  if the model knows it, so the same transition looks new again. Conditionals do not, but where labels seldom change
+  the neighbours tell nearly everything, and hardly a feature of labels gains: on long recordings at a high rate they
+  are much the worse (`crfield reproduce tag-selection`).
 - ``where``: all steps, or only those that the present model gets wrong (``"mistakes"``), which is cheaper, and worse,
   since what a feature would spoil is not looked at.
 
