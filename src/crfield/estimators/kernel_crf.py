@@ -67,7 +67,7 @@ class KernelCRF(GraphAnswers, BaseEstimator):
     basis : "auto", "exact", "nystroem", "fourier" or "greedy"
         What scores are made of: all different training nodes (exact, the representer theorem); ``n_components``
         of them at random (Nyström); as many random waves, for rbf and laplacian; or as many training nodes selected
-        by the functional gradient, among ``n_candidates`` in each of twenty rounds. "auto" is exact up to 1,000
+        by the functional gradient, among ``n_candidates`` in each of about twenty rounds. "auto" is exact up to 1,000
         different nodes and Nyström above.
     n_components, n_candidates : int
         See ``basis``.
