@@ -113,6 +113,12 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
             "labels that differ in the order of their phases: latent-dynamic CRF, plain chain, Bayes rule",
             {"seeds": (0, 1), "n_sequences": 40, "n_test": 40},
         ),
+        "spanish-segments": Experiment(
+            "crfield.experiments.spanish_segments",
+            "Spanish names: tags of tokens against labels of segments, with lengths and texts (needs data)",
+            {"penalties": (1.0,), "most_sentences": 300, "tol": 1e-2},
+            needs_data=True,
+        ),
         "wearable-layers": Experiment(
             "crfield.experiments.wearable_layers",
             "motion and context: two chains, coupled layers, one chain of pairs",
