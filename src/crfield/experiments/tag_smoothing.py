@@ -203,7 +203,7 @@ STUDY = Study(
         "factors": [1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10],
         "max_iter": 300,
     },
-    {"seeds": [1, 2, 3], "minutes": 5, "factors": [1, 1.5, 2, 3, 4, 5, 6, 8], "max_iter": 200},
+    {"seeds": [1, 2, 3], "minutes": 10, "factors": [1, 1.5, 2, 3, 4, 5, 6, 8], "max_iter": 200},
     cases,
     run,
     report,
