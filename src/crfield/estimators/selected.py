@@ -16,31 +16,21 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from crfield.core.potentials import Potentials
-from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.data.labels import LabelCoder
 from crfield.errors import ConvergenceWarning, InputError, NotFittedError
 from crfield.estimators.chain_answers import ChainAnswers
-from crfield.estimators.chain_checks import check_weights, random_generator, without_weightless
+from crfield.estimators.chain_checks import random_generator, without_weightless
 from crfield.estimators.chain_models import ColumnModel
 from crfield.estimators.jobs import resolve_jobs
 from crfield.estimators.progress import Progress
+from crfield.estimators.selected_candidates import Candidates
 from crfield.estimators.selected_checks import check_selected_parameters
-from crfield.estimators.selected_model import (
-    ChosenColumns,
-    column_model,
-    encoded_candidates,
-    fit_encoder,
-    recordings_of,
-    with_labels,
-)
+from crfield.estimators.selected_model import ChosenColumns
 from crfield.estimators.step_scores import StepScorer, column_steps
 from crfield.estimators.stream import MAX_LAG, Features, LabelStream
-from crfield.features.detect import encoder_for
-from crfield.features.lazy_columns import LazyColumns
-from crfield.features.matrices import MatrixEncoder
 from crfield.features.relational.catalogue import Catalogue
-from crfield.report.weights import FeatureList, FeatureWeight, LabelPair, TransitionTable
+from crfield.report.weights import TransitionTable
 from crfield.selection.choice import chosen_path, folds
 from crfield.selection.path import SelectionPath, SelectionRound
 from crfield.selection.problem import SelectionModel, SelectionProblem
@@ -84,8 +74,8 @@ class SelectedCRF(ChainAnswers, BaseEstimator):
     criterion : "error" or "nll"
         What is judged: share of wrong labels, or −log p.
     refit_l2 : "auto", float or None
-        Ridge of the last training of the chosen set on all of X. "auto" tries several where something is held out,
-        and is 1 otherwise; None keeps the weights of the path.
+        Ridge of the last training of the chosen set on all of X. "auto" tries several where something is held out
+        (and on the ℓ1 path its own penalty), and is 1 otherwise; None keeps the weights of the path.
     decode : "viterbi" or "marginal"
         What ``predict`` returns: the best labelling as a whole, or the best label of each step.
     n_jobs : int or None
@@ -167,7 +157,7 @@ class SelectedCRF(ChainAnswers, BaseEstimator):
         check_selected_parameters(self.get_params(deep=False))
         X, y, sample_weight = without_weightless(X, y, sample_weight)
         coder = LabelCoder().fit(y)
-        work = _Work(self, X, coder)
+        work = Candidates(self, X, coder)
         target = work.target(work.candidates.chains, y, sample_weight)
         if not target.topology.n_nodes:
             raise InputError("X holds no steps at all; at least one sequence with one step is needed to train.")
@@ -254,7 +244,7 @@ class SelectedCRF(ChainAnswers, BaseEstimator):
         """The chosen set trained on everything, the ridge it was trained with, and the problem that it is of."""
         if self.refit_l2 is None:
             return best.model, None, problem
-        active = best.model.active
+        ridge: float | None
         if self.refit_l2 != "auto":
             ridge = float(self.refit_l2)
         elif how is None and problem.held is None:
@@ -264,16 +254,19 @@ class SelectedCRF(ChainAnswers, BaseEstimator):
             if not parts:
                 rng = random_generator(self.random_state)
                 parts = [make(*part, scale=problem.scale) for part in folds(chains, int(how), rng)]
-            scores = []
-            for one in parts:
-                model, found = best.model, []
-                for strength in RIDGES:
-                    model = one.fit(active, model, l2=strength)
-                    found.append(one.held_out(model).nll)
-                scores.append(found)
-            ridge = RIDGES[int(np.argmin(np.mean(scores, axis=0)))]
+            tried: list[float | None] = [*RIDGES, None] if best.penalty > 0 else [*RIDGES]
+            scores = [self._tried(one, best, tried) for one in parts]
+            ridge = tried[int(np.argmin(np.mean(scores, axis=0)))]
         whole = make(scale=problem.scale)
-        return whole.fit(active, best.model, l2=ridge, max_iter=300), ridge, whole
+        return _trained(whole, best.model, best, ridge, whole.n_steps / problem.n_steps), ridge, whole
+
+    def _tried(self, problem: SelectionProblem, best: SelectionRound, tried: list[float | None]) -> list[float]:
+        """Held-out loss of each ridge, every fit beginning where the last one ended."""
+        model, found = best.model, []
+        for ridge in tried:
+            model = _trained(problem, model, best, ridge, 1.0)
+            found.append(problem.held_out(model).nll)
+        return found
 
     # ------------------------------------------------------------------------------------------------ answers
 
@@ -331,59 +324,13 @@ class SelectedCRF(ChainAnswers, BaseEstimator):
         return getattr(self, "_labels_known", None) is not None
 
 
-class _Work:
-    """Candidates of X, and the way from chosen ones to a model."""
+def _trained(
+    problem: SelectionProblem, start: SelectionModel, best: SelectionRound, ridge: float | None, growth: float
+) -> SelectionModel:
+    """The chosen set under a ridge or, where that is None, under the ℓ1 penalty that it was found with.
 
-    def __init__(self, owner: SelectedCRF, X: Any, coder: LabelCoder) -> None:
-        self.coder, self.rate = coder, float(owner.rate)
-        self.catalogue: Catalogue | None = None
-        self.candidates: LazyColumns
-        if owner.features is not None:
-            self.catalogue = with_labels(owner.features, coder.labels)
-            recordings = recordings_of(X, self.rate)
-            self.rate = recordings.rate
-            self.candidates = self.catalogue.on(recordings)
-            return
-        self.encoder = encoder_for(X, transition_features=owner.transition_features)
-        if owner.feature_names is not None:
-            if not isinstance(self.encoder, MatrixEncoder):
-                raise InputError("feature_names are for columns of arrays; these data bring their own names.")
-            self.encoder.feature_names = [str(name) for name in owner.feature_names]
-        self.batch = fit_encoder(self.encoder, X)
-        self.candidates = encoded_candidates(self.encoder, self.batch, coder.labels)
-
-    def on(self, X: Any) -> LazyColumns:
-        """The same candidates on other data."""
-        if self.catalogue is not None:
-            return self.catalogue.on(recordings_of(X, self.rate))
-        return encoded_candidates(self.encoder, self.encoder.encode(X), self.coder.labels)
-
-    def target(self, chains: Chains, y: Any, sample_weight: Any) -> Target:
-        """Labels of all steps."""
-        labels, allowed = self.coder.encode(y, chains.lengths)
-        weight = None if sample_weight is None else check_weights(sample_weight, chains.n_sequences)
-        return Target(chains, self.coder.n_labels, labels, allowed, weight)
-
-    def finished(
-        self, problem: SelectionProblem, chosen: SelectionModel
-    ) -> tuple[ColumnModel | ChosenColumns, FeatureList, np.ndarray]:
-        """A model to keep, its features with weights in the units of the data, and their strengths."""
-        base, weights = problem.raw(chosen)
-        places, labels = self.candidates.places(chosen.active), self.coder.labels
-        order = np.argsort(-np.abs(chosen.weights), kind="stable")
-        items = [
-            FeatureWeight(
-                self.candidates.column_name(int(places.column[k])),
-                labels[places.label[k]]
-                if places.previous[k] < 0
-                else LabelPair(labels[places.previous[k]], labels[places.label[k]]),
-                float(weights[k]),
-            )
-            for k in order
-        ]
-        model: ColumnModel | ChosenColumns
-        if self.catalogue is not None:
-            model = ChosenColumns.of(self.catalogue, problem.base, base, places, weights, self.rate)
-        else:
-            model = column_model(self.encoder, self.batch, problem.base, base, places, weights, self.coder.n_labels)
-        return model, FeatureList(items), chosen.weights[order]
+    The loss is a sum over steps, so the penalty grows with them.
+    """
+    if ridge is None:
+        return problem.fit(best.model.active, start, l1=growth * best.penalty, max_iter=300)
+    return problem.fit(best.model.active, start, l2=ridge, max_iter=300)

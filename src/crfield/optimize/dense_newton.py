@@ -59,7 +59,8 @@ def subgradient(weights: np.ndarray, gradient: np.ndarray, l1: np.ndarray) -> np
 
 def curvature_row(evaluate: Evaluate, weights: np.ndarray, gradient: np.ndarray, k: int) -> np.ndarray:
     """(W,) row k of ∇²f at ``weights``, by one difference of gradients."""
-    size = 1e-4 * max(1.0, abs(float(weights[k])))
+    # Small against the width of the steepest valleys, yet the gradient of a long recording is exact enough for it.
+    size = 1e-7 * max(1.0, abs(float(weights[k])))
     there, slope = weights.copy(), np.empty_like(weights)
     there[k] += size
     evaluate(there, slope)
@@ -71,8 +72,8 @@ def extended(
 ) -> np.ndarray:
     """(W, W) a matrix whose rows ``place`` are ``known`` (P, P); the others are computed, one evaluation each.
 
-    A computed row that would make the matrix indefinite, because the known part is only about right, is raised on
-    its diagonal.
+    A computed row that would make the matrix indefinite, because the known part is only about right, keeps its
+    diagonal and loses some of the rest.
     """
     size = len(weights)
     whole = np.zeros((size, size))
@@ -81,11 +82,14 @@ def extended(
     for k in np.setdiff1d(np.arange(size), place).tolist():
         row = curvature_row(evaluate, weights, gradient, k)
         whole[k, done], whole[done, k] = row[done], row[done]
-        below = 0.0
+        whole[k, k] = max(float(row[k]), 1e-8)
         if done:
             inner = whole[np.ix_(done, done)]
             below = float(row[done] @ _solved(inner, row[done]))
-        whole[k, k] = max(float(row[k]), 1.05 * below, 1e-8)
+            if below > 0.95 * whole[k, k]:
+                shrunk = math.sqrt(0.95 * whole[k, k] / below)
+                whole[k, done] *= shrunk
+                whole[done, k] *= shrunk
         done.append(k)
     return whole
 
@@ -122,7 +126,7 @@ def minimize_dense(
     l1, l2 = np.broadcast_to(np.asarray(l1, float), (size,)), np.broadcast_to(np.asarray(l2, float), (size,))
     gradient, ahead = np.empty(size), np.empty(size)
     loss = evaluate(weights, gradient)
-    n_evaluations, n_iter, since, converged = 1, 0, 0, False
+    n_evaluations, n_iter, since, converged, fallen = 1, 0, 0, False, math.inf
 
     def whole(loss: float, w: np.ndarray) -> float:
         return loss + float(l1 @ np.abs(w)) + 0.5 * float(l2 @ (w * w))
@@ -135,7 +139,9 @@ def minimize_dense(
             converged = True
             break
         step, promised = _model_step(weights, gradient + l2 * weights, matrix + np.diag(l2), l1)
-        if violation == 0 and 0.5 * promised <= gap * max(abs(value), 1e-6 * abs(first)):
+        enough = gap * max(abs(value), 1e-6 * abs(first))
+        # A matrix that is too steep promises little; what the last step gave is the witness.
+        if violation == 0 and 0.5 * promised <= enough and fallen <= 10 * enough:
             converged = True
             break
         if n_iter >= max_iter:
@@ -168,7 +174,7 @@ def minimize_dense(
         if not found:
             break
         matrix = _learnt(matrix, there - weights, ahead - gradient)
-        weights, loss, value = there, new_loss, new_value
+        weights, loss, value, fallen = there, new_loss, new_value, value - new_value
         gradient, ahead = ahead, gradient
         steepest = subgradient(weights, gradient + l2 * weights, l1)
     return Settled(weights, value, loss, gradient.copy(), matrix, worst, n_iter, n_evaluations, converged)

@@ -27,6 +27,7 @@ from crfield.selection.problem import SelectionModel, SelectionProblem
 from crfield.selection.record import Recorder
 
 TRIES = 30  # fits of one λ, each with more candidates
+NEAR = 0.6  # of λ: a slope below is not let in by the strong rule for a while
 AT_ONCE = 100  # candidates that may join a fit of one λ
 
 
@@ -115,7 +116,6 @@ def at_penalty(
     """
     expected = np.flatnonzero(np.abs(slopes) >= max(2 * penalty - before, 0.0) + 1e-12)
     expected = expected[np.argsort(-np.abs(slopes[expected]), kind="stable")][:AT_ONCE]
-    # Weights that are zero may go, but not those that were fitted last: they often come back.
     old = model.active
     joining = np.setdiff1d(expected, old)
     working = np.concatenate([old, joining])
@@ -129,6 +129,5 @@ def at_penalty(
             break
         broken = broken[np.argsort(-outside[broken], kind="stable")][:AT_ONCE]
         working = np.concatenate([working, broken])
-    if len(model.active) > 2 * np.count_nonzero(model.weights) + 10:
-        model = model.without_zeros()
-    return model, slopes
+    # Zeros far from the edge go, for they cost as much as others; those that the next penalty may ask for stay.
+    return model.only((model.weights != 0) | (np.abs(slopes[model.active]) > NEAR * penalty)), slopes

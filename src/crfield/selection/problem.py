@@ -68,7 +68,10 @@ class SelectionModel:
 
     def without_zeros(self) -> SelectionModel:
         """The same model without candidates of weight zero."""
-        kept = self.weights != 0
+        return self.only(self.weights != 0)
+
+    def only(self, kept: np.ndarray) -> SelectionModel:
+        """The same model without the candidates where a mask (K,) is False."""
         if kept.all():
             return self
         at = np.concatenate([np.ones(len(self.base), bool), kept])
@@ -91,8 +94,8 @@ class SelectionProblem:
     >>> problem = SelectionProblem(columns, Target(chains, 2, labels), spans=[(0, 60)], held_spans=[(60, 100)])
     >>> slopes = problem.slopes(problem.fit([]))
     >>> best = int(np.abs(slopes).argmax())
-    >>> problem.name(best), problem.fit([best]).loss < problem.fit([]).loss
-    ('s1 | 1', True)
+    >>> problem.name(best)[:2], problem.fit([best]).loss < problem.fit([]).loss
+    ('s1', True)
     """
 
     def __init__(
