@@ -286,7 +286,7 @@ STUDY = Study(
         "shortlist": 100,
         "max_features": 160,
         "base_l2": 0.01,
-        "all_steps": 200,
+        "all_steps": 100,
         "lambdas": 100,
     },
     {
