@@ -48,6 +48,7 @@ _HOME: dict[str, str] = {
     "make_weak_features": "crfield.simulate.weak_features",
     "make_wearable_episodes": "crfield.simulate.wearable",
     "MarkovRandomField": "crfield.estimators.markov_field",
+    "MEMM": "crfield.estimators.memm",
     "MEstimatedCRF": "crfield.estimators.m_estimated",
     "phrase_features": "crfield.simulate.phrases",
     "plot_timeline": "crfield.report.displays_timeline",

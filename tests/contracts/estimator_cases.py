@@ -16,6 +16,7 @@ import scipy.sparse as sp
 
 from crfield import (
     HMM,
+    MEMM,
     BoostedRandomField,
     ChainCRF,
     ClassifierHMM,
@@ -253,6 +254,7 @@ FRONT_DOOR = [
     Front(ClassifierHMM, some_chains, ("classifier",), options=(("smoothing", 2.5), ("window", 1))),
     Front(LatentDynamicCRF, some_chains, options=(("l2", 2.5), ("n_states", 3), ("decode", "viterbi"))),
     Front(HMM, some_numbers, ("emissions",), options=(("training", "discriminative"), ("deviation_factor", 1.5))),
+    Front(MEMM, some_chains, options=(("l2", 2.5), ("decode", "marginal"))),
     Front(MEstimatedCRF, some_chains, options=(("refreshes", 2), ("block", 3), ("ridge", 0.5))),
     Front(SelectedCRF, some_chains, options=(("method", "l1-path"), ("refit_l2", 2.5))),
     Front(TreeCRF, some_chains, options=(("n_rounds", 30), ("window", 1), ("decode", "marginal"))),

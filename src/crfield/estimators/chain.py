@@ -273,7 +273,7 @@ class ChainCRF(Streaming, BaseEstimator):
         penalty = Penalty(l1=self.l1, l2=self.l2, penalised=penalised)
         start = model.weights if model.weights.any() else None
         rng = random_generator(self.random_state)
-        with Progress(self.verbose, total=self.max_iter, description="ChainCRF") as progress:
+        with Progress(self.verbose, total=self.max_iter, description=type(self).__name__) as progress:
 
             def after(step: Step, weights: np.ndarray) -> bool | None:
                 progress.update(step)

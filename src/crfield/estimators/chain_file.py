@@ -1,7 +1,7 @@
 """`ChainCRF` to a model file and back.
 
 The file holds what prediction needs (labels, encoder, layout, weights), the parameters, and the report of training;
-that of `MEstimatedCRF` differs in its kind and parameters only. Functions are code and are not stored: a model
+those of `MEstimatedCRF` and `MEMM` differ in kind and parameters only. Functions are code and are not stored: a model
 trained with feature functions is loaded with the same functions given again.
 """
 
@@ -19,7 +19,8 @@ from crfield.estimators.chain_models import ColumnModel
 from crfield.features.template import Template
 from crfield.storage.archive import Archive, write_archive
 
-KIND, M_ESTIMATED = "chain_crf", "m_estimated_crf"
+KIND, M_ESTIMATED, LOCAL = "chain_crf", "m_estimated_crf", "memm"
+_KINDS = {"ChainCRF": KIND, "MEstimatedCRF": M_ESTIMATED, "MEMM": LOCAL}
 _CODE = ("functions", "transition_functions", "label_functions", "callback")
 _REPORT = {
     "objective_": float,
@@ -41,7 +42,7 @@ def save_chain(model: ChainCRF, path: Any) -> None:
     encoder_header, encoder_arrays = inner.encoder.state()
     layout_header, layout_arrays = inner.layout.state()
     header = {
-        "kind": KIND if type(model) is ChainCRF else M_ESTIMATED,
+        "kind": next(_KINDS[c.__name__] for c in type(model).__mro__ if c.__name__ in _KINDS),
         "parameters": {k: _plain(k, v) for k, v in model.get_params(deep=False).items() if k not in _CODE},
         "labels": model._coder.to_json(),
         "encoder": encoder_header,
@@ -73,6 +74,10 @@ def load_chain(archive: Archive, *, functions: Sequence[Any] | None, transition_
         from crfield.estimators.m_estimated import MEstimatedCRF
 
         maker = MEstimatedCRF
+    elif header.get("kind") == LOCAL:
+        from crfield.estimators.memm import MEMM
+
+        maker = MEMM
     known = maker().get_params(deep=False)
     if not isinstance(parameters, dict) or not isinstance(header.get("layout"), dict):
         raise ModelFileError("the model file lacks its parameters or layout. It was not written by ChainCRF.save.")

@@ -44,7 +44,7 @@ _READERS = {  # where the function lies that makes the model of an archive
     "semi_markov": ("crfield.estimators.semi_markov_file", "load_semi_markov"),
     "hmm": ("crfield.estimators.hmm_file", "load_hmm"),
 }
-KINDS = (chain_file.KIND, chain_file.M_ESTIMATED, *_GRAPHS, *_FIELDS, *_LATENT, *_READERS)
+KINDS = (chain_file.KIND, chain_file.M_ESTIMATED, chain_file.LOCAL, *_GRAPHS, *_FIELDS, *_LATENT, *_READERS)
 
 
 def load(

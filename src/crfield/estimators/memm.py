@@ -1,0 +1,137 @@
+"""`MEMM`: the maximum-entropy Markov model, a chain of classifiers that see the label before.
+
+    p(y | x) = Π_t p(y_t | y_{t-1}, x)        p(j | i, x) = exp(node_t(j) + edge_t(i, j)) / Z_t(i)
+
+(McCallum, Freitag & Pereira 2000, *Maximum entropy Markov models for information extraction and segmentation*.) It
+has the features, input and answers of `ChainCRF`; only the normaliser differs, one for each step and label before
+instead of one for the sequence. Training is therefore a plain classification of N steps and needs no sum over paths,
+and decoding is exact: the chain engine on scores that are lowered by the next step's normaliser
+(`crfield.objectives.gold_past`). The price is the label bias: a label with few successors passes on all its
+probability whatever is observed (Lafferty, McCallum & Pereira 2001). ``python examples/label_bias.py`` shows it.
+
+The paper's form has weights of its own for each label before: ``transition_features="all"``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from crfield.core.potentials import Potentials
+from crfield.core.topology import Chains
+from crfield.data.batch import Batch
+from crfield.data.labels import LabelCoder
+from crfield.errors import InputError
+from crfield.estimators.chain import ChainCRF
+from crfield.estimators.chain_models import ColumnModel, FunctionModel
+from crfield.estimators.jobs import resolve_jobs
+from crfield.estimators.step_scores import StepScorer, column_steps
+from crfield.inference.chain import ChainEngine
+from crfield.inference.decode import best_marginals, check_decoder
+from crfield.objectives.gold_past import GoldPast, next_totals, normalised
+from crfield.scoring.layout import Layout
+from crfield.scoring.linear import LinearScorer
+from crfield.training.full_batch import FullBatch
+
+
+class MEMM(ChainCRF):
+    """Maximum-entropy Markov model: every step a logistic regression that is told the label before.
+
+    Parameters are those of `ChainCRF`, but that ``boundaries`` stands for scores of the first step alone (a label is
+    chosen looking back, so none is chosen because the sequence ends after it), and that there is no ``solver="warm"``.
+    Training minimises −Σ weight · Σ_t log p(y_t | y_{t-1}, x) + ``l1`` ‖w‖₁ + ½ ``l2`` ‖w‖². Unknown labels and sets
+    of labels are summed over.
+
+    Examples
+    --------
+    >>> X = [[{"word": "the"}, {"word": "dog"}, {"word": "barks"}], [{"word": "a"}, {"word": "cat"}]]
+    >>> y = [["DET", "NOUN", "VERB"], ["DET", "NOUN"]]
+    >>> model = MEMM(l2=0.1).fit(X, y)
+    >>> model.predict([[{"word": "the"}, {"word": "cat"}]])[0].tolist()
+    ['DET', 'NOUN']
+    """
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.solver == "warm":
+            raise InputError("MEMM is trained by L-BFGS: solver must be 'auto' or 'lbfgs', got 'warm'.")
+
+    def _column_problem(
+        self, X: Any, y: Any, coder: LabelCoder, sample_weight: Any, before: ColumnModel | FunctionModel | None
+    ) -> tuple[Any, ColumnModel | FunctionModel]:
+        model, batch, target = self._encoded(X, y, coder, sample_weight, before)
+        scorer, engine = _Forward(model.layout), ChainEngine(resolve_jobs(self.n_jobs))
+        return FullBatch(scorer, batch, target, objective=GoldPast(), engine=engine), model
+
+    def _function_problem(
+        self, X: Any, y: Any, coder: LabelCoder, sample_weight: Any, before: ColumnModel | FunctionModel | None
+    ) -> tuple[Any, ColumnModel | FunctionModel]:
+        problem, model = super()._function_problem(X, y, coder, sample_weight, before)
+        problem.objective = GoldPast()
+        return problem, model
+
+    def _potentials(self, X: Any) -> Potentials:
+        return normalised(super()._potentials(X))
+
+    def _predicted_codes(self, X: Any) -> tuple[np.ndarray, Chains]:
+        self._fitted  # noqa: B018  (says so where nothing is fitted)
+        if check_decoder(self.decode) == "viterbi":
+            potentials = self._potentials(X)
+            return ChainEngine(resolve_jobs(self.n_jobs)).best_path(potentials)[1], potentials.topology
+        node, offsets = self._beliefs(X)
+        return best_marginals(node), Chains(offsets)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Labels of every sequence: always a 1-D object array with one label array for each."""
+        codes, topology = self._predicted_codes(X)
+        return self._coder.decode(codes, topology.offsets)
+
+    def _step_scorer(self, *, history: int | None = None) -> StepScorer:
+        return _NormalisedSteps(column_steps(self._columns("stream"), history=history))
+
+
+@dataclass(frozen=True, eq=False)
+class _Forward:
+    """The linear scorer without scores of a last step: their gradient is nothing, so they stay zero."""
+
+    layout: Layout
+
+    @property
+    def n_weights(self) -> int:
+        return self.layout.n_weights
+
+    def score(self, weights: np.ndarray, batch: Batch) -> Potentials:
+        return LinearScorer(self.layout).score(weights, batch)
+
+    def pull(self, node: np.ndarray, edge: np.ndarray, batch: Batch) -> np.ndarray:
+        gradient = LinearScorer(self.layout).pull(node, edge, batch)
+        gradient[self.layout.part["end"]] = 0.0
+        return gradient
+
+
+class _NormalisedSteps:
+    """Scores of single steps whose edge tables carry the normaliser, since a stream cannot look ahead."""
+
+    varied = True
+
+    def __init__(self, inner: StepScorer) -> None:
+        self._inner = inner
+        self.start, self.end, self.transitions, self.reach = inner.start, inner.end, inner.transitions, inner.reach
+
+    def score(self, rows: Sequence[Any], pasts: Sequence[Sequence[Any]]) -> tuple[np.ndarray, np.ndarray]:
+        node, edge = self._inner.score(rows, pasts)
+        tables = np.repeat(self.transitions[None], len(node), axis=0) if edge is None else edge
+        size = len(self.transitions)
+        pairs = Potentials(
+            np.stack([np.zeros((len(node), size)), node], axis=1).reshape(-1, size),
+            tables,
+            Chains.from_lengths([2] * len(node)),
+            np.arange(len(node)),
+        )
+        return node, tables - next_totals(pairs)[:, :, None]
+
+    def digest(self) -> str:
+        return f"memm {self._inner.digest()}"
