@@ -9,8 +9,8 @@ affixes. The semi-Markov model can also look at what no token has:
     … and their text        also every name, and every run of shapes, that was seen as a name in training
 
 Penalties are chosen on ``esp.testa`` alone, from one grid for all models; F1 is of whole spans on ``esp.testb``, by
-the rules of conlleval. Names longer than the longest segment are cut for training, counted, and lost in testing, since no
-prediction can have them.
+the rules of conlleval. Names longer than the longest segment are cut for training, counted, and lost in testing, for
+no prediction can have them.
 """
 
 from __future__ import annotations
