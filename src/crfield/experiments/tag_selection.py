@@ -10,7 +10,8 @@ late), so what is said here of robots is said of them. Columns of the table:
     l2, robots             the same with weights trained on robots, tested there
 
 Models and ridges are chosen by the error on held-out games; the ℓ1 path ends when the loss there has turned. Gains
-take 16 features a round and look at candidates of the steepest slopes; they come in the thesis's two forms, true and likeliest neighbours, and in a third that conditions on true neighbours.
+take 16 features a round and look at candidates of the steepest slopes; they come in the thesis's two forms, true and
+likeliest neighbours, and in a third that conditions on true neighbours.
 """
 
 from __future__ import annotations
