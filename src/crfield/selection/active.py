@@ -1,10 +1,10 @@
 """The likelihood of a chain whose features have one weight each.
 
 A chosen feature is a column linked to one label or to one pair of labels. The layouts of `crfield.scoring` give a
-dense column a weight for every label and run through all of them; here columns are kept by *link*, (features, steps)
-each, so scoring and pulling are one matrix–vector product for every link in use, and the sweep between them is the
-compiled one of `crfield.kernels.chain`. On long recordings this is several times faster than the fused kernel,
-which is made for many short sequences of sparse features (`python -m benchmarks selection`). Memory is 8 bytes for
+dense column a weight for every label and run through all of them; here columns are kept by *link*, (features,
+steps) each, so scoring and pulling are one matrix–vector product for every link in use, and the sweep between them
+is the compiled one of `crfield.kernels.chain`. On long recordings this is faster than the fused kernel, with dense
+or sparse columns, which is made for many short sequences (`python -m benchmarks selection`). Memory is 8 bytes for
 each step of each active feature.
 
     node_n(j) = bias_j + Σ_k w_k x_k(n) [label_k = j]        edge_e(i, j) = T_ij + Σ_k w_k x_k(e) [link_k = (i, j)]
