@@ -220,7 +220,7 @@ def _claims(sets: list[str], values: Any) -> list[Claim]:
 
 STUDY = Study(
     "who seeks: fifteen feature sets, a Gaussian HMM against a chain CRF (Vail 2008, table 2.1)",
-    {"seeds": [1, 2, 3, 4, 5], "sets": list(TAG_SETS), "minutes": 20, "max_iter": 200},
+    {"seeds": [1, 2, 3, 4, 5], "sets": list(TAG_SETS), "minutes": 20, "max_iter": 150},
     {"seeds": [1, 2], "sets": list(TAG_SETS), "minutes": 4, "max_iter": 80},
     cases,
     run,
