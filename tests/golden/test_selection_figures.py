@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -106,3 +107,14 @@ def test_a_small_study(name: str) -> None:
     if name == "tag-selection":
         assert "[37]" in found.findings["simulation: grafting", "features"]
         assert "[13.8]" in found.findings["robots: gain, likeliest neighbours", "simulation"]
+
+
+def test_the_page_shows_what_was_found() -> None:
+    """Every text of these studies in docs/results stands in the page, as it is."""
+    docs = Path(__file__).parents[2] / "docs"
+    page = (docs / "methods" / "feature-selection-results.md").read_text(encoding="utf-8")
+    texts = [text for name in SMALL for text in (docs / "results").glob(f"{name}*.txt")]
+    assert texts
+    for text in texts:
+        assert text.read_text(encoding="utf-8") in page, f"{text.name} is not what the page shows"
+        assert json.loads(text.with_suffix(".json").read_text(encoding="utf-8"))["command"] in page
