@@ -39,6 +39,7 @@ _HOME: dict[str, str] = {
     "make_noisy_images": "crfield.simulate.fields",
     "make_order_chains": "crfield.simulate.order_chains",
     "make_phrases": "crfield.simulate.phrases",
+    "make_rib_rob": "crfield.simulate.label_bias",
     "make_smooth_series": "crfield.simulate.smooth_series",
     "make_soccer": "crfield.simulate.soccer",
     "make_sub_structure": "crfield.simulate.sub_structure",

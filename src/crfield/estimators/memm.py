@@ -41,7 +41,7 @@ class MEMM(ChainCRF):
     """Maximum-entropy Markov model: every step a logistic regression that is told the label before.
 
     Parameters are those of `ChainCRF`, but that ``boundaries`` stands for scores of the first step alone (a label is
-    chosen looking back, so none is chosen because the sequence ends after it), and that there is no ``solver="warm"``.
+    chosen looking back, so none is chosen because the sequence ends after it), and that ``solver="warm"`` is missing.
     Training minimises −Σ weight · Σ_t log p(y_t | y_{t-1}, x) + ``l1`` ‖w‖₁ + ½ ``l2`` ‖w‖². Unknown labels and sets
     of labels are summed over.
 

@@ -103,6 +103,11 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
             "real-valued labels: ridge and a continuous field, its numbers and its intervals",
             {"seeds": (0, 1, 2), "n_series": 20},
         ),
+        "label-bias": Experiment(
+            "crfield.experiments.label_bias",
+            "rib or rob: a maximum-entropy Markov model and a CRF with the same features",
+            {"seeds": (0, 1), "n_words": 1000},
+        ),
         "motions": Experiment(
             "crfield.experiments.motions",
             "one label for a sequence: hidden CRF, voting chain, linear SVM (needs the package aeon)",
