@@ -18,8 +18,8 @@ from crfield.experiments.activity_rivals import (
     Plan,
     Recorded,
     family,
-    grafted_columns,
     run_fold,
+    separating_columns,
 )
 from crfield.experiments.activity_tables import table_of
 from crfield.experiments.segment_memory import SegmentStates, with_memory
@@ -66,11 +66,14 @@ def test_the_tested_person_changes_nothing_in_training() -> None:
     assert first["settings"] == second["settings"]
 
 
-def test_grafting_takes_the_columns_that_tell() -> None:
+def test_selection_takes_the_columns_that_tell_and_no_copies() -> None:
     data = people()
-    chosen = grafted_columns(data, [0, 1, 2], Plan(folds=4, n_selected=2, at_once=1, thin=1))
-    assert set(chosen.tolist()) <= {3, 7}
-    assert grafted_columns(data, [0, 1], Plan(folds=4, n_selected=500)).tolist() == list(range(12))
+    chosen = separating_columns(data, [0, 1, 2], Plan(folds=4, n_selected=2, thin=1))
+    assert sorted(chosen.tolist()) == [3, 7]
+    for k, table in enumerate(data.columns):
+        data.columns[k] = np.concatenate([table, 2.0 * table[:, 3:4], np.ones((len(table), 1))], axis=1)
+    chosen = separating_columns(data, [0, 1, 2], Plan(folds=4, n_selected=14, thin=1))
+    assert sorted(chosen.tolist()) in ([*range(12)], [*range(3), *range(4, 13)])  # no copy of 3, nothing constant
 
 
 def test_columns_of_a_stranger_are_clipped() -> None:

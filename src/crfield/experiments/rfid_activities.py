@@ -30,7 +30,7 @@ def rfid_activities(
     folds: int = 10,
     inner_folds: int = 2,
     most_trials: int | None = None,
-    n_selected: int = 200,
+    n_selected: int = 120,
     models: Sequence[str] = MODELS,
     n_jobs: int = 1,
 ) -> Findings:
@@ -40,11 +40,11 @@ def rfid_activities(
         inner_folds=inner_folds,
         n_selected=n_selected,
         thin=6,
-        at_once=50,
-        chains=((1.0, 100.0, False, "marginal"), (1.0, 300.0, False, "marginal")),
+        most_alike=0.98,
+        chains=((1.0, 100.0, False, "marginal"),),
         strengths=(0.01,),
         piece=BOOSTED,
-        factors=(0.1, 0.2, 0.35, 0.6, 1.0),
+        factors=(0.2, 0.5, 1.0),
         models=tuple(models),
     )
     options = (most_trials,)

@@ -13,7 +13,7 @@ every pair that the states allow.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,7 @@ from crfield.core.topology import Chains
 from crfield.inference.chain import ChainEngine
 
 
-def with_memory(labels: Sequence[Any]) -> list[tuple[Any, Any]]:
+def with_memory(labels: Iterable[Any]) -> list[tuple[Any, Any]]:
     """(label of the segment before, label) of every step; None before the first segment. Unknown steps are left out.
 
     >>> with_memory(["a", "b", "b", None, "a"])
@@ -58,7 +58,7 @@ class SegmentStates:
 
     @classmethod
     def counted(
-        cls, sequences: Sequence[Sequence[Any]], classes: Sequence[Any], *, memory: bool, smoothing: float
+        cls, sequences: Iterable[Iterable[Any]], classes: Sequence[Any], *, memory: bool, smoothing: float
     ) -> SegmentStates:
         """The states and transitions of label sequences; without memory a state is a label."""
         number = {label: k for k, label in enumerate(classes)}
@@ -82,7 +82,7 @@ class SegmentStates:
             first = np.log(start / start.sum())
         return cls(tuple(states), np.array([number[label] for _, label in states]), first, edge)
 
-    def codes(self, labels: Sequence[Any]) -> list[int | None]:
+    def codes(self, labels: Iterable[Any]) -> list[int | None]:
         """The state of every step; None where the label is not known.
 
         >>> states = SegmentStates.counted([["a", "b", "a"]], ["a", "b"], memory=True, smoothing=0.0)
@@ -90,6 +90,7 @@ class SegmentStates:
         [0, None, 1, 2]
         """
         place = {state: k for k, state in enumerate(self.states)}
+        labels = list(labels)
         known = iter(with_memory(labels))
         return [None if label is None else place[next(known)] for label in labels]
 

@@ -41,7 +41,8 @@ def read_recordings(
     >>> read_recordings(io.StringIO("t,x,y\n0,1,2\n0.02,1.5,2.5\n"), time="t")
     [TimedFrame('<stream>', 2 rows of x, y, 0 … 0.02 s)]
     """
-    several = [sources] if isinstance(sources, str | os.PathLike) or hasattr(sources, "read") else list(sources)  # type: ignore[arg-type]
+    single = isinstance(sources, str | os.PathLike) or hasattr(sources, "read")
+    several: list[Any] = [sources] if single else list(sources)  # type: ignore[arg-type]
     out = []
     for source in several:
         name = name_of(source)
