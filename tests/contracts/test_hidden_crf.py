@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 import crfield
 from crfield import HiddenCRF
 from crfield.core.potentials import Potentials
+from crfield.core.semiring import Semiring
 from crfield.core.target import UNKNOWN, Target
 from crfield.core.topology import Chains
 from crfield.data.batch import Batch, Columns
@@ -36,8 +37,7 @@ from crfield.inference.chain import ChainEngine
 from crfield.objectives.contrast import Contrast
 from crfield.optimize.penalty import Penalty
 from crfield.scoring.latent import ClassScorer
-from crfield.training import latent
-from crfield.training.latent import HiddenClasses, chunks, fit_em, fit_start
+from crfield.training.latent import HiddenClasses, fit_em, fit_start, weighed_beliefs
 from tests.contracts.estimator_cases import KINDS, Kind
 from tests.contracts.model_file_fuzz import edited
 from tests.contracts.test_latent_dynamic import slopes_along
@@ -139,16 +139,19 @@ def test_it_is_the_contrast_of_a_chain_over_pairs_of_class_and_state() -> None:
     np.testing.assert_allclose(gradient[18:].reshape(3, 2, 2), blocks, atol=1e-10)
 
 
-def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = small_problem(weighted=True)
-    weights = np.random.default_rng(0).normal(size=problem.n_weights)
-    whole, parts = np.empty(problem.n_weights), np.empty(problem.n_weights)
-    value = problem.evaluate(weights, whole)
-    monkeypatch.setattr(latent, "HELD", 12)
-    assert problem.evaluate(weights, parts) == pytest.approx(value, rel=1e-14)
-    np.testing.assert_allclose(parts, whole, atol=1e-13)
-    assert list(chunks(np.array([0, 0, 5, 6, 6]), most=2)) == [(0, 1), (1, 2), (2, 4)]
-    assert list(chunks(np.array([0]), most=2)) == []
+def test_chains_are_weighed_exactly_however_little_they_count() -> None:
+    rng = np.random.default_rng(0)
+    chains = Chains.from_lengths([3, 1, 0, 2, 40, 4])
+    scores = Potentials(rng.normal(scale=30, size=(chains.n_nodes, 3)), rng.normal(size=(1, 3, 3)), chains)
+    plain = ChainEngine().infer(scores.each(), Semiring.LOG)
+    share, weight = np.array([0.5, 1e-200, 0.3, 0.0, 1.0, 1e-9]), np.array([1.0, 2.0, 1.0, 1.0, 0.25, 2.0])
+    node, edge = weighed_beliefs(scores, plain.total, share, weight)
+    count = share * weight
+    np.testing.assert_allclose(node, count[chains.sequence_of_node][:, None] * plain.node, rtol=1e-9, atol=1e-300)
+    np.testing.assert_allclose(edge, np.tensordot(count[chains.sequence_of_edge], plain.edge, axes=1), rtol=1e-9)
+    none = weighed_beliefs(scores, plain.total, share, np.zeros(6))
+    assert not none[0].any()
+    assert not none[1].any()
 
 
 def test_one_state_is_logistic_regression_on_sums() -> None:

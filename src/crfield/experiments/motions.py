@@ -34,7 +34,7 @@ from crfield.training.parallel import run_each
 SETS = ("BasicMotions", "JapaneseVowels")
 HIDDEN, SVM, VOTING, PYHCRF = "hidden CRF", "linear SVM", "plain CRF, voting", "pyhcrf"
 COLUMNS = ("data and model", "accuracy", "worst", "best", "chosen by cross-validation")
-STATES, PENALTIES = (4, 8, 12), (1.0, 10.0)
+STATES, PENALTIES = (4, 12), (1.0, 10.0)
 WANTED = 0.95
 TOL = 1e-3
 RIVAL_STATES = 4
@@ -56,7 +56,7 @@ def motions(
     states: Sequence[int] = STATES,
     penalties: Sequence[float] = PENALTIES,
     folds: int = 3,
-    n_init: int = 3,
+    n_init: int = 1,
     n_jobs: int = 1,
 ) -> Findings:
     """All models on both sets; ``n_jobs`` processes share the folds and the seeds."""
@@ -78,8 +78,8 @@ def motions(
         found = accuracy_of(svm_of, margin, *split.learn, *split.test)
         rows.append(_row(name, SVM, [found], f"C = {margin['C']:g}"))
         if find_spec("pyhcrf") is not None:
-            rival = [accuracy_of(rival_of, {"seed": seed}, *split.learn, *split.test) for seed in seeds]
-            rows.append(_row(name, PYHCRF, rival, f"none: {RIVAL_STATES} states, its own penalties"))
+            rival = [accuracy_of(rival_of, {"seed": seeds[0]}, *split.learn, *split.test)]
+            rows.append(_row(name, PYHCRF, rival, f"none: {RIVAL_STATES} states, its own penalties, one start"))
         mean = float(np.mean(hidden))
         claims.append(Claim(f"{name}: the hidden CRF has ≥ {percent(WANTED, 0)}", mean >= WANTED, percent(mean)))
     return Findings(
@@ -89,7 +89,7 @@ def motions(
         tuple(claims),
         (
             f"observations and their squares, standardised; {folds} folds of the training set choose; seeds "
-            f"{', '.join(map(str, seeds))}, the best of {n_init} starts each, tolerance {TOL:g}",
+            f"{', '.join(map(str, seeds))}, n_init = {n_init}, tolerance {TOL:g}",
             "± is half of the 95 % interval of the mean over seeds, that is over random starts, not over data",
         ),
     )

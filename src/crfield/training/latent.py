@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -31,10 +31,10 @@ import numpy as np
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.core.target import Target
+from crfield.core.topology import Chains
 from crfield.data.batch import Batch
 from crfield.errors import InputError
 from crfield.inference.chain import ChainEngine
-from crfield.kernels import chain
 from crfield.optimize.history import CALLBACK, INTERRUPTED, MAX_ITER, NO_IMPROVEMENT, TOLERANCE, Result, Step
 from crfield.optimize.lbfgs import minimize
 from crfield.optimize.penalty import Penalised, Penalty, Point
@@ -48,7 +48,6 @@ from crfield.training.parallel import run_each
 TRAININGS = ("gradient", "em")
 M_STEPS = 10  # steps of the optimiser in one M step
 SMALL = 3  # M steps in a row whose fall is within the tolerance
-HELD = 500_000  # beliefs of pairs of states that are held at once, 4 MB: what stays in a cache
 
 Callback = Callable[[Step, np.ndarray], bool | None]
 
@@ -130,7 +129,7 @@ class HiddenClasses:
 
         value = Σ_s weight_s [ log Σ_y Z_y(x_s) − log Σ_{y allowed} Z_y(x_s) ]
 
-    Sequences are taken in chunks, so that beliefs of all classes stay in the cache, however many sequences there are.
+    The slope of a class is that of its chains, each counted by the probability of the class (`weighed_beliefs`).
     """
 
     def __init__(
@@ -166,32 +165,37 @@ class HiddenClasses:
         scorer, chains = self.scorer, self.batch.topology
         shared = scorer.shared(weights, self.batch)
         nodes, edges = scorer.tables(weights)
-        shared_slope, node_slope, edge_slope = np.zeros_like(shared), np.zeros_like(nodes), np.zeros_like(edges)
-        value = 0.0
-        for first, last in chunks(chains.offsets, most=max(1, HELD // edges.size)):
-            offsets = chains.offsets[first : last + 1]
-            rows = slice(int(offsets[0]), int(offsets[-1]))
-            swept = [
-                chain.sum_product(
-                    offsets - offsets[0], shared[rows] + node, edge[None], each=True, n_jobs=self.n_jobs
+        totals = class_totals(scorer, weights, self.batch, n_jobs=self.n_jobs)  # (B, K)
+        value, slopes = 0.0, (np.zeros_like(shared), np.zeros_like(nodes), np.zeros_like(edges))
+        for factor, allowed in ((free, np.ones_like(self.allowed)), (clamped, self.allowed)):
+            if not factor:
+                continue
+            total, share = pooled(np.where(allowed, totals, -np.inf))
+            value += factor * float(self.weight @ total)
+            for k in range(scorer.n_classes):
+                own = np.flatnonzero(allowed[:, k])
+                part = self._rows(own)
+                node, edge = weighed_beliefs(
+                    Potentials(shared[part] + nodes[k], edges[k][None], Chains.from_lengths(chains.lengths[own])),
+                    totals[own, k],
+                    share[own, k],
+                    self.weight[own],
+                    n_jobs=self.n_jobs,
                 )
-                for node, edge in zip(nodes, edges)
-            ]
-            totals = np.stack([total for total, _, _ in swept], axis=1)  # (b, K)
-            all_total, all_share = pooled(totals)
-            own_total, own_share = pooled(np.where(self.allowed[first:last], totals, -np.inf))
-            weight = self.weight[first:last]
-            value += float(weight @ (free * all_total + clamped * own_total))
-            share = weight[:, None] * (free * all_share + clamped * own_share)
-            of_node = share[chains.sequence_of_node[rows] - first]
-            of_edge = share[chains.sequence_of_edge[chains.edge_offsets[first] : chains.edge_offsets[last]] - first]
-            for k, (_, node, edge) in enumerate(swept):
-                node *= of_node[:, k, None]
-                shared_slope[rows] += node
-                node_slope[k] += node.sum(axis=0)
-                edge_slope[k] += np.tensordot(of_edge[:, k], edge, axes=1)
-        gradient[:] = scorer.pull(shared_slope, node_slope, edge_slope, self.batch)
+                slopes[0][part] += factor * node
+                slopes[1][k] += factor * node.sum(axis=0)
+                slopes[2][k] += factor * edge
+        gradient[:] = scorer.pull(*slopes, self.batch)
         return value
+
+    def _rows(self, sequences: np.ndarray) -> np.ndarray | slice:
+        """The steps of some sequences, which rise."""
+        chains = self.batch.topology
+        if len(sequences) == chains.n_sequences:
+            return slice(None)
+        inside = np.zeros(chains.n_sequences, bool)
+        inside[sequences] = True
+        return np.flatnonzero(inside[chains.sequence_of_node])
 
 
 def class_totals(scorer: ClassScorer, weights: np.ndarray, batch: Batch, *, n_jobs: int = 1) -> np.ndarray:
@@ -213,17 +217,37 @@ def pooled(totals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return (top + np.log(whole))[:, 0], parts / whole
 
 
-def chunks(offsets: np.ndarray, *, most: int) -> Iterator[tuple[int, int]]:
-    """Runs of whole sequences, first and one past the last, of at most so many steps each, or of one sequence.
+def weighed_beliefs(
+    potentials: Potentials, total: np.ndarray, share: np.ndarray, weight: np.ndarray, *, n_jobs: int = 1
+) -> tuple[np.ndarray, np.ndarray]:
+    """Beliefs of chains that share a table, sequence s counted share_s · weight_s times: (N, S) and, summed, (S, S).
 
-    >>> list(chunks(np.array([0, 3, 4, 9]), most=4))
-    [(0, 2), (2, 3)]
+    Where edges share a table, engines give the sum over all of them, which is fast and has no room for weights. So
+    each chain gets a way out: one more state, which no other leads to or from, scored so that the paths inside have
+    the probability share_s · weight_s / max weight. ``total`` (B,) are the log Z of the chains as they are.
+
+    >>> scores = Potentials(np.zeros((3, 2)), np.zeros((1, 2, 2)), Chains.from_lengths([2, 1]))
+    >>> node, edge = weighed_beliefs(scores, np.log([4.0, 2.0]), np.array([0.5, 1.0]), np.array([1.0, 3.0]))
+    >>> node.round(6).tolist(), edge.round(6).tolist()
+    ([[0.25, 0.25], [0.25, 0.25], [1.5, 1.5]], [[0.125, 0.125], [0.125, 0.125]])
     """
-    first, n = 0, len(offsets) - 1
-    while first < n:
-        last = max(first + 1, int(np.searchsorted(offsets, offsets[first] + most, side="right")) - 1)
-        yield first, min(last, n)
-        first = min(last, n)
+    chains, states = potentials.topology, potentials.n_labels
+    most = float(weight.max(initial=0.0))
+    if most == 0:
+        return np.zeros_like(potentials.node), np.zeros((states, states))
+    some = chains.lengths > 0
+    first = chains.offsets[:-1][some]
+    node = np.zeros((chains.n_nodes, states + 1))
+    node[:, :states] = potentials.node
+    with np.errstate(divide="ignore"):
+        inside = (share * (weight / most))[some]
+        node[first, :states] += np.log(inside)[:, None]
+        node[first, states] = total[some] + np.log1p(-np.minimum(inside, 1.0))
+    edge = np.full((1, states + 1, states + 1), -np.inf)
+    edge[0, :states, :states] = potentials.edge[0]
+    edge[0, states, states] = 0.0
+    beliefs = ChainEngine(n_jobs).infer(Potentials(node, edge, chains), Semiring.LOG)
+    return most * beliefs.node[:, :states], most * beliefs.edge[0, :states, :states]
 
 
 # ---------------------------------------------------------------------------------------------- from one start
