@@ -110,7 +110,7 @@ def _methods(settings: Settings) -> dict[str, tuple[str, dict[str, Any]]]:
             {
                 "max_features": 2 * settings["max_features"],
                 "n_lambdas": settings["lambdas"],
-                "patience": 5,
+                "patience": 15,
                 "criterion": "nll",
             },
         ),
