@@ -15,7 +15,7 @@ functions is p(y | x) ∝ q(y | x) exp S(x, y), whatever q is, and no partition 
 once, after which a step of the optimiser costs one product with the (n, W) table of centred features. The logarithm
 profiles out a common factor and cannot overflow.
 
-- q a Markov chain of labels, blocks of some thirty steps: one shot, a first guess. What a block's neighbours say is
+- q a Markov chain of labels, blocks of some ten steps: one shot, a first guess. What a block's neighbours say is
   left out, so labels come out well and probabilities too sure.
 - q the present model (a *refresh*): at S = 0 the gradient is that of −log p(y | x) and the second derivative is the
   scatter of the blocks' gradients, as in Berndt, Hall, Hall & Hausman (1974). So the maximum of the likelihood is the
