@@ -61,7 +61,8 @@ def spanish_segments(
     )
     rows, predicted = [], {}
     for name in (CHAIN, *MODELS):
-        chosen, l2, model = -1.0, float("nan"), None
+        chosen, l2 = -1.0, float("nan")
+        model: Any = None
         for tried in penalties:
             fitted = _model(name, l2=tried, max_length=max_length, tol=tol, n_jobs=n_jobs).fit(train.X, train.y)
             found = _f1(choose, fitted)

@@ -184,7 +184,8 @@ class SegmentLayout:
             made[name] = Layout.from_state(header[name], own)
         plain = {name: arrays.get(name) for name in ("limit", "bins", "item_ptr", "item_label")}
         kinds = {"limit": np.int32, "bins": np.int32, "item_ptr": np.int64, "item_label": np.int32}
-        good = isinstance(roles, list) and len(set(map(str, roles))) == len(roles) and set(roles) <= set(ROLES)
+        good = isinstance(roles, list) and all(isinstance(role, str) and role in ROLES for role in roles)
+        good = good and len(set(roles)) == len(roles)
         good = good and all(x is not None and x.dtype == kinds[name] and x.ndim == 1 for name, x in plain.items())
         if not good:
             raise ModelFileError("the layout of the weights is damaged: roles, limits, lengths or texts.")
