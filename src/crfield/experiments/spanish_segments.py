@@ -71,7 +71,7 @@ def spanish_segments(
         if model is None:
             raise InputError("penalties must name at least one l2, got none.")
         predicted[name] = [tags.tolist() for tags in model.predict(test.X)]
-        scores = span_report(test.y, predicted[name]).overall
+        scores = span_report(test.y, predicted[name])
         rows.append(
             (name, f"{l2:g}", chosen, scores.precision, scores.recall, scores.f1, len(model.coef_), model.n_iter_)
         )
@@ -140,7 +140,7 @@ def token_features(words: Sequence[str], tags: Sequence[str]) -> Sentence:
 
 
 def _f1(part: Part, model: Any) -> float:
-    return float(span_report(part.y, [tags.tolist() for tags in model.predict(part.X)]).overall.f1)
+    return float(span_report(part.y, [tags.tolist() for tags in model.predict(part.X)]).f1)
 
 
 def gap_interval(
