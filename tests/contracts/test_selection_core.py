@@ -402,3 +402,19 @@ def test_the_dense_method_finds_known_minima() -> None:
     assert 0 < zero.sum() < 8
     assert np.abs(slope[zero]).max() <= 5.0
     np.testing.assert_allclose(slope[~zero], -5.0 * np.sign(sparse.weights[~zero]), atol=1e-8)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_the_dense_method_mends_a_matrix_that_bends_downwards(seed: int) -> None:
+    """A guess with negative curvature gives a model without a minimum, which must not be followed."""
+    rng = np.random.default_rng(seed)
+    A = rng.normal(size=(30, 8))
+    b = A @ np.array([3.0, -2.0, 0, 0, 0, 0, 0.5, 0])
+
+    def squares(w: np.ndarray, g: np.ndarray) -> float:
+        g[:] = A.T @ (A @ w - b)
+        return 0.5 * float(np.sum((A @ w - b) ** 2))
+
+    found = minimize_dense(squares, np.zeros(8), hessian=np.diag([1.0] * 7 + [-1.0]), l1=1.0, violation=1e-9)
+    assert found.converged
+    assert found.violation <= 1e-9
