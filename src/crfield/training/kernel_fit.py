@@ -1,10 +1,9 @@
-"""Training on mapped columns: a linear model whose columns differ in size by orders of magnitude, and whose weights
-are many.
+"""Training on mapped columns, which are many and differ in size by orders of magnitude.
 
-Columns of landmarks come sorted by the eigenvalues of their Gram matrix, the last thousands of times smaller than
-the first; for these the curvature of the loss is known in advance, Σ_n φ_nd² · p (1 − p), and its square root as a
-diagonal preconditioner saved two steps in three on handwritten letters. Evaluating costs a product of matrices, N ·
-D · L, beside which a long history of steps is free.
+Columns of landmarks differ as the eigenvalues of their Gram matrix do, some thousands of times smaller than others.
+The curvature of the loss along them is known in advance, Σ_n φ_nd² · p (1 − p), and the root of its inverse is the
+diagonal that L-BFGS starts from. Evaluating costs a product of matrices, N · D · L, beside which a long history is
+free.
 """
 
 from __future__ import annotations
