@@ -26,7 +26,7 @@ from crfield.estimators.jobs import resolve_jobs
 from crfield.estimators.progress import Progress
 from crfield.features.template import Template
 from crfield.optimize.history import Result, Step
-from crfield.training.m_estimate import BLOCK, REFERENCES, RIDGE, m_estimate
+from crfield.training.m_estimate import AUTO, REFERENCES, m_estimate
 
 
 class MEstimatedCRF(ChainCRF):
@@ -36,12 +36,14 @@ class MEstimatedCRF(ChainCRF):
     ----------
     refreshes : int
         Rounds after the first, each with the model so far as the reference. 0 is the one-shot estimate.
-    block : int or None
-        Steps of a block, about; None takes each sequence whole, which suits short ones.
+    block : int, "auto" or None
+        Steps of a block, about: 10 for one shot and 30 with refreshes if "auto". None takes each sequence whole,
+        which suits short ones.
     reference : "markov" or "uniform"
         The reference of the first round: the chain of the labels alone, or nothing.
-    ridge : float
-        Keeps a round near its reference, on columns of one size; more of it where data are few.
+    ridge : float or "auto"
+        Keeps a round near its reference, on columns of one size; more of it where data are few; 0.01 for one shot
+        and 0.1 with refreshes if "auto".
     l2 : float
         Penalty ½ l2 ‖w‖² as in `ChainCRF`; refreshing leads to the optimum of the likelihood with this penalty.
     template, functions, transition_functions, transition_features, standardize, min_count, feature_pairs,
@@ -70,9 +72,9 @@ class MEstimatedCRF(ChainCRF):
         self,
         *,
         refreshes: int = 6,
-        block: int | None = BLOCK,
+        block: int | str | None = AUTO,
         reference: str = "markov",
-        ridge: float = RIDGE,
+        ridge: float | str = AUTO,
         l2: float = 1.0,
         template: str | Template | None = None,
         functions: Sequence[Any] | None = None,
@@ -161,8 +163,8 @@ class MEstimatedCRF(ChainCRF):
                 batch,
                 target,
                 reference=self.reference,
-                block=None if self.block is None else int(self.block),
-                ridge=float(self.ridge),
+                block=self.block,
+                ridge=self.ridge,
                 l2=float(self.l2),
                 penalised=None if self.penalize_intercepts else ~layout.intercepts,
                 refreshes=int(self.refreshes),
@@ -177,15 +179,19 @@ def check_rounds(parameters: Any) -> None:
 
     >>> check_rounds(MEstimatedCRF(block=0).get_params(deep=False))
     Traceback (most recent call last):
-    crfield.errors.InputError: block must be a whole number of at least 1, or None for whole sequences, got 0.
+    crfield.errors.InputError: block must be a whole number of at least 1, 'auto', or None for whole sequences, got 0.
     """
     block, refreshes, ridge = parameters["block"], parameters["refreshes"], parameters["ridge"]
-    if block is not None and (isinstance(block, bool) or not isinstance(block, Integral) or block < 1):
-        raise InputError(f"block must be a whole number of at least 1, or None for whole sequences, got {block!r}.")
+    auto = isinstance(block, str) and block == AUTO
+    if block is not None and not auto and (isinstance(block, bool) or not isinstance(block, Integral) or block < 1):
+        raise InputError(
+            f"block must be a whole number of at least 1, 'auto', or None for whole sequences, got {block!r}."
+        )
     if isinstance(refreshes, bool) or not isinstance(refreshes, Integral) or refreshes < 0:
         raise InputError(f"refreshes must be a whole number of at least 0, got {refreshes!r}.")
-    if not isinstance(ridge, Real) or isinstance(ridge, bool) or not isfinite(ridge) or ridge < 0:
-        raise InputError(f"ridge must be a finite number of at least 0, got {ridge!r}.")
+    number = isinstance(ridge, Real) and not isinstance(ridge, bool) and isfinite(ridge) and float(ridge) >= 0
+    if not number and not (isinstance(ridge, str) and ridge == AUTO):
+        raise InputError(f"ridge must be a finite number of at least 0, or 'auto', got {ridge!r}.")
     if not isinstance(parameters["reference"], str) or parameters["reference"] not in REFERENCES:
         raise InputError(
             f"reference must be one of {', '.join(map(repr, REFERENCES))}, got {parameters['reference']!r}."

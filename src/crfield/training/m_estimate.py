@@ -46,7 +46,9 @@ from crfield.scoring.linear import LinearScorer
 
 REFERENCES = ("markov", "uniform")
 ROUNDS = "rounds"  # all that were asked for are done
-BLOCK, RIDGE = 10, 0.01
+AUTO = "auto"
+BLOCK, RIDGE = 30, 0.1
+ONE_BLOCK, ONE_RIDGE = 10, 0.01  # of a single round: what is not refreshed must see finer, and go farther
 CHUNK = 1 << 21  # edge marginals held at once
 MOST = 1 << 28  # numbers of the dense part of the table
 HALVINGS = 8
@@ -275,8 +277,8 @@ def m_estimate(
     *,
     start: np.ndarray | None = None,
     reference: str = "markov",
-    block: int | None = BLOCK,
-    ridge: float = RIDGE,
+    block: int | str | None = AUTO,
+    ridge: float | str = AUTO,
     l2: float = 0.0,
     penalised: np.ndarray | None = None,
     refreshes: int = 0,
@@ -287,6 +289,7 @@ def m_estimate(
 ) -> Result:
     """Weights (W,) of a linear chain model by one M-estimate and some refreshes; see the module.
 
+    ``block`` "auto" is 10 steps for one shot and 30 with refreshes, ``ridge`` "auto" 0.01 and 0.1.
     ``penalised`` (W,) says where ``l2`` applies. The result's value is −log p(y | x) + ½ l2 ‖w‖²; its history has a
     step for each round, and ``n_evaluations`` counts the sweeps over the data. It ends before all
     rounds are done (``reason``) when one promises to lower the value by less than ``tol`` of it.
@@ -300,6 +303,11 @@ def m_estimate(
     """
     if reference not in REFERENCES:
         raise InputError(f"reference must be one of {', '.join(map(repr, REFERENCES))}, got {reference!r}.")
+    if isinstance(block, str) or isinstance(ridge, str):
+        if {one for one in (block, ridge) if isinstance(one, str)} != {AUTO}:
+            raise InputError(f"block and ridge must be numbers or 'auto', got {block!r} and {ridge!r}.")
+        block = (BLOCK if refreshes else ONE_BLOCK) if isinstance(block, str) else block
+        ridge = (RIDGE if refreshes else ONE_RIDGE) if isinstance(ridge, str) else ridge
     if not ridge >= 0 or refreshes < 0:
         raise InputError(f"ridge and refreshes must be at least 0, got ridge={ridge}, refreshes={refreshes}.")
     mask = np.ones(layout.n_weights) if penalised is None else np.asarray(penalised, np.float64)
