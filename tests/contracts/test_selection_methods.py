@@ -15,7 +15,7 @@ from crfield.features.lazy_columns import MatrixColumns
 from crfield.inference.chain import ChainEngine
 from crfield.selection import choice, stability
 from crfield.selection.filters import mutual_information, relieff
-from crfield.selection.gain import fall_apart, gain_path, gains, slope_apart
+from crfield.selection.gain import Moved, _climb, fall_apart, gain_path, gains, slope_apart
 from crfield.selection.grafting import graft
 from crfield.selection.m_grafting import block_contrasts, cut_into_blocks, m_graft, pick
 from crfield.selection.problem import SelectionProblem
@@ -123,6 +123,15 @@ def test_gain_of_what_never_shows_is_nothing() -> None:
     gain, weight = gains(nothing, np.arange(12), fall_apart(columns.chains, beliefs.node, target.labels))
     assert not gain.any()
     assert not weight.any()
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_gain_of_a_marginal_that_rounding_brought_above_one() -> None:
+    """1 − p must not become negative: far down, the sum of both parts would change its sign."""
+    p = np.array([[1.0 + 2e-16], [0.3], [1.0]])
+    weight, gain = _climb(Moved(np.array([[1.0], [2.0], [-1.0]]), p, None, None, np.array([-900.0])), 1e-9)
+    assert weight[0] < 0
+    assert np.isfinite(gain).all()
 
 
 def test_gain_words() -> None:

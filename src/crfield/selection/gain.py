@@ -313,7 +313,7 @@ def _totals(weight: np.ndarray, moved: Moved, some: np.ndarray) -> tuple[np.ndar
     if moved.b is None or moved.q is None:
         most = np.maximum(up, 0.0)
         up -= most
-        one, total = moved.p * np.exp(up), (1.0 - moved.p) * np.exp(-most)
+        one, total = moved.p * np.exp(up), np.maximum(1.0 - moved.p, 0.0) * np.exp(-most)
         total += one
         np.maximum(total, _TINY, out=total)
         one /= total
