@@ -28,9 +28,11 @@ from crfield import (
     HiddenCRF,
     IncompleteBoost,
     KernelCRF,
+    KernelLogistic,
     LatentDynamicCRF,
     LogitBoost,
     MarkovRandomField,
+    MaxentClassifier,
     MEstimatedCRF,
     SelectedCRF,
     SemiMarkovCRF,
@@ -268,5 +270,14 @@ FRONT_DOOR = [
     Front(MarkovRandomField, some_images, ("density",), options=(("n_components", 2), ("decode", "marginal"))),
 ]
 # Classifiers of plain rows and transformers keep the contract of scikit-learn, each in a test of its own.
-PLAIN: list[type[Any]] = [ContinuousCRF, HiddenCRF, IncompleteBoost, LogitBoost, StumpEncoder, StumpSelector]
+PLAIN: list[type[Any]] = [
+    ContinuousCRF,
+    HiddenCRF,
+    IncompleteBoost,
+    KernelLogistic,
+    LogitBoost,
+    MaxentClassifier,
+    StumpEncoder,
+    StumpSelector,
+]
 ESTIMATORS: list[type[Any]] = [front.estimator for front in FRONT_DOOR] + PLAIN

@@ -42,6 +42,8 @@ _READERS = {  # where the function lies that makes the model of an archive
     "kernel_crf": ("crfield.estimators.kernel_file", "load_kernel"),
     "classifier_hmm": ("crfield.estimators.classifier_hmm_file", "load_classifier_hmm"),
     "semi_markov": ("crfield.estimators.semi_markov_file", "load_semi_markov"),
+    "maxent_classifier": ("crfield.estimators.logistic_file", "load_maxent"),
+    "kernel_logistic": ("crfield.estimators.kernel_logistic_file", "load_kernel_logistic"),
     "hmm": ("crfield.estimators.hmm_file", "load_hmm"),
 }
 KINDS = (chain_file.KIND, chain_file.M_ESTIMATED, chain_file.LOCAL, *_GRAPHS, *_FIELDS, *_LATENT, *_READERS)
