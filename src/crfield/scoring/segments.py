@@ -175,7 +175,7 @@ class SegmentLayout:
     @classmethod
     def from_state(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> SegmentLayout:
         """The layout whose state this is; everything is checked, since files may be damaged."""
-        roles = header.get("roles")
+        roles: Any = header.get("roles")
         made = {}
         for name in ("steps", "base"):
             own = {key.removeprefix(f"{name}/"): value for key, value in arrays.items() if key.startswith(f"{name}/")}
