@@ -2,12 +2,13 @@
 
     p(y, x) = p(y_1) Π_t p(y_t | y_{t-1}) Π_t p(x_t | y_t)
 
-States are the labels, which are known in training, so nothing is hidden there: first labels and transitions are
-counted and the density of each label is fitted to its steps. That models the observations as well as the labels, and
-where columns hang together it pays: the family counts them as independent. Two remedies of Vail (2008, *Conditional
-random fields for activity recognition*, section 2.7.4) are options: wider densities (``deviation_factor``), and the
-same parameters trained for p(y | x) instead of p(y, x) (``training="discriminative"``), which is a conditional random
-field in the clothes of a Markov model.
+Where labels are known in training nothing is hidden: first labels and transitions are counted and the density of each
+label is fitted to its steps. Where they are known here and there, or nowhere, Baum–Welch averages over what they may
+be (`crfield.training.em`). Either way observations are modelled as well as labels, and where columns hang together
+that has a price: what several of them tell is counted several times. Two remedies of Vail (2008, *Conditional random
+fields for activity recognition*, section 2.7.4) are options: wider densities (``deviation_factor``), and the same
+parameters trained for p(y | x) instead of p(y, x) (``training="discriminative"``), which is a conditional random
+field in the clothes of a Markov model; ``to_crf`` takes them off.
 
 The family is a strategy (`crfield.scoring.densities`): the model asks it for log p(x | label) and no more. Given x
 the model is a chain of scores like any other, and the exact engine answers.
@@ -17,69 +18,91 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from math import isfinite
-from numbers import Integral, Real
+from itertools import pairwise
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from crfield.core.graphs import Graphs
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.data.batch import Columns
 from crfield.data.labels import LabelCoder
-from crfield.errors import ConvergenceWarning, DataWarning, InputError, LabelError, NotFittedError
+from crfield.errors import DataWarning, InputError, LabelError, NotFittedError
 from crfield.estimators.chain_answers import ChainAnswers
 from crfield.estimators.chain_checks import check_weights, random_generator, without_weightless
 from crfield.estimators.discriminative_field import as_matrix
+from crfield.estimators.hmm_checks import check_hmm
+from crfield.estimators.hmm_fit import trained
 from crfield.estimators.jobs import resolve_jobs
-from crfield.estimators.progress import Progress
 from crfield.estimators.step_densities import density_steps
 from crfield.estimators.step_scores import StepScorer
 from crfield.features.detect import encoder_for
 from crfield.features.encoder import Encoder
-from crfield.inference.decode import check_decoder
-from crfield.optimize.history import Step
-from crfield.scoring.densities import family_named
-from crfield.training.hmm_count import counted
-from crfield.training.hmm_gradient import fit_discriminative
-
-TRAININGS = ("counting", "discriminative")
+from crfield.inference.decode import best_marginals, check_decoder
+from crfield.training.em import Markov
 
 
 class HMM(ChainAnswers, BaseEstimator):
     """Hidden Markov model whose states are the labels.
 
-    X is a list of sequences: 2-D arrays (steps, columns), or anything else that `ChainCRF` reads as columns. Steps of
-    unknown label are not counted; discriminative training sums over them.
+    X is a list of sequences: 2-D arrays (steps, columns), or anything else that `ChainCRF` reads as columns. In y a
+    step may be unknown (``None``) or one of a set: counting leaves such steps out, EM and discriminative training sum
+    over them. Without any labels, y is left out and ``n_states`` says how many states there are; they are then the
+    labels 0, 1, 2 … .
 
     Parameters
     ----------
-    emissions : "gaussian"
-        Family of p(x | label): independent normal columns.
-    training : "counting" or "discriminative"
-        Counting, and fitting densities to the steps of each label; or from there on by gradient of log p(y | x).
+    emissions : "gaussian", "full", "mixture", "categorical", or an estimator
+        Family of p(x | label): independent normal columns; normal with all covariances; mixtures of ``n_components``
+        normal densities; symbols, which are columns of whole numbers, each a variable of its own, or words (strings),
+        all in one distribution; or an estimator of densities with ``fit`` and ``score_samples``, such as
+        scikit-learn's ``KernelDensity``, cloned for each label.
+    training : "counting", "em" or "discriminative"
+        Counting, and fitting densities to the steps of each label; Baum–Welch where some or all labels are unknown;
+        or from the counted parameters on by gradient of log p(y | x), which mixtures and estimators do not have.
+    n_states : int, optional
+        Number of hidden states where there is no y, for ``training="em"``.
+    n_components : int
+        Normal densities in the mixture of each label.
+    n_init : int
+        Starts of EM, of which the best is kept.
     deviation_factor : float
-        All standard deviations times this after counting: above 1, what columns say weighs less.
+        All standard deviations times this after counting or EM: above 1, what columns say weighs less.
+    variance_floor : float
+        No variance is below this part of that of its column over all steps.
     smoothing : float
         Added to the count of every transition and of every first label. With 0, pairs never seen are impossible.
+    emission_smoothing : float
+        Added to the count of every symbol.
+    min_duration : int or dict
+        Least number of steps that a label lasts; a dict names the labels that have more than one.
     l2 : float
         Discriminative training: pull towards the counted parameters, on columns of deviation 1.
     tol, max_iter : float, int
-        Discriminative training: fraction of the optimum to stop within, and most steps.
+        Discriminative training stops within this fraction of the optimum, EM when a step raises the log-likelihood by
+        less than ``tol`` for each step of the data; and both after ``max_iter`` steps.
     decode : "marginal" or "viterbi"
         What ``predict`` returns: the best label of each step, or the best labelling as a whole.
     n_jobs : int or None
         Threads; -1 for all processors.
+    random_state : int, Generator or None
+        The starts of EM. The same seed and number of threads give the same bits.
     verbose : int
-        1 shows a progress line in discriminative training, 2 a line for every step.
+        1 shows a progress line in EM and discriminative training, 2 a line for every step.
 
     Attributes
     ----------
     emissions_, start_probabilities_, transition_probabilities_, classes_
-        The densities, (L,) and (L, L) tables, and the labels.
+        The densities, (L,) and (L, L) tables, and the labels. With ``min_duration`` transitions are those of a label
+        that has lasted long enough.
+    objective_, n_iter_, converged_, history_, start_objectives_
+        Of training by EM or gradient: minus the log-likelihood with its priors, steps, and the objective of each
+        start.
 
     Examples
     --------
@@ -88,91 +111,93 @@ class HMM(ChainAnswers, BaseEstimator):
     >>> model = HMM().fit(X, y)
     >>> model.predict([[[0.2], [1.3]]])[0].tolist(), model.emissions_.mean.round(3).tolist()
     (['low', 'high'], [[1.067], [0.25]])
+    >>> found = HMM(training="em", n_states=2).fit(X)
+    >>> sorted(found.emissions_.mean.ravel().round(1).tolist())
+    [0.2, 1.1]
     """
 
     _encoder: Encoder
 
     def __init__(
         self,
-        emissions: str = "gaussian",
+        emissions: Any = "gaussian",
         *,
         training: str = "counting",
+        n_states: int | None = None,
+        n_components: int = 2,
+        n_init: int = 3,
         deviation_factor: float = 1.0,
+        variance_floor: float = 1e-6,
         smoothing: float = 1.0,
+        emission_smoothing: float = 1.0,
+        min_duration: int | Mapping[Any, int] = 1,
         l2: float = 1.0,
         tol: float = 1e-4,
         max_iter: int = 200,
         decode: str = "marginal",
         n_jobs: int | None = None,
+        random_state: Any = 0,
         verbose: int = 0,
     ) -> None:
         self.emissions = emissions
         self.training = training
+        self.n_states = n_states
+        self.n_components = n_components
+        self.n_init = n_init
         self.deviation_factor = deviation_factor
+        self.variance_floor = variance_floor
         self.smoothing = smoothing
+        self.emission_smoothing = emission_smoothing
+        self.min_duration = min_duration
         self.l2 = l2
         self.tol = tol
         self.max_iter = max_iter
         self.decode = decode
         self.n_jobs = n_jobs
+        self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn the tables and densities; ``sample_weight`` has one number for each sequence, 0 leaves it out."""
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Learn the tables and densities; ``sample_weight`` has one number for each sequence, 0 leaves it out.
+
+        Ctrl-C ends training with the best parameters so far.
+        """
         check_hmm(self.get_params(deep=False))
-        X, y, sample_weight = without_weightless(X, y, sample_weight)
-        coder = LabelCoder().fit(y)
+        if (y is None) != (self.n_states is not None):
+            raise LabelError(
+                "y is missing. Without labels, write HMM(training='em', n_states=…).fit(X)."
+                if y is None
+                else f"n_states={self.n_states} is for data without labels, and y has some. Leave one of them out."
+            )
+        X, y, sample_weight = without_weightless(X, X if y is None else y, sample_weight)
+        hidden = self.n_states is not None
+        coder = LabelCoder().fit(y) if self.n_states is None else LabelCoder.from_classes(range(self.n_states))
         encoder = encoder_for(X)
         with warnings.catch_warnings():
             # Densities have scales of their own, so columns of different size are nothing to warn of.
             warnings.filterwarnings("ignore", "numeric features differ widely", DataWarning)
             batch = encoder.fit(X)
         chains = batch.topology
-        labels, allowed = coder.encode(y, chains.lengths)
+        if hidden:
+            nodes = chains.n_nodes
+            labels, allowed = np.full(nodes, -1, np.int32), np.ones((nodes, coder.n_labels), bool)
+        else:
+            labels, allowed = coder.encode(y, chains.lengths)  # type: ignore[assignment]
+        if chains.n_nodes == 0:
+            raise InputError("X holds no steps at all; at least one sequence with one step is needed to train.")
         weight = None if sample_weight is None else check_weights(sample_weight, chains.n_sequences)
         target = Target(chains, coder.n_labels, labels, allowed, weight)
-        rows = dense_rows(batch.node)
-        start, transition, _ = counted(target, smoothing=float(self.smoothing))
-        densities = family_named(self.emissions).fit(rows, _responsibility(target, coder))
-        densities = densities.widened(float(self.deviation_factor))
-        report: dict[str, Any] = {"n_iter_": 1, "converged_": True, "objective_": float("nan")}
-        if self.training == "discriminative":
-            (start, transition, densities), report = self._climb(rows, target, start, transition, densities)
+        found, report = trained(self, batch, dense_rows(batch.node), target, coder)
         self._encoder, self._labels_known, self.classes_ = encoder, coder, coder.classes_
-        self.start_probabilities_, self.transition_probabilities_, self.emissions_ = start, transition, densities
+        self._set(found)
         for name, value in report.items():
             setattr(self, name, value)
         return self
 
-    def _climb(
-        self, rows: np.ndarray, target: Target, start: np.ndarray, transition: np.ndarray, densities: Any
-    ) -> tuple[tuple[np.ndarray, np.ndarray, Any], dict[str, Any]]:
-        with Progress(self.verbose, total=self.max_iter, description="HMM") as progress:
-
-            def after(step: Step, weights: np.ndarray) -> None:
-                progress.update(step)
-
-            tables, result = fit_discriminative(
-                rows,
-                target,
-                start,
-                transition,
-                densities,
-                l2=float(self.l2),
-                tol=float(self.tol),
-                max_iter=int(self.max_iter),
-                n_jobs=resolve_jobs(self.n_jobs),
-                callback=after if self.verbose else None,
-            )
-        if not result.converged:
-            warnings.warn(
-                f"training stopped before the tolerance {self.tol:g} was met ({result.reason}, {result.n_iter} "
-                f"steps, objective {result.value:.6g}). Raise max_iter, tol or l2.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-        told = {"n_iter_": result.n_iter, "converged_": result.converged, "objective_": float(result.value)}
-        return tables, told
+    def _set(self, found: Markov) -> None:
+        self._durations = found.durations
+        self.start_probabilities_, self.transition_probabilities_ = found.start, found.transition
+        self.emissions_ = found.emissions
 
     # ------------------------------------------------------------------------- answers
 
@@ -182,19 +207,66 @@ class HMM(ChainAnswers, BaseEstimator):
             raise NotFittedError("this HMM is not fitted yet. Call fit(X, y) first, or load a model file.")
         return self._labels_known
 
-    def potentials(self, X: Any) -> Potentials:
-        """The scores of X: log p(x | c), and log p(c) at first steps; log p(c | b) on edges."""
+    @property
+    def _markov(self) -> Markov:
         self._coder  # noqa: B018  (says so where nothing is fitted)
+        tables = self.start_probabilities_, self.transition_probabilities_
+        return Markov(*tables, self.emissions_, self._durations)
+
+    def potentials(self, X: Any) -> Potentials:
+        """The scores of X: log p(x | c), and log p(c) at first steps; log p(c | b) on edges.
+
+        With ``min_duration`` they are over the states that see to it (`crfield.training.hmm_durations`).
+        """
+        markov = self._markov
         batch = self._encoder.encode(X)
-        chains = batch.topology
-        node = self.emissions_.log_density(dense_rows(batch.node))
-        with np.errstate(divide="ignore"):
-            start, transition = np.log(self.start_probabilities_), np.log(self.transition_probabilities_)
-        node[chains.offsets[:-1][chains.lengths > 0]] += start
-        return Potentials(node, transition[None], chains)
+        return markov.potentials(dense_rows(batch.node), batch.topology, n_jobs=resolve_jobs(self.n_jobs))
+
+    def _beliefs(self, X: Any) -> tuple[np.ndarray, Chains | Graphs]:
+        node, topology = super()._beliefs(X)
+        return node if self._durations is None else self._durations.states.label_sums(node), topology
+
+    def _best(self, X: Any) -> tuple[np.ndarray, np.ndarray, Chains | Graphs]:
+        potentials = self.potentials(X)
+        total, path = self._engine.best_path(potentials)
+        if self._durations is not None:
+            path = self._durations.states.label_of_state[path]
+        return total, path, potentials.topology
+
+    def _codes(self, X: Any) -> tuple[np.ndarray, Chains | Graphs]:
+        if check_decoder(self.decode) == "marginal":
+            node, topology = self._beliefs(X)
+            return best_marginals(node), topology
+        return self._best(X)[1:]
+
+    def best_labellings(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """log p(y, x) (B,) of the best labelling of each sequence, and the labellings themselves.
+
+        >>> model = HMM().fit([[[0.0], [0.1], [2.0], [1.8]]], [["a", "a", "b", "b"]])
+        >>> total, labels = model.best_labellings([[[0.0], [1.9]]])
+        >>> labels[0].tolist(), total.shape
+        (['a', 'b'], (1,))
+        """
+        coder = self._coder
+        total, path, topology = self._best(X)
+        return total, coder.decode(path, topology.offsets)
+
+    def log_prob(self, X: Any, y: Any) -> np.ndarray:
+        """log p(y | x) of every sequence, (B,); for partial labels the probability of all they allow."""
+        if not self.__sklearn_is_fitted__() or self._durations is None:
+            return super().log_prob(X, y)
+        coder, potentials = self._coder, self.potentials(X)
+        chains = potentials.topology
+        labels, allowed = coder.encode(y, chains.lengths)
+        target = self._durations.states.target(Target(chains, coder.n_labels, labels, allowed))
+        masked = Potentials(np.where(target.mask, potentials.node, -np.inf), potentials.edge, chains)
+        free, clamped = (self._engine.infer(scores, Semiring.LOG).total for scores in (potentials, masked))
+        return np.minimum(clamped - free, 0.0)
 
     def _step_scorer(self, *, history: int | None = None) -> StepScorer:
         self._coder  # noqa: B018  (says so where nothing is fitted)
+        if self._durations is not None:
+            raise InputError("a stream needs min_duration=1: it knows labels and not the states that make them last.")
         with np.errstate(divide="ignore"):
             start, transition = np.log(self.start_probabilities_), np.log(self.transition_probabilities_)
         return density_steps(self, self._encoder, self.emissions_, start, transition)
@@ -223,16 +295,57 @@ class HMM(ChainAnswers, BaseEstimator):
         if any(isinstance(n, bool) or not isinstance(n, Integral) or n < 0 for n in listed):
             raise InputError(f"lengths must be whole numbers of at least 0, got {lengths!r:.60}.")
         chains = Chains.from_lengths([int(n) for n in listed])
-        bounds = np.cumsum(np.vstack([self.start_probabilities_, self.transition_probabilities_]), axis=1)
+        start, transition = self.start_probabilities_, self.transition_probabilities_
+        if self._durations is not None:
+            start, transition = self._durations.starts(start), self._durations.transitions(transition)
+        bounds = np.cumsum(np.vstack([start, transition]), axis=1)
         codes, draws, before = np.zeros(chains.n_nodes, np.int64), rng.random(chains.n_nodes), 0
         first = set(chains.offsets[:-1].tolist())
         for t, draw in enumerate(draws.tolist()):
             row = bounds[0 if t in first else 1 + before]
             before = min(int(np.searchsorted(row, draw * row[-1], side="right")), len(row) - 1)
             codes[t] = before
+        if self._durations is not None:
+            codes = self._durations.states.label_of_state[codes].astype(np.int64)
         rows = self.emissions_.sample(codes, rng)
         pieces = [rows[a:b] for a, b in zip(chains.offsets[:-1], chains.offsets[1:])]
         return pieces, coder.decode(codes.astype(np.int32), chains.offsets)
+
+    # ----------------------------------------------------------------- as a conditional random field
+
+    def statistics(self, X: Any) -> list[np.ndarray]:
+        """The columns in which log p(x | label) is linear, for `to_crf`: one array (steps, K) for each sequence.
+
+        For normal columns they are x and its squares, or products, about the middle of the densities; for symbols
+        they say which ones are there.
+
+        >>> model = HMM().fit([[[0.0], [2.0]]], [["a", "b"]])
+        >>> [s.shape for s in model.statistics([[[0.5], [1.0]]])]
+        [(2, 2)]
+        """
+        from crfield.estimators.hmm_crf import framed
+
+        self._coder  # noqa: B018
+        batch = self._encoder.encode(X)
+        table = framed(self.emissions_)[0](dense_rows(batch.node))
+        offsets = batch.topology.offsets
+        return [table[a:b] for a, b in pairwise(offsets)]
+
+    def to_crf(self) -> Any:
+        """The `ChainCRF` with the same p(y | x), which reads `statistics` of X.
+
+        Its ``warm_start`` is set, so ``fit`` goes on from here, free of the bounds of densities and probabilities.
+
+        >>> X, y = [[[0.0], [0.3], [2.0]]], [["a", "a", "b"]]
+        >>> model = HMM().fit(X, y)
+        >>> crf = model.to_crf()
+        >>> bool(abs(crf.log_prob(model.statistics(X), y) - model.log_prob(X, y))[0] < 1e-10)
+        True
+        """
+        from crfield.estimators.hmm_crf import as_crf
+
+        self._coder  # noqa: B018
+        return as_crf(self)
 
     def save(self, path: Any) -> None:
         """Write the model to one file, atomically; `crfield.load` reads it. Nothing in it is ever executed."""
@@ -244,6 +357,11 @@ class HMM(ChainAnswers, BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "emissions_")
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = self.n_states is None
+        return tags
+
 
 def dense_rows(columns: Columns) -> np.ndarray:
     """All columns as one table (N, D).
@@ -253,43 +371,3 @@ def dense_rows(columns: Columns) -> np.ndarray:
     """
     matrix = as_matrix(columns)
     return np.asarray(matrix.toarray() if hasattr(matrix, "toarray") else matrix, np.float64)
-
-
-def _responsibility(target: Target, coder: LabelCoder) -> np.ndarray:
-    """(N, L) the weight of each step for its label, zero where that is not known."""
-    known = np.flatnonzero(target.labels >= 0)
-    table = np.zeros((len(target.labels), target.n_labels))
-    chains = target.topology
-    weight = 1.0 if target.weight is None else target.weight[chains.sequence_of_node[known]]
-    table[known, target.labels[known]] = weight
-    missing = np.flatnonzero(table.sum(axis=0) == 0)
-    if len(missing):
-        name = repr(coder.labels[int(missing[0])])
-        raise LabelError(f"label {name} is on no step whose label is known, so nothing can be counted for it.")
-    return table
-
-
-def check_hmm(parameters: Mapping[str, Any]) -> None:
-    """InputError unless every parameter of `HMM` has a value that can be used.
-
-    >>> check_hmm(HMM(deviation_factor=0).get_params(deep=False))
-    Traceback (most recent call last):
-    crfield.errors.InputError: deviation_factor must be a finite number above 0, got 0.
-    """
-    family_named(parameters["emissions"])
-    if not isinstance(parameters["training"], str) or parameters["training"] not in TRAININGS:
-        raise InputError(
-            f"training must be one of {', '.join(map(repr, TRAININGS))}, got {parameters['training']!r}."
-        )
-    for name, positive in (("deviation_factor", True), ("tol", True), ("smoothing", False), ("l2", False)):
-        value = parameters[name]
-        number = isinstance(value, Real) and not isinstance(value, bool | np.bool_) and isfinite(value)
-        if not number or value < 0 or (positive and value == 0):
-            bound = "above 0" if positive else "of at least 0"
-            raise InputError(f"{name} must be a finite number {bound}, got {value!r}.")
-    for name, least in (("max_iter", 1), ("verbose", 0)):
-        value = parameters[name]
-        if (isinstance(value, bool) and name == "max_iter") or not isinstance(value, Integral) or value < least:
-            raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}.")
-    check_decoder(parameters["decode"])
-    resolve_jobs(parameters["n_jobs"])

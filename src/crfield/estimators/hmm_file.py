@@ -9,12 +9,15 @@ import numpy as np
 from crfield.data.labels import LabelCoder
 from crfield.errors import ModelFileError
 from crfield.estimators.graph_file import own_arrays, restored_model, section, set_report, stored_parameters
-from crfield.estimators.hmm import HMM, check_hmm
+from crfield.estimators.hmm import HMM
+from crfield.estimators.hmm_checks import check_hmm
 from crfield.features.detect import encoder_from_state
-from crfield.scoring.densities import family_named
+from crfield.scoring.densities import family_of_kind
 from crfield.storage.archive import Archive, write_archive
+from crfield.training.hmm_durations import Durations
 
 KIND = "hmm"
+MOST_STATES = 65_535
 _TABLES = ("start_probabilities_", "transition_probabilities_")
 _REPORT = {"n_iter_": int, "converged_": bool, "objective_": float}
 
@@ -28,11 +31,14 @@ def save_hmm(model: HMM, path: Any) -> None:
         "parameters": stored_parameters(model),
         "labels": model._coder.to_json(),
         "encoder": encoder_header,
+        "family": model.emissions_.kind,
         "report": {"n_iter_": int(model.n_iter_), "converged_": bool(model.converged_), "objective_": objective},
     }
     arrays = {name: np.ascontiguousarray(getattr(model, name), np.float64) for name in _TABLES}
     arrays |= {f"encoder/{name}": values for name, values in encoder_arrays.items()}
     arrays |= {f"emissions/{name}": np.ascontiguousarray(v) for name, v in model.emissions_.to_arrays().items()}
+    if model._durations is not None:
+        arrays["min_duration"] = np.ascontiguousarray(model._durations.least, np.int64)
     write_archive(path, header, arrays)
 
 
@@ -55,7 +61,9 @@ def load_hmm(archive: Archive) -> HMM:
         ):
             raise ModelFileError(f"{name} of the model file are no probabilities: the file is damaged.")
         setattr(model, name, np.ascontiguousarray(table))
-    model.emissions_ = family_named(model.emissions).from_arrays(own_arrays(arrays, "emissions/"), n_labels=labels)
+    family = family_of_kind(header.get("family", "gaussian"))
+    model.emissions_ = family.from_arrays(own_arrays(arrays, "emissions/"), n_labels=labels)
+    model._durations = _durations(arrays, labels)
     empty = model._encoder.encode([]).node
     if empty.width + empty.n_dense != model.emissions_.n_columns:
         raise ModelFileError(
@@ -63,4 +71,14 @@ def load_hmm(archive: Archive) -> HMM:
             f"{model.emissions_.n_columns}. The file was edited or put together wrongly: save the model again."
         )
     set_report(model, header, _REPORT)
+    model.history_ = []
     return model
+
+
+def _durations(arrays: Any, labels: int) -> Durations | None:
+    least = arrays.get("min_duration")
+    if least is None:
+        return None
+    if least.dtype != np.int64 or least.shape != (labels,) or least.min() < 1 or least.sum() > MOST_STATES:
+        raise ModelFileError("min_duration of the model file is damaged.")
+    return Durations(np.ascontiguousarray(least))

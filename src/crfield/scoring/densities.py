@@ -17,20 +17,61 @@ several times. `widened` is his remedy, all standard deviations times a factor.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any, Protocol, Self
 
 import numpy as np
 
 from crfield.errors import InputError, LabelError, ModelFileError, ShapeError
+from crfield.kernels import emission
 
 VARIANCE_FLOOR = 1e-6  # of the variance of a column over all labels
+TINY = 1e-300  # no variance is zero
 _LOG_2PI = float(np.log(2 * np.pi))
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """Middle and variance of every column over all labels, to which floors of variances refer.
+
+    >>> Spread.of(np.array([[1.0, 5.0], [3.0, 5.0]]), np.ones(2)).varies.tolist()
+    [True, False]
+    """
+
+    middle: np.ndarray  # (D,)
+    variance: np.ndarray  # (D,)
+
+    @classmethod
+    def of(cls, rows: np.ndarray, weight: np.ndarray) -> Spread:
+        """That of rows (N, D) which count by ``weight`` (N,)."""
+        middle = weight @ rows / weight.sum()
+        return cls(middle, weight @ (rows - middle) ** 2 / weight.sum())
+
+    @property
+    def varies(self) -> np.ndarray:
+        """(D,) whether the column varies at all; densities say the same of every label in one that does not."""
+        return np.asarray(self.variance > 1e-24 * np.maximum(self.middle**2, 1.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Fitting:
+    """Options of a fit; each family reads those that it knows."""
+
+    floor: float = VARIANCE_FLOOR  # least variance, as a part of that of the column
+    smoothing: float = 1.0  # added to the count of every value of a categorical column
+    n_components: int = 2  # of a mixture
+    seed: int = 0
+    density: Any = None  # an estimator of densities, cloned for every label
+    spread: Spread | None = None  # known already, where the same rows are fitted again and again
+    n_jobs: int = 1
 
 
 class Emissions(Protocol):
     """What a hidden Markov model asks of its densities."""
+
+    kind: str  # its name in model files
 
     @property
     def n_labels(self) -> int:
@@ -40,7 +81,7 @@ class Emissions(Protocol):
     def n_columns(self) -> int:
         """D."""
 
-    def log_density(self, rows: np.ndarray) -> np.ndarray:
+    def log_density(self, rows: np.ndarray, *, n_jobs: int = 1) -> np.ndarray:
         """(N, L) log p(x_n | label) of rows (N, D)."""
 
     def sample(self, labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -57,8 +98,14 @@ class Emissions(Protocol):
         """The family with these parameters; ModelFileError where they cannot be ones."""
 
     @classmethod
-    def fit(cls, rows: np.ndarray, responsibility: np.ndarray) -> Self:
+    def fit(cls, rows: np.ndarray, responsibility: np.ndarray, fitting: Fitting = ...) -> Self:
         """Maximum likelihood for rows (N, D) that count by ``responsibility`` (N, L)."""
+
+    def refit(self, rows: np.ndarray, responsibility: np.ndarray, fitting: Fitting) -> Self:
+        """The M step from here; a label that no row speaks for keeps its density."""
+
+    def log_prior(self, fitting: Fitting) -> float:
+        """What the options add to the log-likelihood, so that the sum never falls under EM."""
 
 
 class Exponential(Emissions, Protocol):
@@ -86,6 +133,12 @@ class Exponential(Emissions, Protocol):
     def moved(self, shift: np.ndarray, unit: np.ndarray) -> Self:
         """The densities of (x − shift) / unit."""
 
+    def frame(self) -> tuple[np.ndarray, np.ndarray]:
+        """Shift (D,) and unit (D,) by the densities alone, in which statistics keep their digits."""
+
+
+DEFAULTS = Fitting()
+
 
 @dataclass(frozen=True, eq=False)
 class DiagonalGaussian:
@@ -98,6 +151,8 @@ class DiagonalGaussian:
     >>> family.log_density(np.array([[1.0]])).round(3).tolist()
     [[-0.919, -16.737]]
     """
+
+    kind = "gaussian"
 
     mean: np.ndarray  # (L, D)
     deviation: np.ndarray  # (L, D), positive
@@ -123,38 +178,46 @@ class DiagonalGaussian:
         return int(self.mean.shape[1])
 
     @classmethod
-    def fit(cls, rows: np.ndarray, responsibility: np.ndarray, *, floor: float = VARIANCE_FLOOR) -> Self:
+    def fit(cls, rows: np.ndarray, responsibility: np.ndarray, fitting: Fitting = DEFAULTS) -> Self:
         """Weighted means and deviations of each label; LabelError for one that no row speaks for.
 
-        No variance is below ``floor`` times that of the column over all labels, and a column that never varies gets
-        deviations of 1: it then says the same of every label.
+        No variance is below ``fitting.floor`` times that of the column over all labels, and a column that never
+        varies gets deviations of 1: it then says the same of every label.
 
         >>> DiagonalGaussian.fit(np.array([[3.0], [3.0]]), np.eye(2)).deviation.tolist()
         [[1.0], [1.0]]
         """
         rows, responsibility = np.asarray(rows, np.float64), np.asarray(responsibility, np.float64)
         mass = responsibility.sum(axis=0)
-        if (mass <= 0).any():
-            raise LabelError(f"no row speaks for label number {int(np.argmin(mass))}, so it has no density.")
-        own = responsibility.sum(axis=1)
-        middle = own @ rows / own.sum()
+        check_mass(mass)
+        spread = fitting.spread or Spread.of(rows, responsibility.sum(axis=1))
         # About the common middle first: squares of columns far from zero would lose their digits.
-        shifted = rows - middle
-        shift = responsibility.T @ shifted / mass[:, None]
-        variance = np.stack([responsibility[:, c] @ (shifted - shift[c]) ** 2 / mass[c] for c in range(len(mass))])
-        whole = own @ shifted**2 / own.sum()
-        varies = whole > 1e-24 * np.maximum(middle**2, 1.0)
-        variance = np.where(varies, np.maximum(variance, floor * whole), 1.0)
-        return cls(np.where(varies, shift, 0.0) + middle, np.sqrt(variance))
+        first = cls(np.tile(spread.middle, (len(mass), 1)), np.ones((len(mass), rows.shape[1])))
+        near = emission.normal_moments(rows, responsibility, first.mean, n_jobs=fitting.n_jobs)
+        mean = first.mean + near[1] / mass[:, None]
+        return replace(first, mean=mean).refit(rows, responsibility, replace(fitting, spread=spread))
 
-    def log_density(self, rows: np.ndarray) -> np.ndarray:
+    def refit(self, rows: np.ndarray, responsibility: np.ndarray, fitting: Fitting = DEFAULTS) -> Self:
+        """Moments about the present means, in one pass."""
+        spread = fitting.spread or Spread.of(rows, responsibility.sum(axis=1))
+        mass, first, second = emission.normal_moments(rows, responsibility, self.mean, n_jobs=fitting.n_jobs)
+        alive = mass[:, None] > 0
+        share = 1.0 / np.where(alive, mass[:, None], 1.0)
+        variance = second * share - (first * share) ** 2
+        variance = np.where(spread.varies, np.maximum(variance, fitting.floor * spread.variance), 1.0)
+        mean = np.where(spread.varies, self.mean + first * share, spread.middle)
+        return type(self)(
+            np.where(alive, mean, self.mean), np.where(alive, np.sqrt(np.maximum(variance, TINY)), self.deviation)
+        )
+
+    def log_prior(self, fitting: Fitting) -> float:
+        """Nothing: a floor is a bound."""
+        return 0.0
+
+    def log_density(self, rows: np.ndarray, *, n_jobs: int = 1) -> np.ndarray:
         """(N, L) −½ Σ_d ((x_d − μ_d) / σ_d)² − Σ_d log σ_d − ½ D log 2π."""
-        rows = self._checked(rows)
-        out = np.empty((len(rows), self.n_labels))
-        for c, (mean, deviation) in enumerate(zip(self.mean, self.deviation)):
-            away = (rows - mean) / deviation
-            out[:, c] = -0.5 * np.einsum("nd,nd->n", away, away) - np.log(deviation).sum()
-        return out - 0.5 * self.n_columns * _LOG_2PI
+        bias = -np.log(self.deviation).sum(axis=1) - 0.5 * self.n_columns * _LOG_2PI
+        return emission.normal_scores(self._checked(rows), self.mean, 1.0 / self.deviation, bias, n_jobs=n_jobs)
 
     def sample(self, labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """(N, D) rows drawn for labels (N,)."""
@@ -213,6 +276,10 @@ class DiagonalGaussian:
         """
         return DiagonalGaussian((self.mean - shift) / unit, self.deviation / unit)
 
+    def frame(self) -> tuple[np.ndarray, np.ndarray]:
+        """Means of the labels' means and deviations."""
+        return self.mean.mean(axis=0), self.deviation.mean(axis=0)
+
     # ------------------------------------------------------------------------- files
 
     def to_arrays(self) -> dict[str, np.ndarray]:
@@ -237,15 +304,60 @@ class DiagonalGaussian:
         return rows
 
 
-FAMILIES: dict[str, Callable[..., Any]] = {"gaussian": DiagonalGaussian}
+FAMILIES = {
+    "gaussian": ("crfield.scoring.densities", "DiagonalGaussian"),
+    "full": ("crfield.scoring.densities_full", "FullGaussian"),
+    "mixture": ("crfield.scoring.densities_mixture", "GaussianMixtures"),
+    "categorical": ("crfield.scoring.densities_categorical", "Categorical"),
+    "words": ("crfield.scoring.densities_categorical", "Words"),
+    "density": ("crfield.scoring.densities_fitted", "FittedDensities"),
+}
+_BY_NAME = ("gaussian", "full", "mixture", "categorical")
 
 
 def family_named(name: Any) -> Any:
-    """The emission family of that name.
+    """The emission family of that name, or the one that holds estimators of densities.
 
     >>> family_named("gaussian").__name__
     'DiagonalGaussian'
     """
-    if not isinstance(name, str) or name not in FAMILIES:
-        raise InputError(f"emissions must be one of {', '.join(map(repr, FAMILIES))}, got {name!r}.")
-    return FAMILIES[name]
+    if not isinstance(name, str | type) and hasattr(name, "fit") and hasattr(name, "score_samples"):
+        name = "density"
+    elif not isinstance(name, str) or name not in _BY_NAME:
+        raise InputError(
+            f"emissions must be one of {', '.join(map(repr, _BY_NAME))}, or an estimator of densities with fit and "
+            f"score_samples such as KernelDensity(), got {name!r:.60}."
+        )
+    return family_of_kind(name)
+
+
+def family_of_kind(kind: Any) -> Any:
+    """The family whose model files have this word.
+
+    >>> family_of_kind("full").__name__
+    'FullGaussian'
+    """
+    if not isinstance(kind, str) or kind not in FAMILIES:
+        raise ModelFileError(f"the model file has emissions of kind {kind!r}; known are {', '.join(FAMILIES)}.")
+    module, name = FAMILIES[kind]
+    return getattr(import_module(module), name)
+
+
+def check_mass(mass: np.ndarray) -> None:
+    """LabelError for a label that no row speaks for.
+
+    >>> check_mass(np.array([1.0, 0.0]))
+    Traceback (most recent call last):
+    crfield.errors.LabelError: no row speaks for label number 1, so it has no density.
+    """
+    if not len(mass) or (mass <= 0).any():
+        raise LabelError(f"no row speaks for label number {int(np.argmin(mass))}, so it has no density.")
+
+
+def stored(arrays: Mapping[str, np.ndarray], shapes: Mapping[str, int], *, n_labels: int) -> list[np.ndarray]:
+    """Arrays of a model file by name and number of dimensions, the first of which are the labels."""
+    found = [arrays.get(name) for name in shapes]
+    for array, (name, ndim) in zip(found, shapes.items()):
+        if array is None or array.dtype != np.float64 or array.ndim != ndim or len(array) != n_labels:
+            raise ModelFileError(f"{name} of the densities of {n_labels} labels is missing or damaged.")
+    return found  # type: ignore[return-value]
