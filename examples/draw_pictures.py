@@ -1,8 +1,9 @@
 """Draw the pictures of the documentation: ``python examples/draw_pictures.py``.
 
-``docs/pictures/marginals.png`` shows how sure a model is of one phrase; it is trained on the spot. Given a file that
-``python -m benchmarks`` wrote, ``docs/pictures/ratios.png`` is drawn from it as well, and
-``docs/pictures/boosting-growth.png`` if it tells how the time of boosting grows.
+``docs/pictures/marginals.png`` shows how sure a model is of one phrase; it is trained on the spot. Beside it,
+``losses.png`` compares the logistic and the hinge loss. Given a file that ``python -m benchmarks`` wrote,
+``docs/pictures/ratios.png`` is drawn from it as well, and ``docs/pictures/boosting-growth.png`` if it tells how the
+time of boosting grows.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 import crfield
+from crfield.report.displays_losses import plot_losses
 
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 TOKENS = ["1", "(", "14", "oz", ")", "can", "crushed", "tomatoes", ",", "drained"]
@@ -118,6 +120,7 @@ def main(arguments: list[str]) -> None:
     """Draw what can be drawn."""
     PICTURES.mkdir(parents=True, exist_ok=True)
     draw_marginals(PICTURES / "marginals.png")
+    plot_losses().savefig(PICTURES / "losses.png", dpi=DPI)
     for name in arguments:
         draw_ratios(PICTURES / "ratios.png", Path(name))
         draw_growth(PICTURES / "boosting-growth.png", Path(name))

@@ -221,7 +221,7 @@ class KernelLogistic(ClassifierMixin, BaseEstimator):
             def after(count: int, value: float) -> None:
                 taken = time.perf_counter() - began
                 progress.update(
-                    SimpleNamespace(n_iter=count, value=value, gradient_norm=0.0, n_active=count, seconds=taken)  # type: ignore[arg-type]
+                    SimpleNamespace(n_iter=count, value=value, gradient_norm=0.0, n_active=count, seconds=taken)
                 )
 
             found = select_imports(
@@ -353,12 +353,12 @@ def check_kernel_logistic(parameters: Mapping[str, Any]) -> None:
     for name in ("normalize", "intercept"):
         if not isinstance(parameters[name], bool | np.bool_):
             raise InputError(f"{name} must be True or False, got {parameters[name]!r}.")
-    for name in ("n_components", "n_candidates"):
+    for name in ("degree", "n_components", "n_candidates"):
         value = parameters[name]
         if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
             raise InputError(f"{name} must be a whole number of at least 1, got {value!r}.")
     gain = parameters["min_gain"]
-    if isinstance(gain, bool) or not isinstance(gain, Real) or not 0 <= gain < 1:
+    if isinstance(gain, bool) or not isinstance(gain, Real) or not 0 <= float(gain) < 1:
         raise InputError(f"min_gain must be a fraction of at least 0 and below 1, got {gain!r}.")
     gamma = parameters["gamma"]
     if not callable(parameters["similarity"]):

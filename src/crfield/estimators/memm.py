@@ -76,7 +76,7 @@ class MEMM(ChainCRF):
     def _potentials(self, X: Any) -> Potentials:
         return normalised(super()._potentials(X))
 
-    def _predicted_codes(self, X: Any) -> tuple[np.ndarray, Chains]:
+    def _predicted_codes(self, X: Any) -> tuple[np.ndarray, Any]:
         self._fitted  # noqa: B018  (says so where nothing is fitted)
         if check_decoder(self.decode) == "viterbi":
             potentials = self._potentials(X)

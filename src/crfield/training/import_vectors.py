@@ -63,7 +63,9 @@ def select_imports(
     """
     left, size, columns = gram.copy(), own.copy(), np.zeros((len(gram), 0))
     rows = ColumnRows(columns, labels, n_labels, weight=weight, intercept=intercept)
-    weights, chosen, losses = np.zeros(rows.n_weights), [], []
+    weights = np.zeros(rows.n_weights)
+    chosen: list[int] = []
+    losses: list[float] = []
     while True:
         penalty = Penalty(l2=l2, penalised=rows.penalised.astype(np.uint8))
         found = fit_newton(rows, penalty, start=weights, tol=1e-6, max_iter=ROUND_STEPS)

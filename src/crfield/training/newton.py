@@ -13,6 +13,7 @@ it is nothing, no step changes by that, while rounding no longer drives it far.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -24,6 +25,7 @@ from crfield.optimize.history import CALLBACK, INTERRUPTED, MAX_ITER, NO_IMPROVE
 from crfield.optimize.penalty import Penalty
 
 FLAT = 1e-12  # curvature below this share of the largest is rounding
+VANISHED = 1e-6
 Callback = Callable[[Step, np.ndarray], bool | None]
 
 
@@ -48,7 +50,8 @@ def fit_newton(
     mask = np.ones(len(weights)) if penalty.penalised is None else penalty.penalised.astype(np.float64)
     l1, l2 = penalty.l1 * mask, penalty.l2 * mask
     free = np.flatnonzero((l1 == 0) & (l2 == 0))
-    began, steps, evaluations, value = time.perf_counter(), [], 0, float("nan")
+    steps: list[Step] = []
+    began, evaluations, value, first = time.perf_counter(), 0, math.nan, math.nan
     reason, converged = MAX_ITER, False
     try:
         while len(steps) < max_iter:
@@ -56,7 +59,9 @@ def fit_newton(
             settled = minimize_dense(problem.evaluate, weights, hessian=matrix, l1=l1, l2=l2, gap=tol, max_iter=1)
             evaluations += settled.n_evaluations
             moved = not np.array_equal(settled.weights, weights)
+            fall = value - settled.value  # NaN at the first step
             weights, value = settled.weights, settled.value
+            first = value if math.isnan(first) else first
             if moved:
                 active = int(np.count_nonzero(weights)) if penalty.l1 else len(weights)
                 norm, taken = settled.violation, time.perf_counter() - began
@@ -64,7 +69,8 @@ def fit_newton(
                 if callback is not None and callback(steps[-1], weights.copy()):
                     reason = CALLBACK
                     break
-            if settled.converged:
+            # Without a penalty classes that can be told apart have no optimum, and values fall towards nothing.
+            if settled.converged or (abs(value) <= VANISHED * abs(first) and fall <= tol * abs(first)):
                 reason, converged = TOLERANCE, True
                 break
             if not moved:
@@ -73,7 +79,7 @@ def fit_newton(
                 break
     except KeyboardInterrupt:
         reason = INTERRUPTED
-    if np.isnan(value):
+    if math.isnan(value):
         value = _value(problem, weights, l1, l2)
     return Result(weights, value, len(steps), evaluations, converged, reason, steps)
 

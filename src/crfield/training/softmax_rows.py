@@ -91,7 +91,9 @@ class _Rows:
             length = float(np.linalg.norm(direction))
             if length == 0:
                 break
-            direction = self.pull(self.weight[:, None] * self.scores(direction / length))
+            # what raises all scores of a row alike changes nothing
+            scores = self.scores(direction / length)
+            direction = self.pull(self.weight[:, None] * (scores - scores.mean(axis=1, keepdims=True)))
             size = float(np.linalg.norm(direction))
         worst = float((self.weight * self._row_squares()).max(initial=0.0))
         return 0.5 * 1.05 * size / self.temperature, 0.5 * self.n_rows * worst / self.temperature
@@ -237,7 +239,8 @@ class FunctionRows(_Rows):
         return own @ flat.T - (mean * self.weight) @ mean.T
 
     def _row_squares(self) -> np.ndarray:
-        return np.einsum("jnk,jnk->n", self.table, self.table)
+        bent = self.table - self.table.mean(axis=2, keepdims=True)
+        return np.einsum("jnk,jnk->n", bent, bent)
 
 
 def columns_of(matrix: Any) -> Columns:

@@ -27,6 +27,7 @@ from crfield.optimize.penalty import Penalty
 from crfield.optimize.stopping import Stopping
 
 Callback = Callable[[Step, np.ndarray], bool | None]
+ROUNDING = 1e-11  # a gap that values which no longer change cannot tell from none
 BATCH = 32
 CAUTION = 3.0  # a step is 1 / (CAUTION · bound)
 
@@ -58,7 +59,8 @@ def fit_stochastic(
     bound = (1.0 - share) * whole + share * worst + penalty.l2
     step = 1.0 / (CAUTION * bound) if bound > 0 else 1.0
     stopping = Stopping(tol, convexity=penalty.l2 if penalty.penalised is None else 0.0)
-    gradient, began, steps = np.empty(len(weights)), time.perf_counter(), []
+    steps: list[Step | None] = []
+    gradient, began = np.empty(len(weights)), time.perf_counter()
     best, least, reason, converged, evaluations = weights.copy(), math.inf, MAX_ITER, False, 0
     try:
         while True:
@@ -79,7 +81,7 @@ def fit_stochastic(
                         reason = CALLBACK
                         break
                 if gap <= tol or stopping.stalled:
-                    converged = gap <= tol
+                    converged = gap <= (max(tol, ROUNDING) if stopping.stalled else tol)
                     reason = TOLERANCE if converged else NO_IMPROVEMENT
                     break
             if len(steps) >= max_iter:
