@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from crfield.errors import InputError
 from crfield.experiments import activity_tables
-from crfield.experiments.activity_rivals import (
+from crfield.experiments.activity_models import (
     BOOSTED,
     CLOCK,
+    COLUMNS,
     LOGISTIC,
     LOGISTIC_HMM,
-    MEMORY,
+    LOGISTIC_MEMORY,
     MODELS,
-    Fold,
-    Plan,
-    Recorded,
+    STACKED,
+    Grids,
     family,
-    run_fold,
-    separating_columns,
 )
+from crfield.experiments.activity_rivals import Plan, Recorded, inside_of, run_fold, separating_columns
 from crfield.experiments.activity_tables import table_of
 from crfield.experiments.segment_memory import SegmentStates, with_memory
+from crfield.experiments.stacked_chain import StackedChain
 from crfield.features.sensors.readings import means_about, reading_columns
 
-PLAN = Plan(folds=4, inner_folds=2, n_selected=12, thin=2, rounds=(5,), factors=(0.2, 1.0), max_iter=20)
+GRIDS = Grids(strengths=(0.1,), rounds=(3, 5), penalties=(10.0,), deviations=(1.0,), factors=(0.2, 1.0), max_iter=20)
+PLAN = Plan(folds=4, inner_folds=2, n_selected=12, thin=2, grids=GRIDS)
 
 
 def people(n: int = 4, *, seed: int = 0) -> Recorded:
@@ -44,19 +47,22 @@ def people(n: int = 4, *, seed: int = 0) -> Recorded:
 
 def test_every_model_labels_those_it_has_not_met() -> None:
     data = people()
-    plan = Plan(**{**PLAN.__dict__, "folds": 2})
+    plan = replace(PLAN, folds=2)
     found = [run_fold(data, plan, number) for number in range(2)]
     assert sorted(k for fold in found for k in fold["test"]) == [0, 1, 2, 3]
     table = table_of("made up", found, data, plan, to_beat={"macro F1": 0.1}, together=True)
     assert [row[0] for row in table.rows] == list(MODELS)
-    assert table[MEMORY, "macro F1"].mean > table[LOGISTIC, "macro F1"].mean
-    assert table[MEMORY, "segment F1@50"].mean > 0.6
+    for model in (STACKED, COLUMNS, LOGISTIC_MEMORY):
+        assert table[model, "macro F1"].mean > table[LOGISTIC, "macro F1"].mean
+        assert table[model, "segment F1@50"].mean > 0.6
     assert "12 candidate columns" in str(table)
+    assert f"the best chain is {STACKED!r}" in str(table) or f"the best chain is {COLUMNS!r}" in str(table)
+    assert f"{STACKED} above {LOGISTIC}, segment F1@50" in [claim.sentence for claim in table.claims]
 
 
 def test_the_tested_person_changes_nothing_in_training() -> None:
     data = people()
-    plan = Plan(**{**PLAN.__dict__, "models": (LOGISTIC_HMM,)})
+    plan = replace(PLAN, models=(LOGISTIC, LOGISTIC_HMM, STACKED))
     first = run_fold(data, plan, 1)
     data.columns[1] = data.columns[1] + 100.0
     data.labels[1] = np.array(["sit"] * len(data.labels[1]), dtype=object)
@@ -64,6 +70,17 @@ def test_the_tested_person_changes_nothing_in_training() -> None:
     assert run_fold(data, plan, 1) == second  # the same bits again
     assert first["columns"] == second["columns"]
     assert first["settings"] == second["settings"]
+
+
+def test_scores_of_a_training_person_come_from_those_who_have_not_met_him() -> None:
+    data = people()
+    inside = inside_of(data, np.arange(12), [0, 1, 2], PLAN)
+    inside.chosen[BOOSTED] = 5
+    inside.out_of_group(BOOSTED, 0)
+    inside.out_of_group(BOOSTED, 3)
+    assert [met for _, met in inside.fitted] == [(1,), (0, 1, 2)]
+    with pytest.raises(InputError, match="needs 'logistic regression' or 'gradient boosting'"):
+        run_fold(data, replace(PLAN, models=(STACKED,)), 0)
 
 
 def test_selection_takes_the_columns_that_tell_and_no_copies() -> None:
@@ -79,16 +96,16 @@ def test_selection_takes_the_columns_that_tell_and_no_copies() -> None:
 def test_columns_of_a_stranger_are_clipped() -> None:
     data = people()
     data.columns[3] = data.columns[3] * 1e6
-    fold = Fold.of(data, np.array([3, 7]), [0, 1, 2])
-    assert np.abs(fold.columns[3]).max() == 4.0
+    inside = inside_of(data, np.array([3, 7]), [0, 1, 2], PLAN)
+    assert np.abs(inside.columns[3]).max() == 4.0
 
 
 def test_models_and_folds_that_do_not_exist() -> None:
     with pytest.raises(InputError, match="there is no model 'oracle'"):
-        family("oracle", PLAN)
+        family("oracle", GRIDS)
     with pytest.raises(InputError, match="folds must lie in 2 … 4"):
         run_fold(people(), Plan(folds=5), 0)
-    assert family(BOOSTED, PLAN)[1:] == ((5,), (1.0,))
+    assert family(BOOSTED, GRIDS)[1:] == ((3, 5), (1.0,))
 
 
 def test_folds_run_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,6 +138,53 @@ def test_memory_follows_a_script_that_labels_alone_cannot() -> None:
 def test_memory_of_unknown_steps() -> None:
     assert with_memory([None, "a", None, "a", "b"]) == [(None, "a"), (None, "a"), ("a", "b")]
     assert with_memory([]) == []
+
+
+# ------------------------------------------------------------------------------------------------------- stacking
+
+
+def test_trust_in_scores_is_as_great_as_sequences_ask_for() -> None:
+    """One source tells; one is as sure and tells nothing; a source repeated over ten steps counts about once."""
+    rng = np.random.default_rng(0)
+    words, sources = [], []
+    for _ in range(12):
+        labels = np.repeat(rng.integers(0, 2, 8), 10)
+        said = np.where(rng.random(8) < 0.85, labels[::10], 1 - labels[::10]).repeat(10)  # wrong for a whole stretch
+        noise = rng.integers(0, 2, 8).repeat(10)
+        words.append([("a", "b")[k] for k in labels])
+        sources.append([np.log(np.where(np.arange(2) == own[:, None], 0.95, 0.05)) for own in (said, noise)])
+    states = SegmentStates.counted(words, ["a", "b"], memory=False, smoothing=0.1)
+    chain = StackedChain.learnt(states, sources, words)
+    assert 0.02 < chain.scales[0] < 0.5
+    assert 0.0 <= chain.scales[1] < 0.3 * chain.scales[0]
+    never = SegmentStates.counted(words, ["a", "b"], memory=True, smoothing=0.0)
+    with pytest.raises(InputError, match="smoothing above 0"):
+        StackedChain.learnt(never, sources, words)
+
+
+def test_the_stacked_chain_is_at_its_maximum(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it ends no step to either side is better, unknown labels included; and a scale is never negative."""
+    import scipy.optimize
+
+    real, slopes = scipy.optimize.minimize, []
+
+    def watched(function, begin, **options):
+        found = real(function, begin, **options)
+        for own in np.eye(len(begin)):
+            high, low = function(found.x + 1e-5 * own)[0], function(found.x - 1e-5 * own)[0]
+            slopes.append((high - low) / 2e-5)
+            assert slopes[-1] == pytest.approx(float(function(found.x)[1] @ own), abs=1e-6)
+        return found
+
+    monkeypatch.setattr(scipy.optimize, "minimize", watched)
+    rng = np.random.default_rng(1)
+    words = [["a", "a", None, "b", "b", "a", "c"], ["a", "b", "b", "a", "c", "c"]]
+    sources = [[rng.normal(size=(len(own), 3)) for _ in range(2)] for own in words]
+    states = SegmentStates.counted(words, ["a", "b", "c"], memory=True, smoothing=0.1)
+    chain = StackedChain.learnt(states, sources, words)
+    assert np.abs(slopes[2:]).max() < 1e-2
+    for scale, slope in zip(chain.scales, slopes):
+        assert abs(slope) < 1e-2 or (scale == 0.0 and slope > 0)
 
 
 # ------------------------------------------------------------------------------------------------------ readings

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from crfield.estimators.group_folds import GroupPredictions, macro_f1
-from crfield.experiments.activity_rivals import CLOCK, LIKELIHOOD, MEMORY, Plan, Recorded, run_fold, settings_told
+from crfield.experiments.activity_models import CHAINS, RIVALS
+from crfield.experiments.activity_rivals import Plan, Recorded, run_fold, settings_told
 from crfield.experiments.findings import Claim, Findings, Interval, mean_interval, paired_interval
 from crfield.metrics import segment_f1, token_accuracy
 from crfield.training.parallel import run_each
@@ -87,6 +88,7 @@ def table_of(
         tuple(rows),
         tuple(_claims(scores, pooled, plan, to_beat, together)),
         (
+            *_winners(scores, plan),
             *notes,
             f"{len(data.names):,} candidate columns, {count:.0f} selected in a fold; most often: {common}",
             "± is half of a 95 % interval over groups; pooled scores are of all steps and segments together",
@@ -102,20 +104,36 @@ def _claims(
     to_beat: Mapping[str, float],
     together: bool,
 ) -> list[Claim]:
-    ours = [model for model in (MEMORY, LIKELIHOOD) if model in plan.models]
+    """Each chain against the figures ``to_beat`` and, group by group, against every rival."""
+    ours = [model for model in CHAINS if model in plan.models]
     claims = []
     for model in ours:
         for name, level in to_beat.items():
             value = pooled[model][name] if together else float(np.mean(list(scores[model][name].values())))
             claims.append(Claim(f"{model}: {name} above {level:.3f}", value > level, f"{value:.3f}"))
-    for rival in plan.models:
-        if rival in (*ours, CLOCK) or not ours:
-            continue
-        for name in ("macro F1", "segment F1@50"):
-            own = _gap(scores[ours[0]][name], scores[rival][name])
-            around = f"{own.mean:+.3f}, 95 % interval {own.low:+.3f} … {own.high:+.3f}"
-            claims.append(Claim(f"{ours[0]} above {rival}, {name}", bool(own.low > 0), around))
+    for model in ours:
+        for rival in (rival for rival in RIVALS if rival in plan.models):
+            for name in ("macro F1", "segment F1@50"):
+                own = _gap(scores[model][name], scores[rival][name])
+                around = f"{own.mean:+.3f}, 95 % interval {own.low:+.3f} … {own.high:+.3f}"
+                claims.append(Claim(f"{model} above {rival}, {name}", bool(own.low > 0), around))
     return claims
+
+
+def _winners(scores: Mapping[str, Mapping[str, Mapping[Hashable, float]]], plan: Plan) -> list[str]:
+    """A sentence: the best chain, the best rival, and what is between them, group by group."""
+
+    def mark(model: str) -> float:
+        return float(np.mean([[*scores[model][name].values()] for name in ("macro F1", "segment F1@50")]))
+
+    ours = [model for model in CHAINS if model in plan.models]
+    rivals = [model for model in RIVALS if model in plan.models]
+    if not ours or not rivals:
+        return []
+    best, rival = max(ours, key=mark), max(rivals, key=mark)
+    gaps = {name: _gap(scores[best][name], scores[rival][name]) for name in MEASURED}
+    told = "; ".join(f"{name} {g.mean:+.3f} ({g.low:+.3f} … {g.high:+.3f})" for name, g in gaps.items())
+    return [f"by macro F1 + segment F1@50 the best chain is {best!r}, the best rival {rival!r}; difference: {told}"]
 
 
 def _gap(one: Mapping[Hashable, float], other: Mapping[Hashable, float]) -> Interval:

@@ -4,8 +4,8 @@ One person is left out at a time (`storage.recordings.read_chest`); steps are wi
 of `SensorFeatures` with windows of one and five seconds, contexts of 15 and 61 steps.
 
 All recordings follow one script, so a clock without any sensor gets a fair accuracy; macro F1 and segments tell more.
-Models of sequences learn the script from the labels of the other people: that 2 follows 1. The chain with memory also
-learns what follows what after which, which in a script is everything; on lives without one it would gain less.
+Models of sequences learn the script from the labels of the other people: that 2 follows 1. Those with memory also
+learn what follows what after which, which in a script is everything; on lives without one they would gain less.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from crfield.experiments.activity_rivals import MODELS, Plan, Recorded
+from crfield.experiments.activity_models import MODELS
+from crfield.experiments.activity_rivals import Plan, Recorded
 from crfield.experiments.activity_tables import recorded, run_folds, table_of
 from crfield.experiments.findings import Findings
 from crfield.features.sensors.transformer import SensorFeatures
@@ -27,7 +28,7 @@ def chest_persons(
     folder: str,
     *,
     people: Sequence[int] = tuple(range(1, 11)),
-    inner_folds: int = 2,
+    inner_folds: int = 3,
     n_selected: int = 60,
     models: Sequence[str] = MODELS,
     n_jobs: int = 1,
@@ -38,8 +39,6 @@ def chest_persons(
         inner_folds=inner_folds,
         n_selected=n_selected,
         thin=5,
-        factors=(0.03, 0.05, 0.1, 0.2, 0.5),
-        max_iter=60,
         models=tuple(models),
     )
     options = (tuple(people),)

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from crfield.experiments.activity_rivals import BOOSTED, MODELS, Plan, Recorded
+from crfield.experiments.activity_models import MODELS, Grids
+from crfield.experiments.activity_rivals import Plan, Recorded
 from crfield.experiments.activity_tables import recorded, run_folds, table_of
 from crfield.experiments.findings import Findings
 from crfield.features.sensors.readings import reading_columns
@@ -39,12 +40,9 @@ def rfid_activities(
         folds=folds,
         inner_folds=inner_folds,
         n_selected=n_selected,
-        thin=6,
+        thin=3,
         most_alike=0.98,
-        chains=((1.0, 100.0, False, "marginal"),),
-        strengths=(0.01,),
-        piece=BOOSTED,
-        factors=(0.2, 0.5, 1.0),
+        grids=Grids(strengths=(0.01, 0.1), rounds=(40, 120), factors=(0.2, 0.3, 0.5, 1.0, 2.0)),
         models=tuple(models),
     )
     options = (most_trials,)

@@ -55,6 +55,7 @@ class SegmentStates:
     label: np.ndarray  # (S,) code of each state's label
     start: np.ndarray  # (S,)
     edge: np.ndarray  # (S, S)
+    memory: bool = True
 
     @classmethod
     def counted(
@@ -80,7 +81,7 @@ class SegmentStates:
         with np.errstate(divide="ignore"):
             edge = np.log(np.where(total > 0, pairs / np.where(total > 0, total, 1.0), 1.0 / len(states)))
             first = np.log(start / start.sum())
-        return cls(tuple(states), np.array([number[label] for _, label in states]), first, edge)
+        return cls(tuple(states), np.array([number[label] for _, label in states]), first, edge, memory)
 
     def codes(self, labels: Iterable[Any]) -> list[int | None]:
         """The state of every step; None where the label is not known.
@@ -91,12 +92,14 @@ class SegmentStates:
         """
         place = {state: k for k, state in enumerate(self.states)}
         labels = list(labels)
-        known = iter(with_memory(labels))
-        return [None if label is None else place[next(known)] for label in labels]
+        known = iter(place[before if self.memory else None, label] for before, label in with_memory(labels))
+        return [None if label is None else next(known) for label in labels]
 
     @property
     def allowed(self) -> np.ndarray:
-        """(S, S) 0 where a state may follow another, else −∞."""
+        """(S, S) 0 where a state may follow another, else −∞; without memory any may."""
+        if not self.memory:
+            return np.zeros_like(self.edge)
         before = [state[0] for state in self.states]
         after = [state[1] for state in self.states]
         fits = np.array([[b == a or before[b] == after[a] for b in range(len(before))] for a in range(len(before))])
