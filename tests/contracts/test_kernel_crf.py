@@ -358,6 +358,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "gamma": ({"gamma": 0.0}, "gamma must be"),
     "gamma by name": ({"gamma": "auto"}, "gamma must be 'scale'"),
     "degree": ({"degree": 0}, "degree must be"),
+    "degree that is no number": ({"degree": "three"}, "degree must be"),
     "components": ({"n_components": 0}, "n_components must be"),
     "l2": ({"l2": -1}, "l2 must be"),
     "relation": ({"relations": {"+1": "square"}}, "relations must be"),

@@ -56,7 +56,7 @@ class Similarity:
             raise InputError(f"similarity must be one of {', '.join(map(repr, SIMILARITIES))}, got {self.kind!r}.")
         if not _is_number(self.gamma) or self.gamma <= 0:
             raise InputError(f"gamma must be a finite number above 0, got {self.gamma!r}.")
-        if isinstance(self.degree, bool) or int(self.degree) != self.degree or not 1 <= self.degree <= 50:
+        if not _is_number(self.degree) or self.degree not in range(1, 51):
             raise InputError(f"degree must be a whole number of 1 … 50, got {self.degree!r}.")
         if not _is_number(self.offset) or self.offset < 0:
             raise InputError(
