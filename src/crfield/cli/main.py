@@ -4,6 +4,7 @@
     crfield tag       label data with a model
     crfield evaluate  score a model, or a file that was tagged already
     crfield inspect   show what a model has learnt
+    crfield models    which model when, one with its example
     crfield compare-inference   the model wrong, or the inference? all engines on the same scores
     crfield experiment   a table of the documentation, computed again
     crfield reproduce    an experiment of a paper, run again with all its repetitions
@@ -34,6 +35,7 @@ from crfield.cli.experiment import experiment
 from crfield.cli.gallery import gallery
 from crfield.cli.inspect import inspect
 from crfield.cli.messages import complain, note, plain_warnings
+from crfield.cli.models import models
 from crfield.cli.reproduce import reproduce
 from crfield.cli.simulate import simulate
 from crfield.cli.tag import tag
@@ -107,7 +109,19 @@ def _options(
     """Conditional random fields: train, tag, evaluate, inspect."""
 
 
-for verb in (train, tag, evaluate, inspect, compare_inference, experiment, reproduce, simulate, gallery, demo):
+for verb in (
+    train,
+    tag,
+    evaluate,
+    inspect,
+    models,
+    compare_inference,
+    experiment,
+    reproduce,
+    simulate,
+    gallery,
+    demo,
+):
     app.command()(verb)
 
 

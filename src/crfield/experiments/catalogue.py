@@ -118,6 +118,11 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
             "labels that differ in the order of their phases: latent-dynamic CRF, plain chain, Bayes rule",
             {"seeds": (0, 1), "n_sequences": 40, "n_test": 40},
         ),
+        "one-data-set": Experiment(
+            "crfield.experiments.one_data_set",
+            "which model when: HMM, MEMM, CRF and their relatives on one world with four switches",
+            {"seeds": (0, 1), "n_sequences": 12, "n_test": 10},
+        ),
         "spanish-segments": Experiment(
             "crfield.experiments.spanish_segments",
             "Spanish names: tags of tokens against labels of segments, with lengths and texts (needs data)",

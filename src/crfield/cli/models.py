@@ -1,0 +1,45 @@
+"""``crfield models``: which model when, and one of them with its example."""
+
+from __future__ import annotations
+
+from shutil import get_terminal_size
+from typing import Annotated
+
+import typer
+
+import crfield
+from crfield.cli.messages import emit, listing
+from crfield.errors import InputError
+from crfield.report.model_catalogue import MODELS, as_text, example_of, model_named
+
+_WIDEST = 118
+
+
+def models(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="One model, such as ChainCRF.", show_default="all")
+    ] = None,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Report as one JSON object.")] = False,
+) -> None:
+    """Which model when: what each labels, what it takes for granted, and when to take it."""
+    if name is None:
+        if as_json:
+            emit({"models": [model.to_dict() for model in MODELS]})
+            return
+        print(as_text(columns=min(get_terminal_size((100, 24)).columns, _WIDEST)))
+        print(
+            "\ncrfield models NAME shows one with an example; crfield experiment one-data-set runs them on one world."
+        )
+        return
+    try:
+        model = model_named(name)
+    except InputError as error:
+        raise typer.BadParameter(str(error)) from None
+    example = example_of(getattr(crfield, model.name))
+    if as_json:
+        emit({**model.to_dict(), "example": example})
+        return
+    facts = {"estimator": f"crfield.{model.name}", "labels": model.labels, "assumes": model.assumes}
+    print(listing({**facts, "take it for": model.take, "page": f"docs/{model.page}"}))
+    print(f"\n{example}")
