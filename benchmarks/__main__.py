@@ -27,6 +27,7 @@ COMPARISONS = (
     "selection",
     "streaming",
     "m-estimator",
+    "hmm",
 )
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 

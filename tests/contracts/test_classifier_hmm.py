@@ -20,11 +20,13 @@ from sklearn.svm import LinearSVC
 import crfield
 from crfield import ChainCRF, ClassifierHMM, LogitBoost, StumpSelector, make_activity_days
 from crfield.core.semiring import Semiring
+from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.errors import CrfieldError, DataWarning, InputError, LabelError, ModelFileError
-from crfield.estimators.classifier_hmm import FLOOR, counted
+from crfield.estimators.classifier_hmm import FLOOR
 from crfield.inference.brute import BruteEngine
 from crfield.storage.archive import read_archive, write_archive
+from crfield.training.hmm_count import counted
 from tests.contracts.model_file_fuzz import edited
 
 
@@ -39,7 +41,8 @@ def some_days(n: int = 5, length: int = 30, seed: int = 0) -> tuple[list[np.ndar
 def test_transitions_are_counted_and_smoothed() -> None:
     chains = Chains.from_lengths([4, 0, 1, 2])
     labels = np.array([0, 0, 1, 2, 1, -1, 2])
-    start, transition, shares = counted(labels, chains, np.array([2.0, 1.0, 1.0, 1.0]), 3, smoothing=0.5)
+    target = Target(chains, 3, labels, np.ones((7, 3), bool), np.array([2.0, 1.0, 1.0, 1.0]))
+    start, transition, shares = counted(target, smoothing=0.5)
     np.testing.assert_allclose(start, np.array([2.5, 1.5, 0.5]) / 4.5)
     np.testing.assert_allclose(transition[0], np.array([2.5, 2.5, 0.5]) / 5.5)
     np.testing.assert_allclose(transition[1], np.array([0.5, 0.5, 2.5]) / 3.5)

@@ -22,7 +22,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from crfield.core.potentials import Potentials
-from crfield.core.topology import Chains
+from crfield.core.target import Target
 from crfield.data.labels import LabelCoder
 from crfield.errors import InputError, LabelError, NotFittedError
 from crfield.estimators.chain_answers import ChainAnswers
@@ -34,6 +34,7 @@ from crfield.features.detect import encoder_for
 from crfield.features.encoder import Encoder
 from crfield.features.step_windows import windowed
 from crfield.inference.decode import check_decoder
+from crfield.training.hmm_count import counted
 
 FLOOR = 1e-10  # no classifier is so sure of what a label is not
 
@@ -105,7 +106,7 @@ class ClassifierHMM(ChainAnswers, BaseEstimator):
         encoder = encoder_for(X, standardize=bool(self.standardize))
         batch = encoder.fit(X)
         chains = batch.topology
-        labels = coder.encode(y, chains.lengths)[0]
+        labels, allowed = coder.encode(y, chains.lengths)
         known = np.flatnonzero(labels >= 0)
         missing = np.flatnonzero(np.bincount(labels[known], minlength=coder.n_labels) == 0)
         if len(missing) or not len(known):
@@ -114,7 +115,8 @@ class ClassifierHMM(ChainAnswers, BaseEstimator):
         weight = np.ones(chains.n_sequences)
         if sample_weight is not None:
             weight = check_weights(sample_weight, chains.n_sequences)
-        start, transition, shares = counted(labels, chains, weight, coder.n_labels, smoothing=self.smoothing)
+        target = Target(chains, coder.n_labels, labels, allowed, weight)
+        start, transition, shares = counted(target, smoothing=float(self.smoothing))
         fitted: Any = None
         if coder.n_labels > 1:  # one label needs no classifier, and most refuse it
             table = windowed(as_matrix(batch.node), chains, reach=self.window)
@@ -181,35 +183,6 @@ class ClassifierHMM(ChainAnswers, BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "classifier_")
-
-
-def counted(
-    labels: np.ndarray, chains: Chains, weight: np.ndarray, n_labels: int, *, smoothing: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Probabilities of first labels (K,), of transitions (K, K), and shares of the labels (K,), from codes (N,).
-
-    Steps with code −1 do not count; sequences count by their weight (B,). A row without any count is uniform.
-
-    >>> start, transition, shares = counted(np.array([0, 0, 1]), Chains.from_lengths([3]), np.ones(1), 2, smoothing=0)
-    >>> start.tolist(), transition.tolist(), shares.round(3).tolist()
-    ([1.0, 0.0], [[0.5, 0.5], [0.5, 0.5]], [0.667, 0.333])
-    """
-    first = chains.offsets[:-1][chains.lengths > 0]
-    before, after = labels[chains.tails], labels[chains.heads]
-    both = (before >= 0) & (after >= 0)
-    pairs = np.zeros((n_labels, n_labels))
-    np.add.at(pairs, (before[both], after[both]), weight[chains.sequence_of_edge[both]])
-    starts, own = np.zeros(n_labels), np.zeros(n_labels)
-    first = first[labels[first] >= 0]
-    np.add.at(starts, labels[first], weight[chains.sequence_of_node[first]])
-    known = np.flatnonzero(labels >= 0)
-    np.add.at(own, labels[known], weight[chains.sequence_of_node[known]])
-    return _shares(starts + smoothing), _shares(pairs + smoothing), _shares(own)
-
-
-def _shares(counts: np.ndarray) -> np.ndarray:
-    total = counts.sum(axis=-1, keepdims=True)
-    return np.asarray(np.where(total > 0, counts / np.where(total > 0, total, 1.0), 1.0 / counts.shape[-1]))
 
 
 def check_hmm_parameters(parameters: Mapping[str, Any]) -> None:

@@ -23,14 +23,16 @@ import numpy as np
 
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
+from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.data.labels import LabelCoder
 from crfield.estimators.chain import ChainCRF
-from crfield.estimators.classifier_hmm import FLOOR, counted
+from crfield.estimators.classifier_hmm import FLOOR
 from crfield.estimators.tree_crf import TreeCRF
 from crfield.experiments.findings import Claim, Findings, mean_interval, paired_interval, percent
 from crfield.inference.chain import ChainEngine
 from crfield.storage.letters import Letters, read_letters
+from crfield.training.hmm_count import counted
 
 LINEAR, ALONE, MARKOV, BOOSTED = (
     "pixels, linear chain",
@@ -162,8 +164,8 @@ def on_counts(tables: Sequence[np.ndarray], y: Sequence[np.ndarray], coder: Labe
     [[[-1.1, -0.41], [-0.69, -0.69]]]
     """
     known = Chains.from_lengths([len(word) for word in y])
-    labels = coder.encode(y, known.lengths)[0]
-    start, transition, shares = counted(labels, known, np.ones(len(y)), coder.n_labels, smoothing=1.0)
+    target = Target(known, coder.n_labels, *coder.encode(y, known.lengths))
+    start, transition, shares = counted(target, smoothing=1.0)
     chains = Chains.from_lengths([len(table) for table in tables])
     node = np.log(np.maximum(np.concatenate(tables), FLOOR)) - np.log(shares)
     node[chains.offsets[:-1][chains.lengths > 0]] += np.log(start)

@@ -47,6 +47,7 @@ MODULES: Mapping[str, str] = MappingProxyType(
         "weak-features": "crfield.experiments.weak_features",
         "linked-features": "crfield.experiments.linked_features",
         "tag-selection": "crfield.experiments.tag_selection",
+        "hmm-vs-crf": "crfield.experiments.hmm_vs_crf",
     }
 )
 _SAVED_EVERY = 10.0  # seconds
