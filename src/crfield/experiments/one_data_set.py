@@ -12,10 +12,9 @@ switch then breaks what one model assumes and another knows:
 
 Every model sees the same columns of the same sequences and gives each step its most probable label. Its penalty (for
 the counted Markov model, what is added to counts) is one of the same three for all: the one with most right steps on
-the last third of the training sequences. With it the model is trained on all of them. `SelectedCRF` chooses its own
-ridge inside the training part. Two rows see the squares of the columns too; they and the trees run only where there
-are rings. The Bayes rule knows the chances that made the data. CPU time is that of the last training and of labelling
-the test sequences.
+the last third of the training sequences. With it the model is trained on all of them. Two rows see the squares of the
+columns too, and run only where there are rings. The Bayes rule knows the chances that made the data. CPU time is that
+of the last training and of labelling the test sequences.
 """
 
 from __future__ import annotations
@@ -33,11 +32,8 @@ from crfield.estimators.chain import ChainCRF
 from crfield.estimators.hmm import HMM
 from crfield.estimators.kernel_crf import KernelCRF
 from crfield.estimators.latent_dynamic import LatentDynamicCRF
-from crfield.estimators.m_estimated import MEstimatedCRF
 from crfield.estimators.memm import MEMM
-from crfield.estimators.selected import SelectedCRF
 from crfield.estimators.semi_markov import SemiMarkovCRF
-from crfield.estimators.tree_crf import TreeCRF
 from crfield.experiments.findings import Claim, Findings, Interval, mean_interval, paired_interval
 from crfield.experiments.repetitions import gap_text
 from crfield.metrics.segments import segment_f1, segments
@@ -66,7 +62,6 @@ MARKOV, TRAINED, LOCAL, LATENT, SEGMENTS, KERNEL = (
     "semi-Markov",
     "kernel",
 )
-TREES, ESTIMATED, SELECTED = "trees", "M-estimator", "selected"
 CRF_SQUARES, SEGMENTS_SQUARES = f"{CRF}, squares", f"{SEGMENTS}, squares"
 
 Sequences = Sequence[np.ndarray]
@@ -99,14 +94,6 @@ def _kernel(penalty: float, y: Sequences, seed: int) -> KernelCRF:
     return KernelCRF(n_components=200, l2=penalty, decode="marginal", random_state=seed)
 
 
-def _trees(penalty: float, y: Sequences, seed: int) -> TreeCRF:
-    return TreeCRF(n_rounds=30, learning_rate=0.2, ridge=penalty, decode="marginal", random_state=seed)
-
-
-def _selected(penalty: float, y: Sequences, seed: int) -> SelectedCRF:
-    return SelectedCRF(decode="marginal", random_state=seed)
-
-
 MODELS: Mapping[str, Made] = {
     MARKOV: _hmm,
     TRAINED: _trained,
@@ -115,14 +102,11 @@ MODELS: Mapping[str, Made] = {
     LATENT: _latent,
     SEGMENTS: _segments,
     KERNEL: _kernel,
-    TREES: _trees,
-    ESTIMATED: partial(_linear, MEstimatedCRF),
-    SELECTED: _selected,
     CRF_SQUARES: partial(_linear, ChainCRF),
     SEGMENTS_SQUARES: _segments,
 }
 ROWS = (BAYES, *MODELS)
-CURVED = (TREES, CRF_SQUARES, SEGMENTS_SQUARES)  # they are there for rings, and run where there are some
+CURVED = (CRF_SQUARES, SEGMENTS_SQUARES)  # they are there for rings, and run where there are some
 COLUMNS = ("right steps", *WORLDS, "F1, all", "CPU")
 
 
@@ -213,7 +197,7 @@ def _run_model(
 ) -> dict[str, float]:
     inner = round(len(X) * (1 - HELD_OUT))
     best, most = PENALTIES[0], -1.0
-    for penalty in () if made is _selected else PENALTIES:
+    for penalty in PENALTIES:
         model = made(penalty, y[:inner], seed).fit(X[:inner], y[:inner])
         right = _judged(y[inner:], model.predict(X[inner:]))["right"]
         if right > most:

@@ -141,14 +141,14 @@ MODELS: tuple[Model, ...] = (
         NODE,
         "two labels; a local classifier says which, columns of the two ends how much they pull together",
         "images of two kinds of regions with edges between them, and a classifier for single nodes",
-        "methods/graph-crf.md",
+        "guides/graphs.md",
     ),
     Model(
         "MarkovRandomField",
         NODE,
         "given its label a node is independent of all others, with a density of that label",
         "the generative baseline of images and graphs, or densities you believe in",
-        "methods/graph-crf.md",
+        "guides/graphs.md",
     ),
     Model(
         "VirtualEvidenceBoosting",
