@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -219,3 +221,19 @@ def test_columns_of_readings() -> None:
     assert table[9, names.index("a after less before, ±5s")] == pytest.approx(turn)
     empty = reading_columns(seconds[:0], values[:0], sender[:0], strength[:0], names=("a", "b", "c"), n_senders=3)[0]
     assert empty.shape[0] == 0
+
+
+# ------------------------------------------------------------------------------------------------------- the page
+
+
+@pytest.mark.parametrize("name", ["chest-persons", "rfid-activities"])
+def test_the_page_shows_what_was_found(name: str) -> None:
+    docs = Path(__file__).parents[2] / "docs"
+    page = (docs / "methods" / "activity-results.md").read_text(encoding="utf-8")
+    assert (docs / "results" / f"{name}.txt").read_text(encoding="utf-8") in page
+    told = json.loads((docs / "results" / f"{name}.json").read_text(encoding="utf-8"))
+    assert told["command"].removesuffix(" --json") in page
+    assert told["title"] in page
+    assert [row["model"] for row in told["rows"]] == list(MODELS)
+    for claim in told["claims"]:
+        assert f"{'yes' if claim['holds'] else 'NO '}  {claim['claim']}: {claim['found']}" in page

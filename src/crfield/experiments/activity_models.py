@@ -56,10 +56,11 @@ class Grids:
 
     strengths: tuple[float, ...] = (0.001, 0.01, 0.1)  # of logistic regression, less is more penalty
     rounds: tuple[int, ...] = (25, 75)
-    penalties: tuple[float, ...] = (30.0, 300.0)  # of the columns of the chain
+    penalties: tuple[float, ...] = (3.0, 30.0, 300.0)  # of the columns of the chain
+    penalties_of_all: tuple[float, ...] = ()  # of its columns and transitions alike
     deviations: tuple[float, ...] = (1.0, 3.0)
     factors: tuple[float, ...] = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
-    max_iter: int = 40
+    max_iter: int = 200  # of the chain on columns; with fewer it is not at its maximum
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +99,7 @@ class Inside:
 
     def odds(self, kind: str, setting: Any, learn: Sequence[int], sequence: int) -> np.ndarray:
         """Log-probabilities (n, L) of a sequence by a classifier that was fitted to others."""
-        name = (kind, tuple(learn))
+        name: tuple[Any, ...] = (kind, tuple(learn))
         if kind == LOGISTIC:
             name = (*name, setting)
         if name not in self.fitted:
@@ -106,7 +107,12 @@ class Inside:
             self.fitted[name] = (make(*self.known(learn), setting, self.grids), {})
         of, told = self.fitted[name]
         if sequence not in told:
-            told[sequence] = {key: self._all_labels(kinds, table) for key, kinds, table in of(self.columns[sequence])}
+            # All that are not known at once: the trees are gone through sequence by sequence else.
+            others = [k for k in range(len(self.columns)) if k not in learn] if sequence not in learn else [sequence]
+            ends = np.cumsum([len(self.columns[k]) for k in others])[:-1]
+            for key, kinds, table in of(np.concatenate([self.columns[k] for k in others])):
+                for k, own in zip(others, np.split(self._all_labels(kinds, table), ends), strict=True):
+                    told.setdefault(k, {})[key] = own
         return np.asarray(told[sequence][setting])
 
     def _all_labels(self, kinds: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
@@ -139,7 +145,14 @@ def family(model: str, grids: Grids) -> tuple[Fit, tuple[Any, ...], tuple[float,
         CLOCK: (_clock, (None,), (1.0,)),
         GAUSSIAN: (_gaussian, grids.deviations, grids.factors),
         STACKED: (_stacked, (False, True), (1.0,)),
-        COLUMNS: (_columns, tuple((l2, m) for l2 in grids.penalties for m in (False, True)), grids.factors),
+        COLUMNS: (
+            _columns,
+            (
+                *((l2, 1.0, memory) for l2 in grids.penalties for memory in (False, True)),
+                *((l2, l2, False) for l2 in grids.penalties_of_all),
+            ),
+            grids.factors,
+        ),
     }
     for alone, smooth, memory in ((LOGISTIC, LOGISTIC_HMM, LOGISTIC_MEMORY), (BOOSTED, BOOSTED_HMM, BOOSTED_MEMORY)):
         table[alone] = (partial(_alone, kind=kind), grid, (1.0,))
@@ -214,11 +227,11 @@ def _stacked(inside: Inside, learn: Sequence[int], memory: bool) -> Answer:
     return answer
 
 
-def _columns(inside: Inside, learn: Sequence[int], setting: tuple[float, bool]) -> Answer:
-    # Columns made smaller are columns whose weights are penalised more, while transitions stay as free as they were.
-    l2, memory = setting
-    scale, states = 1.0 / np.sqrt(l2), inside.states(learn, memory=memory)
-    crf = ChainCRF(l2=1.0, transition_pairs="all", tol=1e-3, max_iter=inside.grids.max_iter)
+def _columns(inside: Inside, learn: Sequence[int], setting: tuple[float, float, bool]) -> Answer:
+    """Penalties of columns and of transitions, memory. Smaller columns have weights that are penalised more."""
+    l2, l2_of_transitions, memory = setting
+    scale, states = np.sqrt(l2_of_transitions / l2), inside.states(learn, memory=memory)
+    crf = ChainCRF(l2=l2_of_transitions, transition_pairs="all", tol=1e-3, max_iter=inside.grids.max_iter)
     crf.fit([scale * inside.columns[k] for k in learn], [states.codes(inside.labels[k]) for k in learn])
 
     def answer(sequences: Sequence[int], factors: Sequence[float]) -> dict[float, list[np.ndarray]]:

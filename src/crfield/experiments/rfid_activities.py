@@ -42,7 +42,13 @@ def rfid_activities(
         n_selected=n_selected,
         thin=3,
         most_alike=0.98,
-        grids=Grids(strengths=(0.01, 0.1), rounds=(40, 120), factors=(0.2, 0.3, 0.5, 1.0, 2.0)),
+        grids=Grids(
+            strengths=(0.01, 0.1),
+            rounds=(40, 120),
+            penalties=(3.0, 30.0),
+            penalties_of_all=(30.0, 100.0, 300.0),
+            factors=(0.2, 0.3, 0.5, 1.0, 2.0),
+        ),
         models=tuple(models),
     )
     options = (most_trials,)

@@ -71,6 +71,7 @@ class StackedChain:
         held = np.concatenate([np.zeros(scores.shape[2]), states.start, states.edge[free]])
         first, (m, _, n_labels) = chains.offsets[:-1], scores.shape
         ends = np.cumsum([m, n_labels, n_states])
+        of_label = (states.label[:, None] == np.arange(n_labels)).astype(np.float64)  # (S, L)
 
         def slope(theta: np.ndarray) -> tuple[float, np.ndarray]:
             scales, bias, start, pairs = np.split(theta, ends)
@@ -79,8 +80,7 @@ class StackedChain:
             edge = states.edge.copy()
             edge[free] = pairs
             told = Contrast().evaluate(Potentials(node, edge[None], chains), target, ChainEngine())
-            by_label = np.zeros((len(node), n_labels))
-            np.add.at(by_label.T, states.label, told.node.T)
+            by_label = told.node @ of_label
             away = theta[m:] - held
             gradient = np.concatenate(
                 [
