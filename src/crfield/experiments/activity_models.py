@@ -2,6 +2,9 @@
 
     chain CRF, stacked        `StackedChain` on the out-of-group log-probabilities of logistic regression and
                               boosting: trust in them and transitions by likelihood; with or without memory
+    chain CRF, trees          `TreeCRF`, whose trees grow against the likelihood of whole sequences, on the selected
+                              columns or, where there are few, on all, for trees select themselves; rounds, and
+                              with or without memory
     chain CRF, columns        `ChainCRF` by likelihood on the selected columns; penalty, with or without memory, and
                               the factor at decoding
     logistic regression       step by step; penalty
@@ -35,6 +38,7 @@ import numpy as np
 from crfield.core.potentials import Potentials
 from crfield.errors import InputError
 from crfield.estimators.chain import ChainCRF
+from crfield.estimators.tree_crf import TreeCRF
 from crfield.experiments.segment_memory import SegmentStates
 from crfield.experiments.stacked_chain import StackedChain
 from crfield.inference.chain import ChainEngine
@@ -42,9 +46,9 @@ from crfield.inference.chain import ChainEngine
 LOGISTIC, BOOSTED = "logistic regression", "gradient boosting"
 LOGISTIC_HMM, BOOSTED_HMM = f"{LOGISTIC} + Markov model", f"{BOOSTED} + Markov model"
 LOGISTIC_MEMORY, BOOSTED_MEMORY = f"{LOGISTIC_HMM}, memory", f"{BOOSTED_HMM}, memory"
-STACKED, COLUMNS = "chain CRF, stacked", "chain CRF, columns"
+STACKED, COLUMNS, TREES = "chain CRF, stacked", "chain CRF, columns", "chain CRF, trees"
 GAUSSIAN, CLOCK = "Gaussian Markov model", "clock, no sensor"
-CHAINS = (STACKED, COLUMNS)
+CHAINS = (STACKED, COLUMNS, TREES)
 RIVALS = (LOGISTIC, LOGISTIC_HMM, LOGISTIC_MEMORY, BOOSTED, BOOSTED_HMM, BOOSTED_MEMORY, GAUSSIAN)
 MODELS = (*RIVALS, *CHAINS, CLOCK)
 FLOOR, SMOOTHING, RANKS = -12.0, 0.01, 48
@@ -59,6 +63,7 @@ class Grids:
     penalties: tuple[float, ...] = (3.0, 30.0, 300.0)  # of the columns of the chain
     penalties_of_all: tuple[float, ...] = ()  # of its columns and transitions alike
     deviations: tuple[float, ...] = (1.0, 3.0)
+    trees: tuple[tuple[int, bool], ...] = ((40, False), (40, True), (100, False), (100, True))  # rounds, memory
     factors: tuple[float, ...] = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
     max_iter: int = 200  # of the chain on columns; with fewer it is not at its maximum
 
@@ -75,6 +80,7 @@ class Inside:
     parts: list[set[int]]
     thin: int
     grids: Grids
+    every: list[np.ndarray] | None = None  # all columns, for trees
     fitted: dict[Any, Any] = field(default_factory=dict)  # a classifier serves alone, in Markov models, in a chain
     chosen: dict[str, Any] = field(default_factory=dict)  # settings by model
 
@@ -145,6 +151,7 @@ def family(model: str, grids: Grids) -> tuple[Fit, tuple[Any, ...], tuple[float,
         CLOCK: (_clock, (None,), (1.0,)),
         GAUSSIAN: (_gaussian, grids.deviations, grids.factors),
         STACKED: (_stacked, (False, True), (1.0,)),
+        TREES: (_trees, grids.trees, (1.0,)),
         COLUMNS: (
             _columns,
             (
@@ -233,9 +240,23 @@ def _columns(inside: Inside, learn: Sequence[int], setting: tuple[float, float, 
     scale, states = np.sqrt(l2_of_transitions / l2), inside.states(learn, memory=memory)
     crf = ChainCRF(l2=l2_of_transitions, transition_pairs="all", tol=1e-3, max_iter=inside.grids.max_iter)
     crf.fit([scale * inside.columns[k] for k in learn], [states.codes(inside.labels[k]) for k in learn])
+    return _joint(inside, states, lambda sequences: crf._potentials([scale * inside.columns[k] for k in sequences]))
+
+
+def _trees(inside: Inside, learn: Sequence[int], setting: tuple[int, bool]) -> Answer:
+    rounds, memory = setting
+    states = inside.states(learn, memory=memory)
+    crf = TreeCRF(n_rounds=rounds, learning_rate=0.2, max_depth=3, min_samples_leaf=50)
+    columns = inside.columns if inside.every is None else inside.every
+    crf.fit([columns[k] for k in learn], [states.codes(inside.labels[k]) for k in learn])
+    return _joint(inside, states, lambda sequences: crf.potentials([columns[k] for k in sequences]))
+
+
+def _joint(inside: Inside, states: SegmentStates, scored: Callable[[Sequence[int]], Potentials]) -> Answer:
+    """The best states of a trained chain as labels."""
 
     def answer(sequences: Sequence[int], factors: Sequence[float]) -> dict[float, list[np.ndarray]]:
-        scores = crf._potentials([scale * inside.columns[k] for k in sequences])
+        scores = scored(sequences)
         edge = scores.edge + states.allowed
         return {
             factor: [inside.words(states.label[row]) for row in _paths(factor, scores, edge)] for factor in factors

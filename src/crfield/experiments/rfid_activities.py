@@ -42,9 +42,11 @@ def rfid_activities(
         n_selected=n_selected,
         thin=3,
         most_alike=0.98,
+        trees_on_all=True,
         grids=Grids(
             strengths=(0.01, 0.1),
             rounds=(40, 120),
+            trees=((60, False), (120, False)),
             penalties=(3.0, 30.0),
             penalties_of_all=(30.0, 100.0, 300.0),
             factors=(0.2, 0.3, 0.5, 1.0, 2.0),
