@@ -28,10 +28,10 @@ def test_worlds_are_as_described() -> None:
 
 
 def test_figures_of_copies_and_switches() -> None:
-    found = [trial(COPIES, 10, seed) for seed in range(3)]
+    found = [trial(COPIES, 10, seed) for seed in range(12)]
     assert np.mean([f[MARKOV] for f in found]) == pytest.approx(0.195, abs=0.015)
     assert np.mean([f[FIELD] for f in found]) == pytest.approx(0.028, abs=0.008)
-    found = [trial(SWITCHED, 0.02, seed) for seed in range(4)]
+    found = [trial(SWITCHED, 0.02, seed) for seed in range(6)]
     assert np.mean([f[MARKOV] for f in found]) == pytest.approx(0.25, abs=0.015)
     assert np.mean([f[UNLINKED] for f in found]) == pytest.approx(0.25, abs=0.015)
     assert np.mean([f[FIELD] for f in found]) < 0.08

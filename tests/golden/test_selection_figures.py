@@ -110,9 +110,10 @@ def test_a_small_study(name: str) -> None:
 
 
 def test_the_page_shows_what_was_found() -> None:
-    """Every text of these studies in docs/results stands in the page, as it is."""
+    """Every text of these studies in docs/results stands in a page of results, as it is."""
     docs = Path(__file__).parents[2] / "docs"
-    page = (docs / "methods" / "feature-selection-results.md").read_text(encoding="utf-8")
+    pages = (docs / "methods" / f"{name}-results.md" for name in ("feature-selection", "tag"))
+    page = "\n".join(one.read_text(encoding="utf-8") for one in pages)
     texts = [text for name in SMALL for text in (docs / "results").glob(f"{name}*.txt")]
     assert texts
     for text in texts:
