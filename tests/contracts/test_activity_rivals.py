@@ -36,7 +36,8 @@ GRIDS = Grids(
     rounds=(3, 5),
     penalties=(10.0,),
     deviations=(1.0,),
-    trees=((15, True),),
+    tree_rounds=(15,),
+    trees_on_all=(False, True),
     factors=(0.2, 1.0),
     max_iter=20,
 )
@@ -58,10 +59,10 @@ def people(n: int = 4, *, seed: int = 0) -> Recorded:
 
 
 def test_every_model_labels_those_it_has_not_met() -> None:
-    data = people()
+    data = people(6)
     plan = replace(PLAN, folds=2)
     found = [run_fold(data, plan, number) for number in range(2)]
-    assert sorted(k for fold in found for k in fold["test"]) == [0, 1, 2, 3]
+    assert sorted(k for fold in found for k in fold["test"]) == [0, 1, 2, 3, 4, 5]
     table = table_of("made up", found, data, plan, to_beat={"macro F1": 0.1}, together=True)
     assert [row[0] for row in table.rows] == list(MODELS)
     for model in (STACKED, COLUMNS, TREES, LOGISTIC_MEMORY):
@@ -118,6 +119,8 @@ def test_models_and_folds_that_do_not_exist() -> None:
     with pytest.raises(InputError, match="folds must lie in 2 … 4"):
         run_fold(people(), Plan(folds=5), 0)
     assert family(BOOSTED, GRIDS)[1:] == ((3, 5), (1.0,))
+    both = [(15, memory, on_all) for memory in (False, True) for on_all in (False, True)]
+    assert family(TREES, GRIDS)[1:] == (tuple(both), (0.2, 1.0))
 
 
 def test_folds_run_in_order(monkeypatch: pytest.MonkeyPatch) -> None:

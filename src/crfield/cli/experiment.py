@@ -1,7 +1,7 @@
 """``crfield experiment``: a table of the documentation, computed again.
 
-What is found goes to standard output, with a line for every claim; a claim that does not hold is no error of the
-program, but the exit code is then 1, so that a script notices.
+What is found goes to standard output, with a line for every claim, and, if a folder is named, to it as text and as
+JSON; a claim that does not hold is no error of the program, but the exit code is then 1, so that a script notices.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from typing import Annotated
 
 import typer
 
-from crfield.cli.messages import emit
+from crfield.cli.messages import as_json, emit
 from crfield.experiments.catalogue import EXPERIMENTS, experiment_named
+from crfield.experiments.findings import Findings
+from crfield.storage.files import write_text
 
 _FAILED = 1
 
@@ -30,7 +32,11 @@ def experiment(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="The same rows on less data; claims may not hold.")] = False,
     threads: Annotated[int, typer.Option(min=1, help="Threads.", metavar="N")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="Report as one JSON object.")] = False,
+    out: Annotated[
+        str | None,
+        typer.Option(metavar="FOLDER", help="Folder for NAME.txt and NAME.json too.", show_default="none"),
+    ] = None,
+    json_out: Annotated[bool, typer.Option("--json", help="Report as one JSON object.")] = False,
 ) -> None:
     """Compute one of the tables of the documentation again, and say whether what it claims is so."""
     if name not in EXPERIMENTS:
@@ -41,12 +47,21 @@ def experiment(
         n_jobs=threads,
         folds=None if folds is None else _numbers(folds),
     )
-    if as_json:
+    if out is not None:
+        _write(found, os.path.join(out, name + "-quick" * quick), f"crfield experiment {name}" + " --quick" * quick)
+    if json_out:
         emit(found.to_dict())
     else:
         print(found)
     if not quick and not all(claim.holds for claim in found.claims):
         raise typer.Exit(_FAILED)
+
+
+def _write(found: Findings, path: str, command: str) -> None:
+    """Text and JSON of what was found; the folder is made if there is none."""
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    write_text(f"{path}.txt", f"{found}\n")
+    write_text(f"{path}.json", as_json({"command": command, **found.to_dict()}) + "\n")
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -35,7 +35,16 @@ def _to_stderr(text: str) -> None:
 
 def emit(facts: dict[str, Any]) -> None:
     """One JSON object on standard output."""
-    print(json.dumps(facts, indent=2, ensure_ascii=False, default=_plain))
+    print(as_json(facts))
+
+
+def as_json(facts: dict[str, Any]) -> str:
+    """One JSON object as text.
+
+    >>> as_json({"labels": 2})
+    '{\\n  "labels": 2\\n}'
+    """
+    return json.dumps(facts, indent=2, ensure_ascii=False, default=_plain)
 
 
 def _plain(value: Any) -> Any:

@@ -2,9 +2,9 @@
 
     chain CRF, stacked        `StackedChain` on the out-of-group log-probabilities of logistic regression and
                               boosting: trust in them and transitions by likelihood; with or without memory
-    chain CRF, trees          `TreeCRF`, whose trees grow against the likelihood of whole sequences, on the selected
-                              columns or, where there are few, on all, for trees select themselves; rounds, and
-                              with or without memory
+    chain CRF, trees          `TreeCRF`, whose trees grow against the likelihood of whole sequences; rounds, with or
+                              without memory, on the selected columns or on all, for trees select themselves (where
+                              candidates are few), and the factor at decoding
     chain CRF, columns        `ChainCRF` by likelihood on the selected columns; penalty, with or without memory, and
                               the factor at decoding
     logistic regression       step by step; penalty
@@ -30,7 +30,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -63,7 +63,8 @@ class Grids:
     penalties: tuple[float, ...] = (3.0, 30.0, 300.0)  # of the columns of the chain
     penalties_of_all: tuple[float, ...] = ()  # of its columns and transitions alike
     deviations: tuple[float, ...] = (1.0, 3.0)
-    trees: tuple[tuple[int, bool], ...] = ((40, False), (40, True), (100, False), (100, True))  # rounds, memory
+    tree_rounds: tuple[int, ...] = (40, 100)
+    trees_on_all: tuple[bool, ...] = (False,)  # all columns, not the selected ones
     factors: tuple[float, ...] = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
     max_iter: int = 200  # of the chain on columns; with fewer it is not at its maximum
 
@@ -80,7 +81,7 @@ class Inside:
     parts: list[set[int]]
     thin: int
     grids: Grids
-    every: list[np.ndarray] | None = None  # all columns, for trees
+    every: list[np.ndarray]  # all columns, for trees
     fitted: dict[Any, Any] = field(default_factory=dict)  # a classifier serves alone, in Markov models, in a chain
     chosen: dict[str, Any] = field(default_factory=dict)  # settings by model
 
@@ -151,7 +152,7 @@ def family(model: str, grids: Grids) -> tuple[Fit, tuple[Any, ...], tuple[float,
         CLOCK: (_clock, (None,), (1.0,)),
         GAUSSIAN: (_gaussian, grids.deviations, grids.factors),
         STACKED: (_stacked, (False, True), (1.0,)),
-        TREES: (_trees, grids.trees, (1.0,)),
+        TREES: (_trees, tuple(product(grids.tree_rounds, (False, True), grids.trees_on_all)), grids.factors),
         COLUMNS: (
             _columns,
             (
@@ -243,11 +244,11 @@ def _columns(inside: Inside, learn: Sequence[int], setting: tuple[float, float, 
     return _joint(inside, states, lambda sequences: crf._potentials([scale * inside.columns[k] for k in sequences]))
 
 
-def _trees(inside: Inside, learn: Sequence[int], setting: tuple[int, bool]) -> Answer:
-    rounds, memory = setting
+def _trees(inside: Inside, learn: Sequence[int], setting: tuple[int, bool, bool]) -> Answer:
+    rounds, memory, on_all = setting
     states = inside.states(learn, memory=memory)
     crf = TreeCRF(n_rounds=rounds, learning_rate=0.2, max_depth=3, min_samples_leaf=50)
-    columns = inside.columns if inside.every is None else inside.every
+    columns = inside.every if on_all else inside.columns
     crf.fit([columns[k] for k in learn], [states.codes(inside.labels[k]) for k in learn])
     return _joint(inside, states, lambda sequences: crf.potentials([columns[k] for k in sequences]))
 

@@ -54,7 +54,6 @@ class Plan:
     n_selected: int = 60
     most_alike: float = 0.9
     thin: int = 5
-    trees_on_all: bool = False
     grids: Grids = field(default_factory=Grids)
     models: tuple[str, ...] = MODELS
 
@@ -122,8 +121,9 @@ def inside_of(data: Recorded, columns: np.ndarray, learn: Sequence[int], plan: P
     ]
     names = list(dict.fromkeys(data.groups[k] for k in learn))
     parts = [{k for k in learn if data.groups[k] in names[i :: plan.inner_folds]} for i in range(plan.inner_folds)]
-    every = data.columns if plan.trees_on_all else None
-    return Inside(scaled, data.labels, data.groups, data.classes, list(learn), parts, plan.thin, plan.grids, every)
+    return Inside(
+        scaled, data.labels, data.groups, data.classes, list(learn), parts, plan.thin, plan.grids, data.columns
+    )
 
 
 def chosen_and_predicted(model: str, inside: Inside, test: Sequence[int]) -> tuple[dict[str, Any], list[np.ndarray]]:
