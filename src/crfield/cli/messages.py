@@ -41,8 +41,10 @@ def emit(facts: dict[str, Any]) -> None:
 def as_json(facts: dict[str, Any]) -> str:
     """One JSON object as text.
 
-    >>> as_json({"labels": 2})
-    '{\\n  "labels": 2\\n}'
+    >>> print(as_json({"labels": 2}))
+    {
+      "labels": 2
+    }
     """
     return json.dumps(facts, indent=2, ensure_ascii=False, default=_plain)
 
