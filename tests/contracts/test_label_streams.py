@@ -78,7 +78,7 @@ def test_a_model_streams_as_it_predicts(case: str) -> None:
     scorer = model._step_scorer(**opened)
     labels = model.classes_.tolist()
     for x in X[:2]:
-        potentials = model._potentials([x])
+        potentials = model.potentials([x])
         free = Potentials(potentials.node.copy(), potentials.edge, potentials.topology, potentials.table)
         free.node[-1] -= scorer.end
         path: list[Any] = []

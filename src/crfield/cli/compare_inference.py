@@ -92,7 +92,7 @@ def compare_inference(
         else:
             crf = reading.load_tagger(model, threads=threads)
             examples = reading.read_for(crf, data, asked=format, label_column=label_column)
-            potentials = crf._potentials(examples.X)
+            potentials = crf.potentials(examples.X)
             truth = _codes(crf, examples.y)
     comparison = compare(potentials, truth=truth, engines=chosen, time_limit=time_limit, n_jobs=threads)
     if plot is not None:

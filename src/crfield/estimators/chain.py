@@ -16,12 +16,14 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from crfield.core.graphs import Graphs
 from crfield.core.potentials import Potentials
-from crfield.core.semiring import Semiring
 from crfield.core.target import Target
+from crfield.core.topology import Chains
 from crfield.data.batch import Batch
 from crfield.data.labels import LabelCoder
 from crfield.errors import ConvergenceWarning, InputError, NotFittedError
+from crfield.estimators.chain_answers import ChainAnswers
 from crfield.estimators.chain_checks import (
     check_label_functions,
     check_parameters,
@@ -34,12 +36,10 @@ from crfield.estimators.chain_weights import strongest_features
 from crfield.estimators.jobs import resolve_jobs
 from crfield.estimators.progress import Progress
 from crfield.estimators.step_scores import StepScorer, column_steps
-from crfield.estimators.stream import Streaming
 from crfield.features.detect import encoder_for
 from crfield.features.template import Template
 from crfield.inference.chain import ChainEngine
-from crfield.inference.decode import best_marginals, check_decoder
-from crfield.inference.labellings import path_scores
+from crfield.inference.decode import check_decoder
 from crfield.objectives.contrast import Contrast
 from crfield.optimize.history import INTERRUPTED, Result, Step
 from crfield.optimize.penalty import Penalty
@@ -51,7 +51,7 @@ from crfield.training.fused import FusedChain
 from crfield.training.likelihood import fit_likelihood
 
 
-class ChainCRF(Streaming, BaseEstimator):
+class ChainCRF(ChainAnswers, BaseEstimator):
     """Linear-chain conditional random field.
 
     Training minimises −Σ weight · log p(y | x) + ``l1`` ‖w‖₁ + ½ ``l2`` ‖w‖².
@@ -107,7 +107,7 @@ class ChainCRF(Streaming, BaseEstimator):
     """
 
     _model: ColumnModel | FunctionModel | None
-    _coder: LabelCoder
+    _labels_known: LabelCoder
     _parts: tuple[Any, ...] | None  # what a model file holds, until it is first asked for
 
     def __init__(
@@ -177,7 +177,7 @@ class ChainCRF(Streaming, BaseEstimator):
         problem, model = prepare(X, y, coder, sample_weight, before)
         result = self._train(problem, model)
         model.weights = result.weights
-        self._model, self._coder, self._parts = model, coder, None
+        self._model, self._labels_known, self._parts = model, coder, None
         self.classes_ = coder.classes_
         self.objective_ = float(result.value)
         self.n_iter_ = result.n_iter
@@ -308,83 +308,25 @@ class ChainCRF(Streaming, BaseEstimator):
         return model
 
     @property
+    def _coder(self) -> LabelCoder:
+        self._fitted  # noqa: B018  (says so where nothing is fitted)
+        return self._labels_known
+
+    @property
     def coef_(self) -> np.ndarray:
         """(W,) the weights, read-only; `top_features` and ``transitions_`` give them names."""
         weights = self._fitted.weights.view()
         weights.flags.writeable = False
         return weights
 
-    def _potentials(self, X: Any) -> Potentials:
+    def potentials(self, X: Any) -> Potentials:
+        """The scores of X, for engines and comparisons of your own."""
         return self._fitted.potentials(X, n_jobs=resolve_jobs(self.n_jobs))
 
-    def _beliefs(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Node marginals (N, L) and offsets."""
-        potentials = self._potentials(X)
-        beliefs = ChainEngine(resolve_jobs(self.n_jobs)).infer(potentials, Semiring.LOG)
-        return beliefs.node, potentials.topology.offsets
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Labels of every sequence: always a 1-D object array with one label array for each."""
-        model = self._fitted
-        if check_decoder(self.decode) == "viterbi":
-            codes, topology = model.best_paths(X, n_jobs=resolve_jobs(self.n_jobs))
-            return self._coder.decode(codes, topology.offsets)
-        node, offsets = self._beliefs(X)
-        return self._coder.decode(best_marginals(node), offsets)
-
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Marginal probabilities: a 1-D object array of arrays (steps, classes), columns as ``classes_``."""
-        node, offsets = self._beliefs(X)
-        out = np.empty(len(offsets) - 1, dtype=object)
-        for s in range(len(out)):
-            out[s] = node[offsets[s] : offsets[s + 1]]
-        return out
-
-    def predict_marginals(self, X: Any) -> list[list[dict[Hashable, float]]]:
-        """Marginal probabilities as one dict ``{label: probability}`` for each step."""
-        tables = self.predict_proba(X)
-        labels = self._coder.labels
-        return [[dict(zip(labels, row)) for row in table.tolist()] for table in tables]
-
-    def log_prob(self, X: Any, y: Any) -> np.ndarray:
-        """log p(y | x) of every sequence, (B,); for partial labels the probability of all they allow."""
-        potentials = self._potentials(X)
-        chains = potentials.topology
-        labels, allowed = self._coder.encode(y, chains.lengths)
-        target = Target(chains, self._coder.n_labels, labels, allowed)
-        engine = ChainEngine(resolve_jobs(self.n_jobs))
-        free = engine.infer(potentials, Semiring.LOG).total
-        if target.complete.all():
-            clamped = path_scores(potentials, target.labels)
-        else:
-            masked = Potentials(np.where(target.mask, potentials.node, -np.inf), potentials.edge, chains)
-            clamped = engine.infer(masked, Semiring.LOG).total
-        # Two large numbers that may round past each other; no part weighs more than the whole.
-        return np.minimum(clamped - free, 0.0)
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Share of steps whose label is predicted right; steps of unknown label are left out."""
-        codes, topology = self._predicted_codes(X)
-        labels, allowed = self._coder.encode(y, topology.lengths)
-        right = codes == labels
-        counted = labels >= 0
-        if allowed is not None:
-            some = (labels < 0) & ~allowed.all(axis=1)
-            right |= some & allowed[np.arange(len(codes)), codes]
-            counted |= some
-        weight = np.ones(len(codes))
-        if sample_weight is not None:
-            weight = np.repeat(check_weights(sample_weight, topology.n_sequences), topology.lengths)
-        total = float(weight[counted].sum())
-        return float(weight[counted & right].sum() / total) if total > 0 else 0.0
-
-    def _predicted_codes(self, X: Any) -> tuple[np.ndarray, Any]:
-        model = self._fitted
-        if check_decoder(self.decode) == "viterbi":
-            return model.best_paths(X, n_jobs=resolve_jobs(self.n_jobs))
-        potentials = self._potentials(X)
-        beliefs = ChainEngine(resolve_jobs(self.n_jobs)).infer(potentials, Semiring.LOG)
-        return best_marginals(beliefs.node), potentials.topology
+    def _codes(self, X: Any) -> tuple[np.ndarray, Chains | Graphs]:
+        if check_decoder(self.decode) == "viterbi":  # from packed weights; the scores are never written out
+            return self._fitted.best_paths(X, n_jobs=resolve_jobs(self.n_jobs))
+        return super()._codes(X)
 
     def _step_scorer(self, *, history: int | None = None) -> StepScorer:
         return column_steps(self._columns("stream"), history=history)
@@ -418,14 +360,6 @@ class ChainCRF(Streaming, BaseEstimator):
 
         self._fitted  # noqa: B018
         save_chain(self, path)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        tags.input_tags.two_d_array = False
-        tags.input_tags.allow_nan = False
-        tags.no_validation = True
-        return tags
 
     def __sklearn_is_fitted__(self) -> bool:
         return getattr(self, "_model", None) is not None or getattr(self, "_parts", None) is not None

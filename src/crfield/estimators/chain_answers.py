@@ -1,8 +1,7 @@
 """Answers of models that score chains: labels, probabilities, likelihoods and shares of right steps.
 
 Whoever can turn X into `Potentials` of chains has everything else from here, by the exact engine: nothing below
-depends on where the scores come from, be it trees, a classifier or counts. `ChainCRF` has the same questions, and
-answers them from its packed weights without writing the scores out.
+depends on where the scores come from, be it columns, trees, a classifier or counts.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.core.target import Target
 from crfield.core.topology import Chains
-from crfield.data.labels import LabelCoder
 from crfield.estimators.chain_checks import check_weights
 from crfield.estimators.jobs import resolve_jobs
 from crfield.estimators.stream import Streaming
@@ -32,12 +30,7 @@ class ChainAnswers(Streaming):
     decode: str
     n_jobs: int | None
 
-    # ------------------------------------------------------------ what a model gives
-
-    @property
-    def _coder(self) -> LabelCoder:
-        """The labels of a fitted model; NotFittedError before."""
-        raise NotImplementedError
+    # ------------------------------ what a model gives: its labels ``_coder`` (NotFittedError before ``fit``), and
 
     def potentials(self, X: Any) -> Potentials:
         """The scores of X, for engines and comparisons of your own."""

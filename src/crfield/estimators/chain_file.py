@@ -88,8 +88,8 @@ def load_chain(archive: Archive, *, functions: Sequence[Any] | None, transition_
         raise ModelFileError(f"the model file's parameters cannot be used: {error} Was the file edited?") from None
     if functions is not None:
         model.set_params(functions=functions, transition_functions=transition_functions)
-    model._coder = LabelCoder.from_json(header.get("labels"))
-    model.classes_ = model._coder.classes_
+    model._labels_known = LabelCoder.from_json(header.get("labels"))
+    model.classes_ = model._labels_known.classes_
     report = header.get("report")
     for name, kind in _REPORT.items():
         value = report.get(name) if isinstance(report, dict) else None
@@ -97,5 +97,5 @@ def load_chain(archive: Archive, *, functions: Sequence[Any] | None, transition_
             raise ModelFileError(f"the model file's report of training lacks {name}.")
         setattr(model, name, value)
     model.history_ = []
-    model._parts = (header, arrays, functions, transition_functions, model._coder.n_labels)
+    model._parts = (header, arrays, functions, transition_functions, model._labels_known.n_labels)
     return model

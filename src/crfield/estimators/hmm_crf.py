@@ -79,7 +79,7 @@ def as_crf(model: Any) -> ChainCRF:
         warm_start=True,
         n_jobs=model.n_jobs,
     )
-    field._model, field._coder, field._parts = ColumnModel(encoder, layout, weights), model._coder, None
+    field._model, field._labels_known, field._parts = ColumnModel(encoder, layout, weights), model._coder, None
     field.classes_ = model.classes_
     field.objective_, field.n_iter_, field.n_evaluations_ = 0.0, 0, 0
     field.history_, field.converged_, field.stop_reason_ = [], True, "converted"

@@ -133,7 +133,7 @@ class MEstimatedCRF(ChainCRF):
         if not isinstance(inner, ColumnModel):
             raise InputError("only models of columns can be handed on.")
         chain._model = ColumnModel(inner.encoder, inner.layout, inner.weights.copy())
-        chain._coder, chain._parts, chain.classes_ = self._coder, None, self.classes_
+        chain._labels_known, chain._parts, chain.classes_ = self._coder, None, self.classes_
         for name in ("objective_", "n_iter_", "n_evaluations_", "history_", "converged_", "stop_reason_"):
             setattr(chain, name, getattr(self, name))
         return chain

@@ -20,17 +20,18 @@ from typing import Any
 
 import numpy as np
 
+from crfield.core.graphs import Graphs
 from crfield.core.potentials import Potentials
 from crfield.core.topology import Chains
 from crfield.data.batch import Batch
 from crfield.data.labels import LabelCoder
 from crfield.errors import InputError
 from crfield.estimators.chain import ChainCRF
+from crfield.estimators.chain_answers import ChainAnswers
 from crfield.estimators.chain_models import ColumnModel, FunctionModel
 from crfield.estimators.jobs import resolve_jobs
 from crfield.estimators.step_scores import StepScorer, column_steps
 from crfield.inference.chain import ChainEngine
-from crfield.inference.decode import best_marginals, check_decoder
 from crfield.objectives.gold_past import GoldPast, next_totals, normalised
 from crfield.scoring.layout import Layout
 from crfield.scoring.linear import LinearScorer
@@ -73,21 +74,12 @@ class MEMM(ChainCRF):
         problem.objective = GoldPast()
         return problem, model
 
-    def _potentials(self, X: Any) -> Potentials:
-        return normalised(super()._potentials(X))
+    def potentials(self, X: Any) -> Potentials:
+        """Log-probabilities of every label given the label before, as scores of edges."""
+        return normalised(super().potentials(X))
 
-    def _predicted_codes(self, X: Any) -> tuple[np.ndarray, Any]:
-        self._fitted  # noqa: B018  (says so where nothing is fitted)
-        if check_decoder(self.decode) == "viterbi":
-            potentials = self._potentials(X)
-            return ChainEngine(resolve_jobs(self.n_jobs)).best_path(potentials)[1], potentials.topology
-        node, offsets = self._beliefs(X)
-        return best_marginals(node), Chains(offsets)
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Labels of every sequence: always a 1-D object array with one label array for each."""
-        codes, topology = self._predicted_codes(X)
-        return self._coder.decode(codes, topology.offsets)
+    def _codes(self, X: Any) -> tuple[np.ndarray, Chains | Graphs]:
+        return ChainAnswers._codes(self, X)  # packed weights know nothing of the normalisers
 
     def _step_scorer(self, *, history: int | None = None) -> StepScorer:
         return _NormalisedSteps(column_steps(self._columns("stream"), history=history))

@@ -241,7 +241,7 @@ def _columns(inside: Inside, learn: Sequence[int], setting: tuple[float, float, 
     scale, states = np.sqrt(l2_of_transitions / l2), inside.states(learn, memory=memory)
     crf = ChainCRF(l2=l2_of_transitions, transition_pairs="all", tol=1e-3, max_iter=inside.grids.max_iter)
     crf.fit([scale * inside.columns[k] for k in learn], [states.codes(inside.labels[k]) for k in learn])
-    return _joint(inside, states, lambda sequences: crf._potentials([scale * inside.columns[k] for k in sequences]))
+    return _joint(inside, states, lambda sequences: crf.potentials([scale * inside.columns[k] for k in sequences]))
 
 
 def _trees(inside: Inside, learn: Sequence[int], setting: tuple[int, bool, bool]) -> Answer:

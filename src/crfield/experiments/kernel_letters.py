@@ -103,7 +103,7 @@ def run_model(
     test = data.part(data.fold == fold)
     if name == LINEAR:
         linear = ChainCRF(tol=1e-3, n_jobs=n_jobs).fit(X, y)
-        return outcome_of(linear._potentials(test[0]), linear._coder, test[1], n_jobs=n_jobs), X[0].shape[1]
+        return outcome_of(linear.potentials(test[0]), linear._coder, test[1], n_jobs=n_jobs), X[0].shape[1]
     model = KernelCRF(**options_of(name, n_components), random_state=fold, n_jobs=n_jobs)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

@@ -143,7 +143,7 @@ def run_fold(
     found = {}
     if LINEAR in models:
         linear = ChainCRF(tol=1e-3, n_jobs=n_jobs).fit(X, y)
-        found[LINEAR] = outcome_of(linear._potentials(test[0]), linear._coder, test[1], n_jobs=n_jobs)
+        found[LINEAR] = outcome_of(linear.potentials(test[0]), linear._coder, test[1], n_jobs=n_jobs)
     if ALONE in models or MARKOV in models:
         alone = grown("none")
         scores = alone.potentials(test[0])
