@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Self
 
@@ -24,7 +25,8 @@ from crfield.errors import ConvergenceWarning, DataWarning, InputError, NotFitte
 from crfield.estimators.chain_checks import check_weights, without_weightless
 from crfield.estimators.jobs import resolve_jobs
 from crfield.estimators.progress import Progress
-from crfield.estimators.semi_markov_checks import check_semi_markov, length_bins, length_limits
+from crfield.estimators.semi_markov_checks import check_semi_markov
+from crfield.estimators.semi_markov_fit import Prepared, prepare
 from crfield.estimators.semi_markov_labels import (
     RUNS,
     read_segments,
@@ -34,18 +36,13 @@ from crfield.estimators.semi_markov_labels import (
     written_tags,
 )
 from crfield.estimators.semi_markov_model import SegmentModel, joined
-from crfield.features.detect import encoder_for
-from crfield.features.segment_features import Trie, check_symbols, marks_of, symbols_of
 from crfield.features.template import Template
 from crfield.inference.decode import best_marginals, check_decoder
 from crfield.inference.segments import segmentation_scores
 from crfield.optimize.history import INTERRUPTED, Result, Step
-from crfield.optimize.lbfgs import minimize
 from crfield.optimize.penalty import Penalty
 from crfield.report.weights import TransitionTable
-from crfield.scoring.segments import SegmentData, SegmentLayout
-from crfield.training.likelihood import history_pairs
-from crfield.training.segments import FusedSegments
+from crfield.training.segments import fit_segments
 
 OFTEN = 0.01  # of the gold segments: when more are longer than max_length, somebody should know
 
@@ -90,6 +87,8 @@ class SemiMarkovCRF(BaseEstimator):
     decode : "viterbi" or "marginal"
         What ``predict`` returns: the best segmentation, or the best label of each step, cut where a beginning is more
         likely than not.
+    warm_start : bool
+        Go on from the weights of the last ``fit``: features, labels and texts are then those of it.
     n_jobs : int or None
         Threads; -1 for all processors.
     verbose : int
@@ -135,6 +134,7 @@ class SemiMarkovCRF(BaseEstimator):
         tol: float = 1e-4,
         max_iter: int = 500,
         decode: str = "viterbi",
+        warm_start: bool = False,
         n_jobs: int | None = None,
         verbose: int = 0,
         callback: Callable[[Step, np.ndarray], bool | None] | None = None,
@@ -160,6 +160,7 @@ class SemiMarkovCRF(BaseEstimator):
         self.tol = tol
         self.max_iter = max_iter
         self.decode = decode
+        self.warm_start = warm_start
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.callback = callback
@@ -174,77 +175,36 @@ class SemiMarkovCRF(BaseEstimator):
         """
         check_semi_markov(self.get_params(deep=False))
         X, y, sample_weight = without_weightless(X, y, sample_weight)
-        encoder = encoder_for(
-            X,
-            template=self.template,
-            functions=self.functions,
-            transition_features=self.transition_features,
-            transition_functions=self.transition_functions,
-            standardize=bool(self.standardize),
-        )
-        batch = encoder.fit(X, min_count=self.min_count)
-        chains = batch.topology
-        if chains.n_nodes == 0:
-            raise InputError("X holds no steps at all; at least one sequence with one step is needed to train.")
-        weight = None if sample_weight is None else check_weights(sample_weight, chains.n_sequences)
-        start, stop, labels = read_segments(y, chains, self.scheme)
-        coder = LabelCoder().fit([labels])
-        meant = Segmentation(chains, start, stop, coder.encode([labels], [len(labels)])[0])
-        limit = length_limits(self.max_length, coder.labels, self.scheme)
-        gold, n_split = meant.limited(limit)
-        sources = check_symbols(self.segment_text)
-        learnt = [Trie.learn(symbols_of(X, source), gold, min_count=self.min_count) for source in sources]
-        transitions = self.transition_pairs
-        if self.template is not None and not encoder.template.transitions:  # type: ignore[attr-defined]
-            transitions = "none"
-        layout = SegmentLayout.observe(
-            batch,
-            gold,
-            limit=limit,
-            bins=length_bins(self.length_features, int(limit.max())),
-            roles=tuple(self.step_features),
-            texts=_numbered_through(learnt),
-            feature_pairs=self.feature_pairs,
-            transition_pairs=transitions,
-            bias=bool(self.intercept),
-            boundaries=bool(self.boundaries),
-        )
-        tries, items = tuple(trie for trie, _ in learnt), (layout.item_ptr, layout.item_label)
-        marks = marks_of(tries, sources, X, chains, most=layout.max_length, items=items)
-        problem = FusedSegments(
-            layout, SegmentData(batch, marks), gold, weight=weight, n_jobs=resolve_jobs(self.n_jobs)
-        )
-        result = self._train(problem, layout)
-        self._model = SegmentModel(encoder, tries, sources, layout, result.weights)
-        self._coder, self._joins = coder, self.scheme == RUNS and not says_segments(y)
-        self.classes_ = coder.classes_
-        self.n_split_ = n_split
+        before = (self._model, self._coder) if self.warm_start and self.__sklearn_is_fitted__() else None
+        made = prepare(self, X, y, sample_weight, before)
+        result = self._train(made)
+        self._model, self._coder = replace(made.model, weights=result.weights), made.coder
+        self._joins = self.scheme == RUNS and not says_segments(y)
+        self.classes_ = made.coder.classes_
+        self.n_split_ = made.n_split
         self.objective_ = float(result.value)
         self.n_iter_ = result.n_iter
         self.n_evaluations_ = result.n_evaluations
         self.history_ = result.history
         self.converged_ = result.converged
         self.stop_reason_ = result.reason
-        self._warn(result, len(meant.start))
+        self._warn(result, made.n_segments)
         return self
 
-    def _train(self, problem: FusedSegments, layout: SegmentLayout) -> Result:
-        penalised = None if self.penalize_intercepts else (~layout.intercepts).astype(np.uint8)
-        penalty = Penalty(l1=self.l1, l2=self.l2, penalised=penalised)
+    def _train(self, made: Prepared) -> Result:
+        penalised = None if self.penalize_intercepts else (~made.model.layout.intercepts).astype(np.uint8)
         with Progress(self.verbose, total=self.max_iter, description="SemiMarkovCRF") as progress:
 
             def after(step: Step, weights: np.ndarray) -> bool | None:
                 progress.update(step)
                 return self.callback(step, weights) if self.callback is not None else None
 
-            return minimize(
-                problem,
-                np.zeros(problem.n_weights),
-                penalty,
-                memory=history_pairs(problem.n_weights, penalty),
+            return fit_segments(
+                made.problem,
+                Penalty(l1=self.l1, l2=self.l2, penalised=penalised),
+                made.model.weights,
                 tol=self.tol,
                 max_iter=self.max_iter,
-                n_jobs=resolve_jobs(self.n_jobs),
                 callback=after if self.callback is not None or self.verbose else None,
             )
 
@@ -435,15 +395,6 @@ class SemiMarkovCRF(BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_model")
-
-
-def _numbered_through(learnt: Sequence[tuple[Trie, np.ndarray]]) -> tuple[np.ndarray, int] | None:
-    """Columns (runs, M) of the gold segments' texts and their number, all tries together."""
-    if not learnt:
-        return None
-    base = np.cumsum([0, *(trie.n_columns for trie, _ in learnt)])
-    columns = np.stack([np.where(own >= 0, own + b, -1) for (_, own), b in zip(learnt, base)])
-    return columns, int(base[-1])
 
 
 def _likeliest(chains: Chains, beliefs: Any) -> Segmentation:

@@ -18,7 +18,7 @@ from crfield.inference.decode import check_decoder
 from crfield.scoring.segments import ROLES
 
 _CHOICES = {"feature_pairs": ("observed", "all"), "transition_pairs": ("observed", "all", "none")}
-_FLAGS = ("standardize", "intercept", "boundaries", "penalize_intercepts")
+_FLAGS = ("standardize", "intercept", "boundaries", "penalize_intercepts", "warm_start")
 LONGEST = 1 << 20  # steps of a segment; more is a slip, or a model file that was edited
 
 

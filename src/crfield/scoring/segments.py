@@ -7,8 +7,10 @@ A step's columns enter the score of a segment in up to four *roles*, each with w
     first   the columns of its first step                    last    those of its last step
 
 All roles read the same columns, so they are one gather of rows P times as wide: a `Layout` whose labels are the pairs
-(role, label). Beside them stand a chain's intercepts, transitions and edge features (which score two segments that
-meet), a weight for each length or bin of lengths and label, and one for each (text, label).
+(role, label). In a segment of one step all roles are the same thing, so a label that lasts no longer has sparse
+columns in the first role alone: on text most steps are outside of everything, and most weights would be copies.
+Beside them stand a chain's intercepts, transitions and edge features (which score two segments that meet), a weight
+for each length or bin of lengths and label, and one for each (text, label).
 
     [ columns (role, label) | bias, start, end, transitions, edge features | length (bins, L) | texts ]
 
@@ -138,10 +140,13 @@ class SegmentLayout:
             raise InputError(f"feature_pairs must be 'observed' or 'all', got {feature_pairs!r}.")
         labels, none = len(limit), (np.zeros(1, np.int64), np.zeros(0, np.int32))
         ptr = label = None
+        told_apart = _told_apart(len(roles), np.asarray(limit))
         if feature_pairs == "observed":
             met = [_met(gold, role, number * labels) for number, role in enumerate(roles)]
             rows = np.concatenate([np.zeros(0, np.int64), *(rows for rows, _ in met)])
             items = np.concatenate([np.zeros(0, np.int32), *(items for _, items in met)])
+            kept = told_apart[items]
+            rows, items = rows[kept], items[kept]
             ptr, label = chain.observed(
                 batch.node.indptr,
                 batch.node.indices,
@@ -150,6 +155,9 @@ class SegmentLayout:
                 n_columns=batch.node.width,
                 n_items=max(len(roles), 1) * labels,
             )
+        elif not told_apart.all():
+            some = np.flatnonzero(told_apart).astype(np.int32)
+            ptr, label = np.arange(batch.node.width + 1) * len(some), np.tile(some, batch.node.width)
         steps = Layout(
             n_labels=max(len(roles), 1) * labels,
             n_columns=batch.node.width if roles else 0,
@@ -289,6 +297,12 @@ class SegmentScorer:
         place = np.repeat(place, count)
         same = marks.item_label[number] == label[place]
         return np.bincount(number[same], weight[place[same]], minlength=marks.n_weights)
+
+
+def _told_apart(n_roles: int, limit: np.ndarray) -> np.ndarray:
+    """(P · L,) bool: whether a (role, label) says what no earlier role of the label does."""
+    first = np.arange(max(n_roles, 1)) == 0
+    return (first[:, None] | (limit > 1)).ravel()
 
 
 def _met(gold: Segmentation, role: str, base: int) -> tuple[np.ndarray, np.ndarray]:
