@@ -22,7 +22,7 @@ from crfield.cli.scores import Judgement, Scheme, judge
 from crfield.errors import InputError
 from crfield.features.template import Template
 from crfield.optimize.history import INTERRUPTED
-from crfield.training.likelihood import SOLVERS
+from crfield.training.chain_plan import OBJECTIVES, SOLVERS
 
 _DATA, _MODEL, _SEARCH, _OUTPUT = "Data", "Model", "Training", "Output"
 
@@ -47,6 +47,12 @@ class Decode(StrEnum):
 
     viterbi = "viterbi"
     marginal = "marginal"
+
+
+def _known_objective(name: str) -> str:
+    if name not in OBJECTIVES:
+        raise typer.BadParameter(f"expected one of {', '.join(OBJECTIVES)}, got {name!r}.")
+    return name
 
 
 def _known_solver(name: str) -> str:
@@ -135,6 +141,15 @@ def train(
             rich_help_panel=_MODEL,
         ),
     ] = Decode.viterbi,
+    objective: Annotated[
+        str,
+        typer.Option(
+            help=f"What is minimised: {', '.join(OBJECTIVES)}.",
+            callback=_known_objective,
+            metavar="NAME",
+            rich_help_panel=_SEARCH,
+        ),
+    ] = "auto",
     solver: Annotated[
         str,
         typer.Option(
@@ -179,6 +194,7 @@ def train(
         transition_pairs=str(transition_pairs),
         intercept=intercept,
         boundaries=boundaries,
+        objective=objective,
         solver=solver,
         tol=tol,
         max_iter=max_iter,

@@ -40,21 +40,18 @@ from crfield.features.detect import encoder_for
 from crfield.features.template import Template
 from crfield.inference.chain import ChainEngine
 from crfield.inference.decode import check_decoder
-from crfield.objectives.contrast import Contrast
 from crfield.optimize.history import INTERRUPTED, Result, Step
 from crfield.optimize.penalty import Penalty
 from crfield.report.weights import FeatureList, TransitionTable
 from crfield.scoring.layout import Layout
 from crfield.scoring.tables import TableScorer
-from crfield.training.full_batch import FullBatch
-from crfield.training.fused import FusedChain
-from crfield.training.likelihood import fit_likelihood
+from crfield.training.chain_plan import ChainParts, Plan, fit_chain, plan_chain, prepare
 
 
 class ChainCRF(ChainAnswers, BaseEstimator):
     """Linear-chain conditional random field.
 
-    Training minimises −Σ weight · log p(y | x) + ``l1`` ‖w‖₁ + ½ ``l2`` ‖w‖².
+    Training minimises −Σ weight · log p(y | x) + ``l1`` ‖w‖₁ + ½ ``l2`` ‖w‖², or another ``objective``.
 
     Parameters
     ----------
@@ -78,8 +75,11 @@ class ChainCRF(ChainAnswers, BaseEstimator):
         A score for each label everywhere; at the first and at the last step.
     penalize_intercepts : bool
         Whether the penalties touch those scores.
-    solver : "auto", "lbfgs" or "warm"
-        See `crfield.training.likelihood`.
+    objective : str
+        What is minimised: "auto" (what the solver trains, the likelihood as a rule) or a name of
+        `crfield.training.chain_plan`, such as "pseudo_likelihood", "softmax_margin" or "label_accuracy".
+    solver : str
+        How: "auto", "lbfgs", "warm" or another row of `crfield.training.chain_plan`.
     tol : float
         Training stops when the objective is estimated to be within this fraction of its optimum.
     max_iter : int
@@ -127,6 +127,7 @@ class ChainCRF(ChainAnswers, BaseEstimator):
         intercept: bool = True,
         boundaries: bool = True,
         penalize_intercepts: bool = True,
+        objective: str = "auto",
         solver: str = "auto",
         tol: float = 1e-4,
         max_iter: int = 500,
@@ -151,6 +152,7 @@ class ChainCRF(ChainAnswers, BaseEstimator):
         self.intercept = intercept
         self.boundaries = boundaries
         self.penalize_intercepts = penalize_intercepts
+        self.objective = objective
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter
@@ -206,7 +208,11 @@ class ChainCRF(ChainAnswers, BaseEstimator):
         self, X: Any, y: Any, coder: LabelCoder, sample_weight: Any, before: ColumnModel | FunctionModel | None
     ) -> tuple[Any, ColumnModel | FunctionModel]:
         model, batch, target = self._encoded(X, y, coder, sample_weight, before)
-        return FusedChain(model.layout, batch, target, n_jobs=resolve_jobs(self.n_jobs)), model
+        return self._planned(ChainParts.columns(model.layout, batch, target, n_jobs=resolve_jobs(self.n_jobs))), model
+
+    def _planned(self, parts: ChainParts) -> tuple[Plan, Any]:
+        plan = plan_chain(self.objective, self.solver, costs=getattr(parts.target, "cost", None) is not None)
+        return plan, prepare(plan, parts)
 
     def _encoded(
         self, X: Any, y: Any, coder: LabelCoder, sample_weight: Any, before: ColumnModel | FunctionModel | None
@@ -247,17 +253,12 @@ class ChainCRF(ChainAnswers, BaseEstimator):
         functions = check_label_functions(self.get_params(deep=False))
         tables = tabulate_sequences(functions, coder.labels, X)
         target = self._target(tables.topology, coder, y, sample_weight)
-        problem = FullBatch(
-            TableScorer(len(functions), coder.n_labels),
-            tables,
-            target,
-            objective=Contrast(),
-            engine=ChainEngine(resolve_jobs(self.n_jobs)),
-        )
+        scorer = TableScorer(len(functions), coder.n_labels)
+        parts = ChainParts(scorer, tables, target, ChainEngine(resolve_jobs(self.n_jobs)))
         weights = np.zeros(len(functions))
         if isinstance(before, FunctionModel) and len(before.weights) == len(functions):
             weights = before.weights
-        return problem, FunctionModel(functions, coder.labels, weights)
+        return self._planned(parts), FunctionModel(functions, coder.labels, weights)
 
     def _target(self, topology: Any, coder: LabelCoder, y: Any, sample_weight: Any) -> Target:
         labels, allowed = coder.encode(y, topology.lengths)
@@ -267,6 +268,7 @@ class ChainCRF(ChainAnswers, BaseEstimator):
         return Target(topology, coder.n_labels, labels, allowed, weight)
 
     def _train(self, problem: Any, model: ColumnModel | FunctionModel) -> Result:
+        plan, handed = problem
         penalised = None
         if not self.penalize_intercepts and isinstance(model, ColumnModel):
             penalised = (~model.layout.intercepts).astype(np.uint8)
@@ -280,11 +282,11 @@ class ChainCRF(ChainAnswers, BaseEstimator):
                 return self.callback(step, weights) if self.callback is not None else None
 
             watching = self.callback is not None or bool(self.verbose)
-            return fit_likelihood(
-                problem,
+            return fit_chain(
+                plan,
+                handed,
                 penalty,
                 start=start,
-                solver=self.solver,
                 tol=self.tol,
                 max_iter=self.max_iter,
                 n_jobs=resolve_jobs(self.n_jobs),

@@ -17,11 +17,12 @@ from crfield.errors import InputError, ShapeError
 from crfield.estimators.jobs import resolve_jobs
 from crfield.features.template import Template
 from crfield.inference.decode import DECODERS
-from crfield.training.likelihood import SOLVERS
+from crfield.training.chain_plan import OBJECTIVES, SOLVERS, plan_chain
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "feature_pairs": ("observed", "all"),
     "transition_pairs": ("observed", "all", "none"),
+    "objective": OBJECTIVES,
     "solver": SOLVERS,
     "decode": DECODERS,
 }
@@ -44,6 +45,7 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
     for name, choices in _CHOICES.items():
         if not isinstance(parameters[name], str) or parameters[name] not in choices:
             raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}, got {parameters[name]!r}.")
+    plan_chain(parameters["objective"], parameters["solver"])
     for name in _FLAGS:
         if not isinstance(parameters[name], bool | np.bool_):
             raise InputError(f"{name} must be True or False, got {parameters[name]!r}.")

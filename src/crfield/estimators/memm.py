@@ -15,7 +15,7 @@ The paper's form has weights of its own for each label before: ``transition_feat
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,16 +35,21 @@ from crfield.inference.chain import ChainEngine
 from crfield.objectives.gold_past import GoldPast, next_totals, normalised
 from crfield.scoring.layout import Layout
 from crfield.scoring.linear import LinearScorer
-from crfield.training.full_batch import FullBatch
+from crfield.training.chain_plan import ChainParts, Plan
+
+LOCAL_SOLVERS = ("auto", "lbfgs")
 
 
 class MEMM(ChainCRF):
     """Maximum-entropy Markov model: every step a logistic regression that is told the label before.
 
     Parameters are those of `ChainCRF`, but that ``boundaries`` stands for scores of the first step alone (a label is
-    chosen looking back, so none is chosen because the sequence ends after it), and that ``solver="warm"`` is missing.
-    Training minimises −Σ weight · Σ_t log p(y_t | y_{t-1}, x) + ``l1`` ‖w‖₁ + ½ ``l2`` ‖w‖². Unknown labels and sets
-    of labels are summed over.
+    chosen looking back, so none is chosen because the sequence ends after it), and that there is one
+    ``objective`` and few names of a ``solver``. Training minimises
+
+        −Σ weight · Σ_t log p(y_t | y_{t-1}, x) + ``l1`` ‖w‖₁ + ½ ``l2`` ‖w‖²
+
+    Unknown labels and sets of labels are summed over.
 
     Examples
     --------
@@ -57,22 +62,23 @@ class MEMM(ChainCRF):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self.solver == "warm":
-            raise InputError("MEMM is trained by L-BFGS: solver must be 'auto' or 'lbfgs', got 'warm'.")
+        if self.objective not in ("auto", "likelihood"):
+            raise InputError(f"MEMM is trained by its likelihood: leave objective at 'auto', got {self.objective!r}.")
+        if self.solver not in LOCAL_SOLVERS:
+            raise InputError(
+                "MEMM is a classification of steps, trained by whole-batch solvers: solver must be one of "
+                f"{', '.join(map(repr, LOCAL_SOLVERS))}, got {self.solver!r}."
+            )
 
     def _column_problem(
         self, X: Any, y: Any, coder: LabelCoder, sample_weight: Any, before: ColumnModel | FunctionModel | None
     ) -> tuple[Any, ColumnModel | FunctionModel]:
         model, batch, target = self._encoded(X, y, coder, sample_weight, before)
-        scorer, engine = _Forward(model.layout), ChainEngine(resolve_jobs(self.n_jobs))
-        return FullBatch(scorer, batch, target, objective=GoldPast(), engine=engine), model
+        engine = ChainEngine(resolve_jobs(self.n_jobs))
+        return self._planned(ChainParts(_Forward(model.layout), batch, target, engine)), model
 
-    def _function_problem(
-        self, X: Any, y: Any, coder: LabelCoder, sample_weight: Any, before: ColumnModel | FunctionModel | None
-    ) -> tuple[Any, ColumnModel | FunctionModel]:
-        problem, model = super()._function_problem(X, y, coder, sample_weight, before)
-        problem.objective = GoldPast()
-        return problem, model
+    def _planned(self, parts: ChainParts) -> tuple[Plan, Any]:
+        return super()._planned(replace(parts, likelihood=GoldPast()))
 
     def potentials(self, X: Any) -> Potentials:
         """Log-probabilities of every label given the label before, as scores of edges."""
