@@ -20,12 +20,16 @@ wherever they stand. The same pass with maxima and their places gives the best s
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from math import fsum
 
 import numpy as np
 
 from crfield.kernels.chain_numpy import check_offsets, check_rows, log_sum
+
+# A table (K, M): for each column its total, and what that is made of.
+Fold = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 def _check(offsets: np.ndarray, segment: np.ndarray, edge: np.ndarray) -> None:
@@ -82,44 +86,55 @@ def _windows(g: np.ndarray, rise: np.ndarray, n: int, reach: int) -> np.ndarray:
     return g[n - reach + 1 : n + 1][::-1] - back[:, None]
 
 
+def _shares(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Log of the sum down each column, and what each entry has of it; zero where there is none."""
+    total = log_sum(x, axis=0)
+    return total, _exp(x, total)
+
+
+def _largest(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The largest entry of each column, and where it stands."""
+    return np.max(x, axis=0), np.argmax(x, axis=0)
+
+
+def _forwards(scores: np.ndarray, edge: np.ndarray, fold: Fold) -> tuple[float, list[np.ndarray], list[np.ndarray]]:
+    """Total of one sequence; at each step what ``fold`` says of the lengths, and of the labels before the next.
+
+    The last entry of the latter is of the end of the sequence, one column.
+    """
+    steps, most, labels = scores.shape
+    g = np.zeros((steps + 1, labels))  # row n + 1: g after step n, its largest entry zero
+    rise = np.zeros(steps)
+    lengths, before = [], []
+    for n in range(steps):
+        reach = min(most, n + 1)
+        a, said = fold(scores[n, :reach] + _windows(g, rise, n, reach))
+        lengths.append(said)
+        onwards, said = fold(a[:, None] + (edge[0 if len(edge) == 1 else n] if n + 1 < steps else 0.0))
+        before.append(said)
+        top = onwards.max()
+        rise[n] = 0.0 if np.isneginf(top) else top
+        g[n + 1] = onwards - rise[n]
+    return fsum(rise) + float(g[steps].max()), lengths, before
+
+
 def _sum_sequence(scores: np.ndarray, edge: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
     """Total, segment marginals (T, D, L) and edge marginals (T − 1, L, L) of one sequence."""
     steps, most, labels = scores.shape
+    p, pairs = np.zeros_like(scores), np.zeros((max(steps - 1, 0), labels, labels))
     if not steps:
-        return 0.0, scores.copy(), np.zeros((0, labels, labels))
-    a = np.empty((steps, labels))
-    onwards = np.empty((steps, labels))  # g before it is shifted
-    g = np.zeros((steps + 1, labels))  # row n + 1: g after step n, its largest entry zero
-    rise = np.zeros(steps)
-    w = np.zeros_like(scores)
-    parts: list[float] = []
-    for n in range(steps):
-        reach = min(most, n + 1)
-        x = scores[n, :reach] + _windows(g, rise, n, reach)
-        a[n] = log_sum(x, axis=0)
-        w[n, :reach] = _exp(x, a[n])
-        if n + 1 < steps:
-            onwards[n] = log_sum(a[n][:, None] + edge[0 if len(edge) == 1 else n], axis=0)
-            top = onwards[n].max()
-            rise[n] = 0.0 if np.isneginf(top) else top
-            parts.append(rise[n])
-            g[n + 1] = onwards[n] - rise[n]
-    rest = float(log_sum(a[-1], axis=0))
-    pairs = np.zeros((steps - 1, labels, labels))
-    if np.isneginf(rest):
-        return rest, np.zeros_like(scores), pairs
+        return 0.0, p, pairs
+    total, lengths, before = _forwards(scores, edge, _shares)
     start = np.zeros((steps + 1, labels))
+    end = before[-1][:, 0]
     for n in range(steps - 1, -1, -1):
-        if n == steps - 1:
-            end = np.exp(a[n] - rest)
-        else:
-            table = edge[0 if len(edge) == 1 else n]
-            pairs[n] = _exp(a[n][:, None] + table, onwards[n]) * start[n + 1]
+        if n + 1 < steps:
+            pairs[n] = before[n] * start[n + 1]
             end = pairs[n].sum(axis=1)
         reach = min(most, n + 1)
-        w[n] *= end
-        start[n - reach + 1 : n + 1] += w[n, :reach][::-1]
-    return fsum(parts) + rest, w, pairs
+        p[n, :reach] = lengths[n] * end
+        start[n - reach + 1 : n + 1] += p[n, :reach][::-1]
+    return total, p, pairs
 
 
 def max_product(
@@ -141,33 +156,18 @@ def max_product(
 
 
 def _best_sequence(scores: np.ndarray, edge: np.ndarray, length: np.ndarray, label: np.ndarray) -> float:
-    steps, most, labels = scores.shape
-    if not steps:
+    """Total of the best segmentation of one sequence; its lengths and labels are written."""
+    if not len(scores):
         return 0.0
-    g, rise = np.zeros((steps + 1, labels)), np.zeros(steps)
-    long = np.zeros((steps, labels), dtype=np.int64)
-    before = np.zeros((steps, labels), dtype=np.int64)
-    best = np.empty(labels)
-    parts: list[float] = []
-    for n in range(steps):
-        reach = min(most, n + 1)
-        x = scores[n, :reach] + _windows(g, rise, n, reach)
-        long[n], best = np.argmax(x, axis=0), np.max(x, axis=0)
-        if n + 1 < steps:
-            choices = best[:, None] + edge[0 if len(edge) == 1 else n]
-            before[n], onwards = np.argmax(choices, axis=0), np.max(choices, axis=0)
-            top = onwards.max()
-            rise[n] = 0.0 if np.isneginf(top) else top
-            parts.append(rise[n])
-            g[n + 1] = onwards - rise[n]
-    n, j = steps - 1, int(np.argmax(best))
+    total, lengths, before = _forwards(scores, edge, _largest)
+    n, j = len(scores) - 1, int(before[-1][0])
     while n >= 0:
-        d = int(long[n, j]) + 1
+        d = int(lengths[n][j]) + 1
         length[n], label[n - d + 1 : n + 1] = d, j
         n -= d
         if n >= 0:
-            j = int(before[n, j])
-    return fsum(parts) + float(best.max())
+            j = int(before[n][j])
+    return total
 
 
 # ------------------------------------------------------------------------------------------- from parts and back
