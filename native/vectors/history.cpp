@@ -1,6 +1,7 @@
 #include "vectors/history.hpp"
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "vectors/blocks.hpp"
@@ -35,6 +36,41 @@ class PairHistory final : public History {
       products.y_dg.push_back(products.fresh[Y_DG]);
     }
     return {kept, combine(course, products)};
+  }
+
+  size_t width() const override { return sizeof(T); }
+
+  void write(uint8_t* s, uint8_t* y, double* s_y, double* y_dy) const override {
+    const size_t count = order_.size(), bytes = n_ * sizeof(T);
+    for (size_t i = 0; i < count; i++) {
+      if (bytes) {
+        std::memcpy(s + i * bytes, s_[order_[i]].get(), bytes);
+        std::memcpy(y + i * bytes, y_[order_[i]].get(), bytes);
+      }
+      for (size_t j = 0; j < count; j++) {
+        const size_t from = (size_t)order_[i] * memory_ + order_[j];
+        s_y[i * count + j] = i <= j ? s_y_[from] : 0.0;
+        y_dy[i * count + j] = y_dy_[from];
+      }
+    }
+  }
+
+  void read(size_t count, const uint8_t* s, const uint8_t* y, const double* s_y, const double* y_dy) override {
+    const size_t bytes = n_ * sizeof(T);
+    order_.clear();
+    for (size_t i = 0; i < count; i++) {
+      if (!s_[i]) s_[i].reset(new T[n_]);
+      if (!y_[i]) y_[i].reset(new T[n_]);
+      if (bytes) {
+        std::memcpy(s_[i].get(), s + i * bytes, bytes);
+        std::memcpy(y_[i].get(), y + i * bytes, bytes);
+      }
+      for (size_t j = 0; j < count; j++) {
+        at(s_y_, (int)i, (int)j) = s_y[i * count + j];
+        at(y_dy_, (int)i, (int)j) = y_dy[i * count + j];
+      }
+    }
+    for (size_t i = 0; i < count; i++) order_.push_back((int)i);
   }
 
  private:

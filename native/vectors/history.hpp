@@ -38,6 +38,12 @@ class History {
   virtual double direction(const Course& course) = 0;
   // Both, reading the pairs once less.
   virtual std::pair<bool, double> advance(const Move& move, const Course& course) = 0;
+  // Bytes of one number of a pair.
+  virtual size_t width() const = 0;
+  // All pairs, the oldest first, and the tables s_i·y_j and y_i·D y_j (pairs, pairs) in that order.
+  virtual void write(uint8_t* s, uint8_t* y, double* s_y, double* y_dy) const = 0;
+  // Take `count` pairs, at most the memory, in place of all that are kept.
+  virtual void read(size_t count, const uint8_t* s, const uint8_t* y, const double* s_y, const double* y_dy) = 0;
 };
 
 std::unique_ptr<History> make_history(size_t n, int memory, bool single, const double* diagonal, int n_jobs);

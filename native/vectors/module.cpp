@@ -112,6 +112,7 @@ class BoundHistory {
       : n_(n < 0 ? throw std::invalid_argument("n must not be negative") : (size_t)n), diagonal_(diagonal) {
     if (memory < 1 || memory > 1000) throw std::invalid_argument("memory must be 1 to 1000 pairs");
     const double* d = diagonal_ ? fitting(*diagonal_, n_, "diagonal") : nullptr;
+    memory_ = (size_t)memory;
     history_ = make_history(n_, memory, single, d, n_jobs);
   }
 
@@ -138,6 +139,22 @@ class BoundHistory {
     return history_->advance(move, course);
   }
 
+  void write(Array1<uint8_t> s, Array1<uint8_t> y, Array2<double> s_y, Array2<double> y_dy) const {
+    const size_t count = history_->size(), bytes = count * n_ * history_->width();
+    require(shaped(s_y, count, count) && shaped(y_dy, count, count), "tables must be (pairs, pairs)");
+    uint8_t *to_s = fitting(s, bytes, "s"), *to_y = fitting(y, bytes, "y");
+    history_->write(to_s, to_y, s_y.data(), y_dy.data());
+  }
+
+  void read(Array1<const uint8_t> s, Array1<const uint8_t> y, Array2<const double> s_y, Array2<const double> y_dy) {
+    const size_t count = s_y.shape(0);
+    require(count <= memory_, "more pairs than the history has room for");
+    require(shaped(s_y, count, count) && shaped(y_dy, count, count), "tables must be (pairs, pairs)");
+    const size_t bytes = count * n_ * history_->width();
+    const uint8_t *from_s = fitting(s, bytes, "s"), *from_y = fitting(y, bytes, "y");
+    history_->read(count, from_s, from_y, s_y.data(), y_dy.data());
+  }
+
  private:
   Move moved(const In& weights, const In& old_weights, const In& gradient, const In& old_gradient) const {
     return {fitting(weights, n_, "weights"), fitting(old_weights, n_, "old_weights"),
@@ -148,7 +165,7 @@ class BoundHistory {
             orthant ? fitting(*orthant, n_, "orthant") : nullptr, mask_of(penalised, n_)};
   }
 
-  size_t n_;
+  size_t n_, memory_ = 0;
   std::optional<In> diagonal_;
   std::unique_ptr<History> history_;
 };
@@ -183,5 +200,7 @@ NB_MODULE(_vectors, m) {
            array("old_gradient"))
       .def("direction", &v::BoundHistory::direction, array("steepest"), array("out"), none("orthant"), none("penalised"))
       .def("advance", &v::BoundHistory::advance, array("weights"), array("old_weights"), array("gradient"),
-           array("old_gradient"), array("steepest"), array("out"), none("orthant"), none("penalised"));
+           array("old_gradient"), array("steepest"), array("out"), none("orthant"), none("penalised"))
+      .def("write", &v::BoundHistory::write, array("s"), array("y"), array("s_y"), array("y_dy"))
+      .def("read", &v::BoundHistory::read, array("s"), array("y"), array("s_y"), array("y_dy"));
 }

@@ -18,6 +18,7 @@ penalty applies, or None for everywhere.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -201,7 +202,8 @@ class History:
     ) -> None:
         if n < 0 or not 1 <= memory <= 1000:
             raise InputError(f"a history needs n >= 0 and a memory of 1 … 1000 pairs, got n={n}, memory={memory}.")
-        self.n = n
+        self.n, self._kind = n, np.dtype(np.float32 if single else np.float64)
+        self.memory = memory
         if diagonal is not None:
             self._fits(diagonal=diagonal)
         self._body = body("vectors").History(n, memory, single, diagonal, n_jobs)
@@ -266,3 +268,44 @@ class History:
             weights, old_weights, gradient, old_gradient, steepest, out, orthant, penalised
         )
         return bool(kept), float(slope)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """All m pairs, the oldest first: ``s`` and ``y`` (m, n), and s_i·y_j (i ≤ j) and y_i·D y_j, both (m, m).
+
+        A history that `restore` has filled from it goes on with the same bits.
+
+        >>> history = History(2, 5)
+        >>> _ = history.push(np.array([1.0, 0.0]), np.zeros(2), np.array([4.0, 0.0]), np.zeros(2))
+        >>> history.state()["y"].tolist(), history.state()["s_y"].tolist()
+        ([[4.0, 0.0]], [[4.0]])
+        """
+        count = len(self)
+        s, y = (np.empty(count * self.n, self._kind) for _ in range(2))
+        s_y, y_dy = np.empty((count, count)), np.empty((count, count))
+        self._body.write(s.view(np.uint8), y.view(np.uint8), s_y, y_dy)
+        return {"s": s.reshape(count, self.n), "y": y.reshape(count, self.n), "s_y": s_y, "y_dy": y_dy}
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Take the pairs of a `state` in place of those that are kept.
+
+        >>> history, other = History(2, 5), History(2, 5)
+        >>> _ = history.push(np.array([1.0, 0.0]), np.zeros(2), np.array([4.0, 0.0]), np.zeros(2))
+        >>> other.restore(history.state())
+        >>> len(other)
+        1
+        """
+        wide = np.dtype(np.float64)
+        kinds = {"s": self._kind, "y": self._kind, "s_y": wide, "y_dy": wide}
+        parts = {name: state.get(name) for name in kinds}
+        count = len(parts["s"]) if isinstance(parts["s"], np.ndarray) and parts["s"].ndim == 2 else -1
+        shapes = {"s": (count, self.n), "y": (count, self.n), "s_y": (count, count), "y_dy": (count, count)}
+        for name, part in parts.items():
+            fits = isinstance(part, np.ndarray) and part.dtype == kinds[name] and part.shape == shapes[name]
+            if not fits or not 0 <= count <= self.memory:
+                got = f"{part.dtype} {part.shape}" if isinstance(part, np.ndarray) else type(part).__name__
+                raise ShapeError(
+                    f"{name!r} must be {kinds[name]} of shape {shapes[name]} in a history of at most {self.memory} "
+                    f"pairs of {self.n} numbers, got {got}."
+                )
+        s, y, s_y, y_dy = (np.ascontiguousarray(part) for part in parts.values())
+        self._body.read(s.reshape(-1).view(np.uint8), y.reshape(-1).view(np.uint8), s_y, y_dy)

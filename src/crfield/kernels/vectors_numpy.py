@@ -157,3 +157,23 @@ class History:
         """Push, then direction; the compiled body reads the pairs once less."""
         kept = self.push(weights, old_weights, gradient, old_gradient)
         return kept, self.direction(steepest, out, orthant, penalised)
+
+    def write(self, s: np.ndarray, y: np.ndarray, s_y: np.ndarray, y_dy: np.ndarray) -> None:
+        """Write the pairs as bytes, the oldest first, and their products."""
+        for k, vectors in ((0, s), (1, y)):
+            joined = np.concatenate([pair[k] for pair in self._pairs]) if self._pairs else np.zeros(0, self._kind)
+            vectors[:] = joined.view(np.uint8)
+        s_y[:] = 0.0
+        wide = [(p.astype(np.float64), q.astype(np.float64), curvature) for p, q, curvature in self._pairs]
+        for i, (step, change, curvature) in enumerate(wide):
+            s_y[i, i] = curvature
+            for j, (_, other, _) in enumerate(wide):
+                y_dy[i, j] = dot(change, self._scaled(other), 1)
+                if i < j:
+                    s_y[i, j] = dot(step, other, 1)
+
+    def read(self, s: np.ndarray, y: np.ndarray, s_y: np.ndarray, y_dy: np.ndarray) -> None:
+        """Take pairs that `write` wrote in place of all that are kept."""
+        count = len(s_y)
+        steps, changes = (part.view(self._kind).reshape(count, self.n).copy() for part in (s, y))
+        self._pairs = [(steps[i], changes[i], float(s_y[i, i])) for i in range(count)]

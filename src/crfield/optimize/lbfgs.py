@@ -34,6 +34,7 @@ from crfield.optimize.history import (
     Result,
     Step,
 )
+from crfield.optimize.keeping import Keeper, State, steps_of_table, steps_table
 from crfield.optimize.line_search import orthant_search, wolfe_search
 from crfield.optimize.penalty import Penalised, Penalty, Point
 from crfield.optimize.problem import Problem
@@ -61,6 +62,27 @@ def history_size(n_weights: int, memory: int | None = None, single: bool | None 
     return memory, single
 
 
+class _WithModel:
+    """A keeper that also keeps what the quasi-Newton model of a run was made with."""
+
+    def __init__(self, keeper: Keeper, memory: int, single: bool, diagonal: np.ndarray | None) -> None:
+        self.keeper, self.header = keeper, {"memory": memory, "single": single}
+        self.arrays = {} if diagonal is None else {"diagonal": diagonal}
+
+    def found(self, phase: str) -> State | None:
+        """The state of an earlier run."""
+        return self.keeper.found(phase)
+
+    def offer(self, phase: str, state: Callable[[], State]) -> None:
+        """Hand the state on, with the model's parts."""
+
+        def whole() -> State:
+            header, arrays = state()
+            return self.header | header, self.arrays | arrays
+
+        self.keeper.offer(phase, whole)
+
+
 class _Run:
     """The state of one call of `minimize`."""
 
@@ -73,16 +95,52 @@ class _Run:
         stopping: Stopping,
         first_step: float | None,
         callback: Callback | None,
+        keeper: Keeper | None = None,
     ) -> None:
         self.objective, self.history, self.stopping = objective, history, stopping
-        self.first_step, self.callback = first_step, callback
+        self.first_step, self.callback, self.keeper = first_step, callback, keeper
         self.here = Point(start, np.empty(len(start)))
         self.there = Point(np.empty(len(start)), np.empty(len(start)))
         self.direction = np.empty(len(start))
         self.sparse = objective.penalty.l1 > 0
         self.steps: list[Step] = []
         self.gap = math.inf
+        self.course: tuple[float, float] | None = None  # slope and first size along the direction, between steps
         self.began = time.perf_counter()
+
+    def state(self) -> State:
+        """All that the next step depends on."""
+        here, (slope, size) = self.here, self.course or (0.0, 1.0)
+        header = {
+            "point": [here.value, here.squared_norm, here.n_active],
+            "course": [slope, size],
+            "gap": self.gap if math.isfinite(self.gap) else None,
+            "n_evaluations": self.objective.n_evaluations,
+            "stopping": self.stopping.memory(),
+        }
+        arrays = {"weights": here.weights, "gradient": here.gradient, "direction": self.direction}
+        arrays["steps"] = steps_table(self.steps)
+        return header, arrays | {f"history/{name}": part for name, part in self.history.state().items()}
+
+    def restore(self, state: State) -> None:
+        """Go on where the run whose `state` this is was."""
+        header, arrays = state
+        for name, vector in (
+            ("weights", self.here.weights),
+            ("gradient", self.here.gradient),
+            ("direction", self.direction),
+        ):
+            vector[:] = arrays[name]
+        self.here.value, self.here.squared_norm = map(float, header["point"][:2])
+        self.here.n_active = self.there.n_active = int(header["point"][2])
+        slope, size = header["course"]
+        self.course = (float(slope), float(size))
+        self.gap = math.inf if header["gap"] is None else float(header["gap"])
+        self.objective.n_evaluations = int(header["n_evaluations"])
+        self.stopping.remember(header["stopping"])
+        self.steps = steps_of_table(arrays["steps"])
+        self.began = time.perf_counter() - (self.steps[-1].seconds if self.steps else 0.0)
+        self.history.restore({name.removeprefix("history/"): part for name, part in arrays.items()})
 
     def result(self, reason: str) -> Result:
         """The end of the run at the present point."""
@@ -125,10 +183,9 @@ class _Run:
             return slope, 1.0
         return slope, self.first_step or min(1.0, 1.0 / math.sqrt(self.here.squared_norm))
 
-    def go(self, max_iter: int) -> str:
-        """Run to the end and say why it is the end."""
-        objective, history, stopping = self.objective, self.history, self.stopping
-        penalised = objective.penalty.penalised
+    def begin(self) -> None:
+        """Look at the start; ``gap`` is 0 afterwards if it is the minimum."""
+        objective = self.objective
         objective.evaluate(self.here)
         if not (math.isfinite(self.here.value) and math.isfinite(self.here.squared_norm)):
             raise InputError(
@@ -142,9 +199,21 @@ class _Run:
         self.steepest()
         if self.here.squared_norm == 0:
             self.gap = 0.0
+            return
+        self.course = self.aim()
+        self.gap = self.stopping.update(self.here.value, self.here.squared_norm, self.course[0])
+
+    def go(self, max_iter: int) -> str:
+        """Run to the end and say why it is the end."""
+        objective, history, stopping = self.objective, self.history, self.stopping
+        penalised = objective.penalty.penalised
+        if self.course is None:
+            self.begin()
+        elif stopping.stalled and self.gap > stopping.tol:  # a run that goes on after its end is at its end
+            return NO_IMPROVEMENT
+        if self.course is None or (self.steps and self.gap <= stopping.tol):
             return TOLERANCE
-        slope, size = self.aim()
-        self.gap = stopping.update(self.here.value, self.here.squared_norm, slope)
+        slope, size = self.course
         while len(self.steps) < max_iter:
             if self.sparse:
                 taken = orthant_search(objective, self.here, self.there, self.direction, size=size)
@@ -154,7 +223,7 @@ class _Run:
                 if not len(history):
                     return NO_IMPROVEMENT
                 history.clear()
-                slope, size = self.aim()
+                slope, size = self.course = self.aim()
                 continue
             self.here, self.there = self.there, self.here
             steepest = self.steepest()
@@ -173,6 +242,7 @@ class _Run:
                 )
                 self.gap = stopping.update(self.here.value, self.here.squared_norm, slope)
             size = 1.0
+            self.course = (slope, size)
             enough = self.report(taken)
             if self.gap <= stopping.tol:
                 return TOLERANCE
@@ -195,11 +265,14 @@ class _Run:
             self.gap,
         )
         self.steps.append(step)
-        if self.callback is None:
-            return False
-        shown = self.here.weights.view()
-        shown.flags.writeable = False
-        return bool(self.callback(step, shown))
+        enough = False
+        if self.callback is not None:
+            shown = self.here.weights.view()
+            shown.flags.writeable = False
+            enough = bool(self.callback(step, shown))
+        if self.keeper is not None:
+            self.keeper.offer("lbfgs", self.state)
+        return enough
 
 
 def minimize(
@@ -215,6 +288,7 @@ def minimize(
     n_jobs: int = 1,
     callback: Callback | None = None,
     first_step: float | None = None,
+    keeper: Keeper | None = None,
 ) -> Result:
     """Make F(w) = f(w) + l1 Σ|w_k| + ½ l2 Σ w_k² small, from ``start`` (W,), which is left alone.
 
@@ -227,6 +301,9 @@ def minimize(
     factor; with a good one, far fewer steps are needed. ``memory`` and ``single`` are the pairs of the history and
     their precision (`history_size` decides when None). ``first_step`` is the multiple of −diagonal · gradient tried
     first: 1 by default, or at most 1 / |gradient| without a diagonal.
+
+    ``keeper`` (`optimize.keeping`) is offered the state of the run after every step; what it found of an earlier
+    run of the same problem is gone on from, diagonal included, and the end has the same bits as without the break.
 
     >>> class Valley:
     ...     n_weights = 2
@@ -251,6 +328,10 @@ def minimize(
         raise InputError(f"tol and max_iter must be at least 0, got tol={tol}, max_iter={max_iter}.")
     if first_step is not None and not (first_step > 0 and math.isfinite(first_step)):
         raise InputError(f"first_step must be a finite number above 0, got {first_step}.")
+    found = None if keeper is None else keeper.found("lbfgs")
+    if found is not None:
+        diagonal = found[1].get("diagonal")
+        memory, single = found[0]["memory"], found[0]["single"]
     if diagonal is not None:
         diagonal = np.ascontiguousarray(diagonal, dtype=np.float64)
         if n and not (diagonal.min() > 0 and math.isfinite(diagonal.max())):
@@ -266,7 +347,10 @@ def minimize(
         stopping=Stopping(tol, convexity=penalty.l2 if penalty.penalised is None else 0.0),
         first_step=first_step,
         callback=callback,
+        keeper=None if keeper is None else _WithModel(keeper, memory, single, diagonal),
     )
+    if found is not None:
+        run.restore(found)
     try:
         reason = run.go(max_iter)
     except KeyboardInterrupt:

@@ -65,6 +65,23 @@ class Stopping:
         scale = max(abs(value), 1e-6 * abs(self._values[0]))
         return 0.0 if gap == 0 else gap / scale if scale > 0 else math.inf
 
+    def memory(self) -> dict[str, list[float | None]]:
+        """What it remembers, as JSON can hold it: None stands for infinity.
+
+        >>> stopping = Stopping(1e-4)
+        >>> _ = stopping.update(value=2.0, squared_norm=4e-6, slope=-1e-3)
+        >>> stopping.memory()
+        {'values': [2.0], 'estimates': [None, None, None]}
+        """
+        known = {"values": self._values, "estimates": self._estimates}
+        return {name: [x if math.isfinite(x) else None for x in part] for name, part in known.items()}
+
+    def remember(self, memory: dict[str, list[float | None]]) -> None:
+        """Go on where the one whose `memory` this is left off."""
+        self._values, self._estimates = (
+            [math.inf if x is None else float(x) for x in memory[name]] for name in ("values", "estimates")
+        )
+
     @property
     def stalled(self) -> bool:
         """Whether the last steps changed F by no more than rounding."""

@@ -23,6 +23,7 @@ import numpy as np
 
 from crfield.errors import InputError
 from crfield.optimize.history import INTERRUPTED, Result, Step
+from crfield.optimize.keeping import Keeper
 from crfield.optimize.lbfgs import minimize
 from crfield.optimize.penalty import Penalised, Penalty, Point
 from crfield.training import warm_start
@@ -80,15 +81,20 @@ def fit_likelihood(
     n_jobs: int = 1,
     rng: np.random.Generator,
     callback: Callback | None = None,
+    keeper: Keeper | None = None,
 ) -> Result:
-    """Minimise F; the result tells value, steps, whether it converged, and the history."""
+    """Minimise F; the result tells value, steps, whether it converged, and the history.
+
+    What ``keeper`` found of an earlier run is gone on with, whichever phase it had come to.
+    """
     kind = choose(solver, problem, start=start, l1=penalty.l1)
     weights = np.zeros(problem.n_weights) if start is None else start.copy()
     diagonal = None
-    if isinstance(problem, FusedChain) and problem.n_groups:
+    begun = keeper is not None and keeper.found("lbfgs") is not None  # the epochs are over
+    if isinstance(problem, FusedChain) and problem.n_groups and not begun:
         try:
             warmed = kind == "warm" and warm_start.descend(
-                problem, weights, l2=penalty.l2 + penalty.l1, epochs=EPOCHS, rng=rng
+                problem, weights, l2=penalty.l2 + penalty.l1, epochs=EPOCHS, rng=rng, keeper=keeper
             )
             if warmed:
                 weak = not penalty.l1 and penalty.l2 < WEAK
@@ -113,4 +119,5 @@ def fit_likelihood(
         max_iter=max_iter,
         n_jobs=n_jobs,
         callback=callback,
+        keeper=keeper,
     )

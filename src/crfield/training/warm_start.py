@@ -24,6 +24,7 @@ from typing import Protocol
 
 import numpy as np
 
+from crfield.optimize.keeping import Keeper, random_state, set_random_state
 from crfield.scoring.layout import Layout
 
 TRIAL_STEPS = tuple(float(0.8 / 2**k) for k in range(0, 14))
@@ -70,20 +71,35 @@ def find_step(problem: Stochastic, start: np.ndarray, sample: np.ndarray, *, l2:
     return best_step, still
 
 
-def descend(problem: Stochastic, weights: np.ndarray, *, l2: float, epochs: int, rng: np.random.Generator) -> bool:
+def descend(
+    problem: Stochastic,
+    weights: np.ndarray,
+    *,
+    l2: float,
+    epochs: int,
+    rng: np.random.Generator,
+    keeper: Keeper | None = None,
+) -> bool:
     """Some epochs of stochastic gradient, changing ``weights`` in place: after Ctrl-C they are still of use.
 
     Steps fall as step / (1 + n / (3 · groups)): slow enough to go on learning, fast enough to settle. An epoch that
     met twice the loss of the one before is taken back and the step made smaller. False, and the weights as they
     were, if no step size did any good: numeric columns in raw units ask for smaller steps than are worth taking.
+    ``keeper`` is offered the state after every epoch, that of ``rng`` included.
     """
-    groups = problem.n_groups
-    sample = rng.permutation(groups)[: max(min(groups, 8), groups // 10)]
-    step, loss = find_step(problem, weights, sample, l2=l2)
-    if not step:
-        return False
-    loss *= groups / len(sample)
-    for epoch in range(epochs):
+    groups, first = problem.n_groups, 0
+    found = None if keeper is None else keeper.found("epochs")
+    if found is not None:
+        first, step, loss = int(found[0]["epoch"]), float(found[0]["step"]), float(found[0]["loss"])
+        weights[:] = found[1]["weights"]
+        set_random_state(rng, found[0]["random"])
+    else:
+        sample = rng.permutation(groups)[: max(min(groups, 8), groups // 10)]
+        step, loss = find_step(problem, weights, sample, l2=l2)
+        if not step:
+            return False
+        loss *= groups / len(sample)
+    for epoch in range(first, epochs):
         before = weights.copy()
         met = problem.descend(
             weights, rng.permutation(groups), step=step, done=float(epoch * groups), horizon=3.0 * groups, l2=l2
@@ -93,6 +109,9 @@ def descend(problem: Stochastic, weights: np.ndarray, *, l2: float, epochs: int,
         else:
             weights[:] = before
             step /= 4
+        if keeper is not None:
+            header = {"epoch": epoch + 1, "step": step, "loss": float(loss), "random": random_state(rng)}
+            keeper.offer("epochs", lambda header=header: (header, {"weights": weights}))  # type: ignore[misc]
     return True
 
 
