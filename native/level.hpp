@@ -48,7 +48,16 @@ typedef double Vmem __attribute__((vector_size(LANES * 8), aligned(8), may_alias
 
 inline V load(const double* p) { return *(const Vmem*)p; }
 inline void store(double* p, V v) { *(Vmem*)p = v; }
-inline V fill(double x) { return V{} + x; }
+// Not V{} + x: that is an addition, because of the sign of zero.
+inline V fill(double x) {
+#if CRFIELD_LEVEL == 4
+  return V{x, x, x, x, x, x, x, x};
+#elif CRFIELD_LEVEL == 3
+  return V{x, x, x, x};
+#else
+  return V{x, x};
+#endif
+}
 inline double sum_lanes(V v) {
   double s = v[0];
   for (int i = 1; i < LANES; i++) s += v[i];

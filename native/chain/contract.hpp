@@ -14,6 +14,11 @@ namespace crfield {
 
 // Edge scores spread over less than this (in nats) need no care in the scaled recursion: see sweep.cpp.
 constexpr double SAFE_SPREAD = 300.0;
+// The same for a sequence swept from both ends, which is worth it from so many steps on and for at most so many
+// vectors of labels: see both_ends.cpp.
+constexpr double BOTH_ENDS_SPREAD = 100.0;
+constexpr int64_t BOTH_ENDS_STEPS = 64;
+constexpr int BOTH_ENDS_VECTORS = 6;
 
 struct Group {
   int64_t row = 0;                 // first packed row
@@ -21,7 +26,7 @@ struct Group {
   int32_t steps = 0;               // longest sequence
   int32_t width = 0;               // number of sequences
   bool partial = false;            // some step allows several labels
-  std::vector<int32_t> active;     // (steps) sequences still running
+  std::vector<int32_t> active;     // (steps) sequences still running; empty for one that stands alone
   std::vector<int64_t> start;      // (steps + 1) first row of each step, relative to `row`
   std::vector<int64_t> sequence;   // (width) original sequence numbers
 };
@@ -33,7 +38,8 @@ struct EdgeTable {
   const double* log = nullptr;     // (L, stride) scores, padding -inf
   const double* prob = nullptr;    // (L, stride) exp(score - shift), padding 0
   const double* prob_t = nullptr;  // its transpose
-  bool safe = true;                // finite and spread over less than SAFE_SPREAD: see sweep.cpp
+  double spread = 0;               // largest less smallest score, infinite with forbidden pairs
+  bool safe = true;                // spread over less than SAFE_SPREAD: see sweep.cpp
   int words = 0;                   // 64-bit words of a label set
   const uint64_t* into = nullptr;  // (L, words) for each label the labels that may come before it
   // When few pairs carry a weight, prob = ground + sparse: pairs sorted by later and by earlier label.
@@ -71,6 +77,17 @@ struct Sweep {
   double* counts = nullptr;        // (L, stride) += Σ factor α_i v_j: times prob_ij it is the expected count
   double* pair_counts = nullptr;   // (P) the same for a sparse table, pairs in by_earlier order
   double* direct = nullptr;        // (L, stride) += expected counts of sequences that took the log recursion
+};
+
+// One sequence that is swept from both ends at once: see both_ends.cpp.
+struct BothEnds {
+  int64_t steps = 0;               // at least 2
+  const double* node = nullptr;    // (steps, L) scores
+  double* belief = nullptr;        // (steps, L) out: node marginals
+  double* psi = nullptr;           // (steps, stride) scratch
+  double* spare = nullptr;         // scratch of both_ends_spare(stride)
+  double* counts = nullptr;        // (L, stride) += as in Sweep
+  double total = 0;                // out: log Z
 };
 
 // Weights of node columns as the gather reads them.
@@ -119,6 +136,9 @@ struct Kernels {
   int level, lanes;
   void (*exponentiate)(int64_t n, const double* x, double shift, double* out);
   void (*sweep)(const EdgeTable&, Sweep&);
+  // false where every path is forbidden: then only `belief` has been written to
+  bool (*both_ends)(const EdgeTable&, BothEnds&);
+  int64_t (*both_ends_spare)(int stride);
   void (*sweep_each)(const EdgeSource&, const int64_t* first_edge, Sweep&);
   void (*gather)(const NodeWeights&, const NodeRows&, int64_t row, int64_t n, const double* base, double* score);
   void (*gather_csr)(const NodeWeights&, const CsrRows&, int64_t row, int64_t n, const double* base, double* score);

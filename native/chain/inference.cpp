@@ -56,11 +56,13 @@ void sum_product(Array1<const int64_t> offsets, Array2<const double> node, Array
   nb::gil_scoped_release unlocked;
   const Kernels* k = best_kernels();
   const int stride = padded((int)L, k);
-  std::vector<int64_t> node_of_row;
-  const std::vector<Group> groups = make_groups(offsets.data(), B, each ? 1 : 8, nullptr, node_of_row);
   OwnedTable owned;
   if (!each) owned.set(k, (int)L, edge.data(), nullptr, 0);
   const EdgeTable& table = owned.table();
+  const bool both_ends = !each && table.spread <= BOTH_ENDS_SPREAD && stride / k->lanes <= BOTH_ENDS_VECTORS;
+  std::vector<int64_t> node_of_row;
+  const std::vector<Group> groups =
+      make_groups(offsets.data(), B, each ? 1 : 8, nullptr, node_of_row, both_ends ? BOTH_ENDS_STEPS : INT64_MAX);
   const int parts = std::max(1, std::min<int>(n_jobs, (int)groups.size()));
   const std::vector<int64_t> cut = split_groups(groups, parts);
   std::fill(total.data(), total.data() + B, 0.0);
@@ -68,12 +70,29 @@ void sum_product(Array1<const int64_t> offsets, Array2<const double> node, Array
   const ArrayEdges source((int)L, stride, edge.data(), shared, each ? edge_out.data() : nullptr);
   run_parts(parts, [&](int p) {
     Scratch scratch;
+    Buffer<double> psi, spare;
     for (auto* b : {&counts[p], &direct[p]}) {
       b->resize(L * stride);
       b->zero();
     }
     for (int64_t q = cut[p]; q < cut[p + 1]; q++) {
       const Group& g = groups[q];
+      if (g.active.empty()) {
+        const int64_t first = offsets(g.sequence[0]) * L;
+        psi.resize(g.rows * stride);
+        spare.resize(k->both_ends_spare(stride));
+        BothEnds one;
+        one.steps = g.rows;
+        one.node = node.data() + first;
+        one.belief = node_out.data() + first;
+        one.psi = psi.data();
+        one.spare = spare.data();
+        one.counts = counts[p].data();
+        const bool possible = k->both_ends(table, one);
+        if (!possible) std::fill(one.belief, one.belief + one.steps * L, 0.0);
+        total(g.sequence[0]) = possible ? one.total : -INFINITY;
+        continue;
+      }
       Sweep s = scratch.prepare(g, (int)L, stride, (int)(L + 63) / 64, each || !table.safe);
       for (int64_t r = 0; r < g.rows; r++) {
         std::memcpy(s.score + r * stride, node.data() + node_of_row[g.row + r] * L, sizeof(double) * L);

@@ -5,6 +5,8 @@ namespace crfield {
 namespace CRFIELD_LEVEL_NAME {
 
 void sweep(const EdgeTable&, Sweep&);
+bool both_ends(const EdgeTable&, BothEnds&);
+int64_t both_ends_spare(int);
 void sweep_each(const EdgeSource&, const int64_t*, Sweep&);
 void exponentiate(int64_t, const double*, double, double*);
 void gather(const NodeWeights&, const NodeRows&, int64_t, int64_t, const double*, double*);
@@ -17,8 +19,8 @@ double best_path_each(const EdgeSource&, int64_t, int, int, int64_t, double*, do
 
 const Kernels* CRFIELD_JOIN(kernels_level, CRFIELD_LEVEL)() {
   using namespace CRFIELD_LEVEL_NAME;
-  static const Kernels table{CRFIELD_LEVEL, LANES,   exponentiate, sweep,     sweep_each, gather,
-                             gather_csr,    scatter, best_path,    best_path_each};
+  static const Kernels table{CRFIELD_LEVEL, LANES,  exponentiate, sweep,   both_ends, both_ends_spare,
+                             sweep_each,    gather, gather_csr,   scatter, best_path, best_path_each};
   return &table;
 }
 

@@ -24,7 +24,7 @@ const Kernels* best_kernels() {
 }
 
 std::vector<Group> make_groups(const int64_t* offsets, int64_t sequences, int width, const uint8_t* partial,
-                               std::vector<int64_t>& node_of_row) {
+                               std::vector<int64_t>& node_of_row, int64_t alone) {
   std::vector<int64_t> order;
   for (int64_t s = 0; s < sequences; s++)
     if (offsets[s + 1] > offsets[s]) order.push_back(s);
@@ -34,17 +34,29 @@ std::vector<Group> make_groups(const int64_t* offsets, int64_t sequences, int wi
     return pa != pb ? pa < pb : length(a) > length(b);
   });
   node_of_row.clear();
-  node_of_row.reserve(offsets[sequences]);
+  int64_t packed = 0;
+  for (int64_t s : order) packed += length(s) < alone ? length(s) : 0;
+  node_of_row.reserve(packed);
   std::vector<Group> groups;
   for (size_t first = 0; first < order.size();) {
     Group g;
     g.partial = partial && partial[order[first]];
+    if (length(order[first]) >= alone) {
+      g.row = (int64_t)node_of_row.size();
+      g.rows = length(order[first]);
+      g.width = 1;
+      g.sequence.assign(1, order[first++]);
+      groups.push_back(std::move(g));
+      continue;
+    }
     size_t last = first;
     while (last < order.size() && last - first < (size_t)width && (partial && partial[order[last]]) == g.partial) last++;
     g.row = (int64_t)node_of_row.size();
     g.width = (int32_t)(last - first);
     g.steps = (int32_t)length(order[first]);
     g.sequence.assign(order.begin() + first, order.begin() + last);
+    g.active.reserve(g.steps);
+    g.start.reserve((size_t)g.steps + 1);
     g.start.push_back(0);
     int32_t running = g.width;
     for (int32_t t = 0; t < g.steps; t++) {
@@ -89,7 +101,8 @@ void OwnedTable::set(const Kernels* k, int labels, const double* log, const int3
   t.labels = labels;
   t.stride = stride;
   t.shift = top == -inf ? 0 : top;
-  t.safe = !forbidden && top - low <= SAFE_SPREAD;
+  t.spread = forbidden ? inf : top - low;
+  t.safe = t.spread <= SAFE_SPREAD;
   for (int i = 0; i < labels; i++)
     for (int j = 0; j < stride; j++) log_[(int64_t)i * stride + j] = j < labels ? log[(int64_t)i * labels + j] : -inf;
   for (int i = 0; i < labels; i++)

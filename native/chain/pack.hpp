@@ -12,9 +12,10 @@ const Kernels* best_kernels();
 inline int padded(int labels, const Kernels* k) { return (labels + k->lanes - 1) / k->lanes * k->lanes; }
 
 // Groups of at most `width` sequences of similar length, complete ones first; node_of_row lists the original
-// node of every packed row.
+// node of every packed row. A sequence of `alone` steps or more is a group by itself whose rows are where they are: it
+// has none in node_of_row.
 std::vector<Group> make_groups(const int64_t* offsets, int64_t sequences, int width, const uint8_t* partial,
-                               std::vector<int64_t>& node_of_row);
+                               std::vector<int64_t>& node_of_row, int64_t alone = INT64_MAX);
 
 // First group of each of `parts` shares of about the same number of rows; parts + 1 entries.
 std::vector<int64_t> split_groups(const std::vector<Group>& groups, int parts);

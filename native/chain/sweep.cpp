@@ -41,22 +41,6 @@ bool keep_alive(const EdgeTable& t, bool first, const uint64_t* before, const do
   return kept;
 }
 
-// log Z is the logarithm of a product, taken now and then: often enough that the product never leaves the range in
-// which doubles have all their digits.
-inline bool ordinary(double x) { return x > 1e-100 && x < 1e100; }
-
-inline void multiply(double z, double& product, double& log_part) {
-  if (!ordinary(z)) {
-    log_part += std::log(z);
-    return;
-  }
-  product *= z;
-  if (!ordinary(product)) {
-    log_part += std::log(product);
-    product = 1;
-  }
-}
-
 void forward(const EdgeTable& t, Sweep& s) {
   const int vectors = s.stride / LANES;
   for (int step = 0; step < s.steps; step++) {
