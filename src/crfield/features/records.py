@@ -8,6 +8,9 @@ features linked to transitions (`EdgeChoice`).
 Attribute files come as `AttributeSequences`, already numbered by an alphabet of their own: each of its
 strings is looked up once, and the numbers of all occurrences are translated together. A string means the
 same whether it came from a file, a list, or as a key with a number in a dict.
+
+With ``joined`` the alphabet is one of joined names, ``word:dog``, and dicts are written out so before they are
+looked up: that is how models of CRFsuite are read.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from crfield.data.attributes import AttributeSequences
 from crfield.data.batch import Batch, Columns
 from crfield.errors import FeatureError, InputError, ModelFileError, NotFittedError
 from crfield.features.columns_select import check_min_count, drop_rare, renumber
+from crfield.features.joined_items import join_items
 from crfield.features.standardise import Scale
 from crfield.features.transitions import EdgeChoice
 from crfield.kernels.records import RecordTable
@@ -48,6 +52,8 @@ class RecordEncoder:
 
     kind = "records"
 
+    joined = False  # whether the columns are joined names, as in CRFsuite
+
     def __init__(self, *, transition_features: str | Sequence[str] | None = None, standardize: bool = False) -> None:
         self.transition_features = check_transition_features(transition_features)
         self.standardize = bool(standardize)
@@ -70,6 +76,7 @@ class RecordEncoder:
         """Learn the columns from X and encode it; columns seen on fewer than ``min_count`` rows go."""
         min_count = check_min_count(min_count)
         table = RecordTable()
+        X = join_items(X) if self.joined else X
         topology, node = _encode(table, X, grow=True, first_step=self.first_step)
         if min_count > 1:
             node, remap = drop_rare(node, min_count)
@@ -91,6 +98,7 @@ class RecordEncoder:
 
     def encode(self, X: Any) -> Batch:
         """Encode X with the columns learnt in ``fit``; features never seen there are dropped."""
+        X = join_items(X) if self.joined else X
         topology, node = _encode(self.table, X, grow=False, first_step=self.first_step)
         if self._scale is not None:
             node = self._scale.apply(node)
@@ -119,6 +127,8 @@ class RecordEncoder:
             "transition_features": self.transition_features,
             "standardize": self.standardize,
         }
+        if self.joined:
+            header["joined"] = True
         arrays = self.table.to_arrays()
         if self._edges is not None:
             arrays |= self._edges.to_arrays()
@@ -139,6 +149,7 @@ class RecordEncoder:
         if header.get("scaled"):
             encoder._scale = Scale.from_arrays(arrays, **sizes)
         encoder._table = table
+        encoder.joined = header.get("joined") is True
         return encoder
 
     def _edge_choice(self) -> EdgeChoice:

@@ -8,6 +8,9 @@ tuples, with the alphabet, are all that a model file holds of it.
 
 Tokens read from a file have an alphabet of their own; their codes are changed into ours by one table over
 that alphabet, not token by token.
+
+What stands beyond the ends of a sequence is called ``_B-1``, ``_B-2``, … and ``_B+1``, … as in CRF++; models of
+Wapiti call it ``_x-1`` … ``_x-4`` and from there on ``_x-#``.
 """
 
 from __future__ import annotations
@@ -24,6 +27,8 @@ from crfield.data.tokens import TokenColumns
 from crfield.errors import FeatureError, InputError, ModelFileError, NotFittedError
 from crfield.features.template import Pattern, Template, compile_patterns
 from crfield.kernels import columns as kernel
+
+MARKS = {"crfpp": ("_B", 1 << 30), "wapiti": ("_x", 5)}  # how marks begin, and from which row on they are one
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +61,11 @@ class TemplateEncoder:
 
     kind = "template"
 
-    def __init__(self, template: Template | str) -> None:
+    def __init__(self, template: Template | str, *, marks: str = "crfpp") -> None:
         self.template = template if isinstance(template, Template) else Template(template)
+        if marks not in MARKS:
+            raise InputError(f"marks must be one of {', '.join(map(repr, MARKS))}, got {marks!r}.")
+        self.marks = marks
         self._alphabet: Alphabet | None = None
         self._node: _Side | None = None
         self._edge: _Side | None = None
@@ -96,8 +104,7 @@ class TemplateEncoder:
         return tokens.alphabet.subset(np.flatnonzero(used)), number[tokens.codes]
 
     def _marks(self, alphabet: Alphabet, *, add: bool) -> np.ndarray:
-        reach = range(1, self.template.reach + 1)
-        return alphabet.encode([f"_B{side}{d}" for side in "-+" for d in reach], add).reshape(2, -1)
+        return alphabet.encode(mark_names(self.marks, self.template.reach), add).reshape(2, -1)
 
     def encode(self, X: Any, *, n_jobs: int = 1) -> Batch:
         """Encode X with the columns learnt in ``fit``; on ``n_jobs`` threads."""
@@ -149,7 +156,7 @@ class TemplateEncoder:
         """The template's text, and the arrays of alphabet and columns."""
         alphabet, node, edge = self._fitted()
         pool, offsets = alphabet.to_arrays()
-        return {"kind": self.kind, "template": self.template.text}, {
+        return self._header(), {
             "alphabet_pool": pool,
             "alphabet_offsets": offsets,
             "node_skeleton": node.skeleton,
@@ -157,6 +164,10 @@ class TemplateEncoder:
             "edge_skeleton": edge.skeleton,
             "edge_codes": edge.codes,
         }
+
+    def _header(self) -> dict[str, Any]:
+        header = {"kind": self.kind, "template": self.template.text}
+        return header if self.marks == "crfpp" else {**header, "marks": self.marks}
 
     @classmethod
     def from_state(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> TemplateEncoder:
@@ -171,7 +182,7 @@ class TemplateEncoder:
             raise ModelFileError("the encoder's header has no template text.")
         pool = _array(arrays, "alphabet_pool", np.uint8)
         try:
-            made = cls(header["template"])
+            made = cls(header["template"], marks=str(header.get("marks", "crfpp")))
             alphabet = Alphabet.from_arrays(pool, _array(arrays, "alphabet_offsets", np.int64)).lock()
             sides = []
             for name, patterns in (("node", made.template.unigrams), ("edge", made.template.bigrams)):
@@ -190,19 +201,29 @@ class TemplateEncoder:
         kernel.extend(table, skeleton, codes)
         return _Side(patterns, table, samples, skeleton, codes, _starts(samples, skeleton))
 
-    def __getstate__(self) -> tuple[str, dict[str, np.ndarray] | None]:
-        return self.template.text, None if self._alphabet is None else self.state()[1]
+    def __getstate__(self) -> tuple[dict[str, Any], dict[str, np.ndarray] | None]:
+        return self._header(), None if self._alphabet is None else self.state()[1]
 
-    def __setstate__(self, state: tuple[str, dict[str, np.ndarray] | None]) -> None:
-        text, arrays = state
+    def __setstate__(self, state: tuple[dict[str, Any], dict[str, np.ndarray] | None]) -> None:
+        header, arrays = state
         if arrays is None:
-            self.__init__(text)  # type: ignore[misc]
+            self.__init__(header["template"], marks=header.get("marks", "crfpp"))  # type: ignore[misc]
         else:
-            self.__dict__.update(TemplateEncoder.from_state({"template": text}, arrays).__dict__)
+            self.__dict__.update(TemplateEncoder.from_state(header, arrays).__dict__)
 
     def __repr__(self) -> str:
         columns = "" if self._node is None else f", {self._node.width} columns"
         return f"TemplateEncoder({self.template!r}{columns})"
+
+
+def mark_names(marks: str, reach: int) -> list[str]:
+    """What stands 1 … reach rows before a sequence, and after it.
+
+    >>> mark_names("crfpp", 2), mark_names("wapiti", 5)[3:5]
+    (['_B-1', '_B-2', '_B+1', '_B+2'], ['_x-4', '_x-#'])
+    """
+    prefix, far = MARKS[marks]
+    return [f"{prefix}{side}{d if d < far else '#'}" for side in "-+" for d in range(1, reach + 1)]
 
 
 def _starts(samples: list[Pattern], skeleton: np.ndarray) -> np.ndarray:
