@@ -40,7 +40,7 @@ double Problem::descend(double* w, const int64_t* order, int64_t n_order, const 
   target.rows = m.direct ? w : loaded.rows();
   target.single = w;
   target.dense = loaded.dense();
-  std::vector<double> pairs(w + m.at_pairs, w + m.at_edge), base(m.stride);
+  std::vector<double> pairs(w + m.at_pairs, w + m.at_edge), base(m.stride), ends;
   std::vector<int32_t> place((size_t)m.labels * m.labels, -1);
   for (size_t p = 0; p < m.pairs.size(); p++) place[m.pairs[p]] = (int32_t)p;
   for (Buffer<double>* b : {&part.bias, &part.start, &part.end}) b->resize(m.stride);
@@ -67,7 +67,7 @@ double Problem::descend(double* w, const int64_t* order, int64_t n_order, const 
     for (int j = 0; j < m.stride; j++) base[j] = j >= m.labels ? -INFINITY : m.bias ? w[m.at_bias + j] : 0.0;
     loaded.set_edges(m, pairs.data());
     for (Buffer<double>* b : {&part.bias, &part.start, &part.end, &part.counts, &part.direct, &part.pair_counts}) b->zero();
-    loss += one_group(g, loaded, base.data(), scale, m.boundaries ? w + m.at_start : nullptr, part, Mode::GRADIENT);
+    loss += one_group(g, loaded, base.data(), scale, m.ends(w, ends), part, Mode::GRADIENT);
     const double next = scale * keep;
     double* belief = part.scratch.belief.data();
     for (int64_t k = 0; k < g.rows * m.stride; k++) belief[k] *= -eta / next;
@@ -84,8 +84,8 @@ double Problem::descend(double* w, const int64_t* order, int64_t n_order, const 
         for (int b = 0; b < g.active[t]; b++) {
           const int i = gold_[g.row + g.start[t - 1] + b], j = gold_[g.row + g.start[t] + b];
           const int32_t p = place[(size_t)i * m.labels + j];
-          if (p < 0) continue;
           loss -= weight_[g.sequence[b]] * table.log[(int64_t)i * m.stride + j];
+          if (p < 0) continue;
           pairs[p] += eta * weight_[g.sequence[b]];
         }
     for (int j = 0; j < m.labels; j++) {

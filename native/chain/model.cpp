@@ -81,6 +81,25 @@ Model::Model(int labels_, int64_t columns_, std::vector<int64_t> feature_ptr_, s
   }
 }
 
+void Model::fix(std::vector<double> edge, std::vector<double> start, std::vector<double> end) {
+  if ((int64_t)edge.size() != (int64_t)labels * labels || (int)start.size() != labels || (int)end.size() != labels)
+    throw std::invalid_argument("fixed scores do not fit the labels");
+  start.insert(start.end(), end.begin(), end.end());
+  for (const std::vector<double>* scores : {&edge, &start})
+    for (double x : *scores)
+      if (!(x < std::numeric_limits<double>::infinity()))
+        throw std::invalid_argument("fixed scores must be finite or -inf");
+  fixed_edge = std::move(edge);
+  fixed_ends = std::move(start);
+}
+
+const double* Model::ends(const double* w, std::vector<double>& spare) const {
+  if (!fixed()) return boundaries ? w + at_start : nullptr;
+  spare = fixed_ends;
+  for (int j = 0; boundaries && j < 2 * labels; j++) spare[j] += w[at_start + j];
+  return spare.data();
+}
+
 void Loaded::set(const Model& m, const double* weights, int n_jobs, int64_t more) {
   const double inf = std::numeric_limits<double>::infinity();
   w = weights;
@@ -109,9 +128,13 @@ void Loaded::set(const Model& m, const double* weights, int n_jobs, int64_t more
 }
 
 void Loaded::set_edges(const Model& m, const double* pair_weights) {
-  log_.assign((size_t)m.labels * m.labels, 0.0);
-  for (size_t p = 0; p < m.pairs.size(); p++) log_[m.pairs[p]] = pair_weights[p];
-  table_.set(m.k, m.labels, log_.data(), m.pairs.data(), (int64_t)m.pairs.size());
+  if (m.fixed())
+    log_ = m.fixed_edge;
+  else
+    log_.assign((size_t)m.labels * m.labels, 0.0);
+  for (size_t p = 0; p < m.pairs.size(); p++) log_[m.pairs[p]] += pair_weights[p];
+  // pairs without a weight score 0 only where nothing is fixed
+  table_.set(m.k, m.labels, log_.data(), m.fixed() ? nullptr : m.pairs.data(), (int64_t)m.pairs.size());
 }
 
 NodeWeights Loaded::node(const Model& m) const {

@@ -4,7 +4,7 @@
 //     edge dense block (DE, L, L) ]
 //
 // Node features are (column, label) pairs sorted by column: all pairs, or those listed. Transitions and edge
-// features are pairs of labels i * L + j, all or listed.
+// features are pairs of labels i * L + j, all or listed. Fixed scores are constants beside what the weights make.
 #pragma once
 #include <string>
 #include <vector>
@@ -30,6 +30,8 @@ struct Model {
   int64_t at_dense = 0, at_bias = 0, at_start = 0, at_end = 0, at_pairs = 0, at_edge = 0, at_edge_dense = 0;
   int64_t n_weights = 0;
 
+  std::vector<double> fixed_edge, fixed_ends;  // (L, L) and start, end (2 L), finite or -inf; empty without
+
   bool direct = false;                 // all pairs, rows read straight from the flat vector
   std::vector<int32_t> row_of_column;  // (A) dense row or -1; empty when direct
   std::vector<int64_t> column_of_row;
@@ -39,6 +41,10 @@ struct Model {
         int64_t edge_columns, std::vector<int64_t> edge_ptr, std::vector<int32_t> edge_pair, bool all_edge_pairs,
         int64_t n_edge_dense);
 
+  void fix(std::vector<double> edge, std::vector<double> start, std::vector<double> end);
+  // Scores of first and last steps (2 L) under weights w, kept in `spare` if need be; null where there are none.
+  const double* ends(const double* w, std::vector<double>& spare) const;
+  bool fixed() const { return !fixed_edge.empty(); }
   int64_t rows() const { return direct ? columns : (int64_t)column_of_row.size(); }
   int64_t row_stride() const { return direct ? labels : stride; }
   bool edge_features() const { return edge_columns > 0 || n_edge_dense > 0; }

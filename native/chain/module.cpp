@@ -68,6 +68,7 @@ class Tagger {
     weights_.assign(w.data(), w.data() + w.shape(0));
     weights_.resize(weights_.size() + 8, 0.0);
     loaded_.set(*model_, weights_.data(), 1);
+    ends_ = model_->ends(weights_.data(), fixed_ends_);
   }
 
   void decode(const BatchArrays& arrays, Array1<int32_t> path, Array1<double> total, int n_jobs) const {
@@ -135,14 +136,15 @@ class Tagger {
     const Model& m = *model_;
     const int64_t first = x.offsets[s], T = x.offsets[s + 1] - first;
     score_rows(m, loaded_.node(m), loaded_.base(), x, first, T, score);
-    if (m.boundaries)
+    if (ends_)
       for (int j = 0; j < m.labels; j++) {
-        score[j] += weights_[m.at_start + j];
-        score[(T - 1) * m.stride + j] += weights_[m.at_end + j];
+        score[j] += ends_[j];
+        score[(T - 1) * m.stride + j] += ends_[m.labels + j];
       }
   }
   std::shared_ptr<const Model> model_;
-  std::vector<double> weights_;
+  std::vector<double> weights_, fixed_ends_;
+  const double* ends_ = nullptr;
   Loaded loaded_;
 };
 
@@ -235,18 +237,33 @@ NB_MODULE(_chain, module) {
            [](Model* self, int labels, int64_t columns, std::optional<Array1<const int64_t>> feature_ptr,
               std::optional<Array1<const int32_t>> feature_label, int64_t n_dense, bool bias, bool boundaries,
               Array1<const int32_t> pairs, int64_t edge_columns, std::optional<Array1<const int64_t>> edge_ptr,
-              std::optional<Array1<const int32_t>> edge_pair, int64_t n_edge_dense) {
+              std::optional<Array1<const int32_t>> edge_pair, int64_t n_edge_dense, Maybe2<double> fixed_edge,
+              Maybe1<double> fixed_start, Maybe1<double> fixed_end) {
              require(feature_ptr.has_value() == feature_label.has_value(), "feature lists come in pairs");
              require(edge_ptr.has_value() == edge_pair.has_value(), "edge feature lists come in pairs");
+             require(fixed_edge.has_value() == fixed_start.has_value() &&
+                         fixed_start.has_value() == fixed_end.has_value(),
+                     "fixed scores do not fit the labels");
+             require(!fixed_edge || fixed_edge->shape(0) == fixed_edge->shape(1), "fixed scores do not fit the labels");
              new (self) Model(labels, columns, feature_ptr ? to_vector(*feature_ptr) : std::vector<int64_t>{},
                               feature_label ? to_vector(*feature_label) : std::vector<int32_t>{}, !feature_ptr, n_dense,
                               bias, boundaries, to_vector(pairs), edge_columns,
                               edge_ptr ? to_vector(*edge_ptr) : std::vector<int64_t>{},
                               edge_pair ? to_vector(*edge_pair) : std::vector<int32_t>{}, !edge_ptr, n_edge_dense);
+             if (!fixed_edge) return;
+             const double* edge = fixed_edge->data();
+             try {
+               self->fix(std::vector<double>(edge, edge + fixed_edge->size()), to_vector<double>(*fixed_start),
+                         to_vector<double>(*fixed_end));
+             } catch (...) {
+               self->~Model();
+               throw;
+             }
            },
            nb::arg("labels"), nb::arg("columns"), nb::arg("feature_ptr").none(), nb::arg("feature_label").none(),
            nb::arg("n_dense"), nb::arg("bias"), nb::arg("boundaries"), nb::arg("pairs"), nb::arg("edge_columns"),
-           nb::arg("edge_ptr").none(), nb::arg("edge_pair").none(), nb::arg("n_edge_dense"))
+           nb::arg("edge_ptr").none(), nb::arg("edge_pair").none(), nb::arg("n_edge_dense"),
+           nb::arg("fixed_edge") = nb::none(), nb::arg("fixed_start") = nb::none(), nb::arg("fixed_end") = nb::none())
       .def_ro("n_weights", &Model::n_weights);
 
   nb::class_<Tagger>(module, "Tagger")

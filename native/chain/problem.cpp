@@ -217,7 +217,8 @@ void Problem::run(const double* w, double* out, int n_jobs, Mode mode, double& v
     sum_merged(call->loaded, merged_.size() * t / threads, merged_.size() * (t + 1) / threads);
   });
   const EdgeTable& table = call->loaded.edges().table();
-  Shared shared{rows(), rows(), m.boundaries ? w + m.at_start : nullptr, mode};
+  std::vector<double> ends;
+  Shared shared{rows(), rows(), m.ends(w, ends), mode};
   if (mode == Mode::CURVATURE) square_values(*call, shared.scattered);
   std::memset(out + m.at_dense, 0, sizeof(double) * (m.n_weights - m.at_dense));
   std::vector<double> variance(m.labels, 0.0);
@@ -246,11 +247,13 @@ void Problem::run(const double* w, double* out, int n_jobs, Mode mode, double& v
   }
   if (mode == Mode::CURVATURE)
     share_variance(variance, out);
-  else if (!m.edge_features())
+  else if (!m.edge_features()) {
     for (size_t p = 0; p < m.pairs.size(); p++) {
       out[m.at_pairs + p] -= gold_pairs_[p];
       value -= gold_pairs_[p] * w[m.at_pairs + p];
     }
+    value -= gold_fixed_;
+  }
   give_back(std::move(call));
 }
 

@@ -73,6 +73,7 @@ class Problem {
   std::vector<double> weight_;     // (B)
   bool weighted_ = false;
   std::vector<double> gold_pairs_;  // (P) weighted counts of gold transitions of complete sequences
+  double gold_fixed_ = 0;           // weighted sum of the fixed scores of those transitions
   std::vector<int64_t> edge_offsets_;
   Buffer<int64_t> edge_indptr_;
   Buffer<int32_t> edge_indices_;

@@ -85,6 +85,7 @@ Problem::Problem(std::shared_ptr<const Model> model, const BatchView& x, const i
           const int i = gold_[g.row + g.start[t - 1] + b], j = gold_[g.row + g.start[t] + b];
           const int32_t p = place[(size_t)i * m.labels + j];
           if (p >= 0) gold_pairs_[p] += weight_[g.sequence[b]];
+          if (m.fixed()) gold_fixed_ += weight_[g.sequence[b]] * m.fixed_edge[(size_t)i * m.labels + j];
         }
     }
   }

@@ -3,7 +3,7 @@
 A *layout* says where each weight lives in one flat vector; any object with these attributes will do:
 
     n_labels, n_columns, n_dense, bias, boundaries, feature_ptr | None, feature_label | None, pairs,
-    n_edge_columns, edge_ptr | None, edge_pair | None, n_edge_dense, n_weights
+    n_edge_columns, edge_ptr | None, edge_pair | None, n_edge_dense, n_weights, fixed | None
 
     [ node features | dense (D, L) | bias (L) | start (L) | end (L) | transitions (P) | edge features |
       edge dense (DE, L, L) ]
@@ -16,6 +16,9 @@ Scores are sums:
 
     node_n(j) = Σ_k x_nk W(k, j) + Σ_d X_nd V(d, j) + bias(j) + [n first] start(j) + [n last] end(j)
     edge_e(i, j) = T(i, j) + Σ_k x_ek U(k, i, j) + Σ_d X_ed Q(d, i, j)
+
+plus the constants ``fixed.start`` (L,), ``fixed.end`` (L,) and ``fixed.edge`` (L, L), each finite or −∞, where there
+are some. `pull` is the adjoint of the sums without them.
 """
 
 from __future__ import annotations
@@ -42,6 +45,7 @@ def _compile(layout: Any) -> Any:
         layout.edge_ptr,
         layout.edge_pair,
         layout.n_edge_dense,
+        *(() if layout.fixed is None else (layout.fixed.edge, layout.fixed.start, layout.fixed.end)),
     )
 
 
@@ -105,7 +109,8 @@ class Problem:
 
         value(w) = Σ_s weight_s (log Z_s − log Z_s restricted to the allowed labels)
 
-    ``labels`` (N,) int32 with −1 where row n of ``allowed`` (N, L) decides; ``weight`` (B,) or None.
+    ``labels`` (N,) int32 with −1 where row n of ``allowed`` (N, L) decides; ``weight`` (B,) or None. Where fixed
+    scores forbid all that is allowed there is no finite value: do not ask.
     """
 
     def __init__(

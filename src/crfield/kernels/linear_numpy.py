@@ -30,9 +30,13 @@ class Model:
         edge_ptr: np.ndarray | None,
         edge_pair: np.ndarray | None,
         n_edge_dense: int,
+        fixed_edge: np.ndarray | None = None,
+        fixed_start: np.ndarray | None = None,
+        fixed_end: np.ndarray | None = None,
     ) -> None:
         if labels < 1:
             raise ValueError("the number of labels must be at least one")
+        self.fixed = _fixed(labels, fixed_edge, fixed_start, fixed_end)
         _check_lists("feature labels", feature_ptr, feature_label, columns, labels)
         _check_lists("edge feature pairs", edge_ptr, edge_pair, edge_columns, labels * labels)
         _check_lists("transition pairs", np.array([0, len(pairs)]), pairs, 1, labels * labels)
@@ -70,7 +74,7 @@ class Model:
         """(L, L) transition scores."""
         table = np.zeros(self.labels * self.labels)
         table[self.pairs] = w[self.part["pairs"]]
-        return table.reshape(self.labels, self.labels)
+        return table.reshape(self.labels, self.labels) + self.fixed[0]
 
     def edge_table(self, w: np.ndarray) -> np.ndarray:
         """(AE, L·L) weights of the sparse edge columns."""
@@ -78,6 +82,18 @@ class Model:
         table = np.zeros(self.edge_columns * square)
         table[self.edge_at] = w[self.part["edge"]]
         return table.reshape(self.edge_columns, square)
+
+
+def _fixed(labels: int, *tables: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Constants of pairs, first and last steps; zeros where there are none."""
+    shapes = ((labels, labels), (labels,), (labels,))
+    if all(table is None for table in tables):
+        return np.zeros(shapes[0]), np.zeros(labels), np.zeros(labels)
+    if any(table is None or table.shape != shape for table, shape in zip(tables, shapes)):
+        raise ValueError("fixed scores do not fit the labels")
+    if any(not (table < np.inf).all() for table in tables):  # type: ignore[operator]
+        raise ValueError("fixed scores must be finite or -inf")
+    return tables  # type: ignore[return-value]
 
 
 def _check_lists(what: str, ptr: np.ndarray | None, item: np.ndarray | None, columns: int, limit: int) -> None:
@@ -163,6 +179,8 @@ def scores_of(model: Model, batch: BatchArrays, w: np.ndarray) -> tuple[np.ndarr
     if model.boundaries:
         node[batch.firsts] += w[model.part["start"]]
         node[batch.lasts] += w[model.part["end"]]
+    node[batch.firsts] += model.fixed[1]
+    node[batch.lasts] += model.fixed[2]
     edge = model.pair_table(w)[None]
     if model.edge_features:
         square = model.labels * model.labels

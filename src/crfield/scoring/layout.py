@@ -7,18 +7,22 @@ A node feature is a pair (column, label). With ``pairs="observed"`` only pairs t
 a weight (on text a tenth of all pairs, and with less to fit, often better); with ``"all"`` every pair has one. The
 same choice exists for transitions and for edge features, pairs (column, label before · label). Features count by
 occurrence, so a numeric feature whose values are negative keeps its weights.
+
+Scores that are not learnt (rules of which labels may follow, and costs) are no part of the vector: ``fixed`` holds
+them, and they are added to the scores that the weights make.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
+from crfield.core.fixed import FixedScores
 from crfield.core.target import Target
 from crfield.data.batch import Batch, Columns
-from crfield.errors import InputError, ModelFileError
+from crfield.errors import InputError, ModelFileError, ShapeError
 from crfield.kernels import chain
 
 
@@ -44,10 +48,18 @@ class Layout:
     n_edge_dense: int = 0
     edge_ptr: np.ndarray | None = None
     edge_pair: np.ndarray | None = None
+    fixed: FixedScores | None = None
 
     def __post_init__(self) -> None:
         if self.pairs is None:
             object.__setattr__(self, "pairs", np.zeros(0, np.int32))
+        if self.fixed is not None and self.fixed.n_labels != self.n_labels:
+            raise ShapeError(f"fixed scores of {self.fixed.n_labels} labels in a layout of {self.n_labels}.")
+
+    @property
+    def linear(self) -> Layout:
+        """The same without fixed scores, so that scores are linear in the weights: for directional derivatives."""
+        return self if self.fixed is None else replace(self, fixed=None)
 
     @cached_property
     def part(self) -> dict[str, slice]:
@@ -159,6 +171,8 @@ class Layout:
             value = getattr(self, name)
             if value is not None:
                 arrays[name] = value
+        if self.fixed is not None:
+            arrays |= self.fixed.arrays()
         return header, arrays
 
     @classmethod
@@ -171,7 +185,12 @@ class Layout:
             type(v) is not bool for v in flags.values()
         ):
             raise ModelFileError(f"the layout of the weights is damaged: {values}, {flags}.")
-        layout = cls(**values, **flags, **{k: arrays.get(k) for k in _ARRAYS})  # type: ignore[arg-type]
+        try:
+            fixed = FixedScores.from_arrays(arrays, values["n_labels"])  # type: ignore[arg-type]
+        except InputError as error:
+            raise ModelFileError(f"the layout of the weights is damaged: {error}") from None
+        named = {k: arrays.get(k) for k in _ARRAYS}
+        layout = cls(**values, **flags, **named, fixed=fixed)  # type: ignore[arg-type]
         layout._check()
         return layout
 

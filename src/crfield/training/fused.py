@@ -12,6 +12,7 @@ from crfield.core.target import Target
 from crfield.data.batch import Batch
 from crfield.kernels import linear
 from crfield.scoring.layout import Layout
+from crfield.scoring.legal import refuse_illegal
 
 
 class FusedChain:
@@ -31,6 +32,8 @@ class FusedChain:
 
     def __init__(self, layout: Layout, batch: Batch, target: Target, *, n_jobs: int = 1) -> None:
         self.layout, self.n_jobs = layout, n_jobs
+        if layout.fixed is not None:
+            refuse_illegal(layout.fixed, target)
         self._problem = linear.Problem(layout, batch, target.labels, target.allowed, target.weight)
 
     @property
