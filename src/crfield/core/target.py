@@ -2,7 +2,8 @@
 
 A target says, for every node, which labels it may take: one (the usual gold label), several (the annotator was
 unsure) or all (nobody looked). Training raises the total of what is allowed against the total of everything,
-so one mechanism serves gold labels, partial labels and, later, the hidden states that belong to a label.
+so one mechanism serves gold labels, partial labels and, later, the hidden states that belong to a label. It may also
+say what each label would cost as an error (`crfield.core.costs`), for objectives that ask.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ UNKNOWN = -1
 class Target:
     """Which labels each node may take, and how much each sequence counts.
 
-    ``labels[n]`` is the only allowed label of node n, or −1 where row n of ``allowed`` decides.
+    ``labels[n]`` is the only allowed label of node n, or −1 where row n of ``allowed`` decides. ``cost[n, l]`` is
+    what label l costs at node n, 0 for what is allowed; without it every error costs the same.
 
     >>> import numpy as np
     >>> chains = Chains.from_lengths([2, 1])
@@ -37,6 +39,7 @@ class Target:
     labels: np.ndarray  # (N,) int32
     allowed: np.ndarray | None = None  # (N, L) bool
     weight: np.ndarray | None = None  # (B,)
+    cost: np.ndarray | None = None  # (N, L)
 
     def __post_init__(self) -> None:
         nodes = self.topology.n_nodes
@@ -65,6 +68,13 @@ class Target:
                     f"got {weight.shape}."
                 )
             object.__setattr__(self, "weight", weight)
+        if self.cost is not None:
+            cost = np.ascontiguousarray(self.cost, dtype=np.float64)
+            if cost.shape != (nodes, self.n_labels):
+                raise ShapeError(f"cost must be ({nodes}, {self.n_labels}), got {cost.shape}.")
+            if not np.isfinite(cost).all() or (cost < 0).any() or cost[self.mask].any():
+                raise LabelError("costs must be finite, at least 0, and 0 for every allowed label.")
+            object.__setattr__(self, "cost", cost)
 
     @cached_property
     def complete(self) -> np.ndarray:

@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from crfield.core.beliefs import Beliefs, Evaluation
+from crfield.core.costs import node_costs
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.core.target import Target
@@ -40,7 +41,8 @@ class Margin:
 
     ``cost`` is "hamming" (one for each wrong node), "mean_hamming" (the same divided by the number of nodes of the
     graph), or a table of rows for the true label and columns for the label taken, at least 0 and 0 on the diagonal;
-    a node that may have several labels pays the smallest. ``scale`` multiplies it.
+    a node that may have several labels pays the smallest. A target that has costs of its own decides instead.
+    ``scale`` multiplies it.
 
     >>> import numpy as np
     >>> from crfield.core.topology import Chains
@@ -120,7 +122,9 @@ def raise_by_cost(
     [[2.0, 0.0, 2.0]]
     """
     mask = target.mask
-    if isinstance(cost, str):
+    if target.cost is not None:
+        extra = scale * target.cost
+    elif isinstance(cost, str):
         extra = np.where(mask, 0.0, scale)
         if cost == "mean_hamming":
             lengths = target.topology.lengths
@@ -132,9 +136,7 @@ def raise_by_cost(
                 f"a table of costs for {target.n_labels} labels must be ({target.n_labels}, {target.n_labels}), "
                 f"got {table.shape}."
             )
-        extra = np.full(mask.shape, np.inf)
-        for gold in range(target.n_labels):
-            extra[mask[:, gold]] = np.minimum(extra[mask[:, gold]], scale * table[gold])
+        extra = scale * node_costs(table, mask)
     return replace(potentials, node=potentials.node + extra)
 
 
