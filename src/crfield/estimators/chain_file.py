@@ -8,6 +8,7 @@ trained with feature functions is loaded with the same functions given again.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isfinite, nan
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from crfield.storage.archive import Archive, write_archive
 
 KIND, M_ESTIMATED, LOCAL = "chain_crf", "m_estimated_crf", "memm"
 _KINDS = {"ChainCRF": KIND, "MEstimatedCRF": M_ESTIMATED, "MEMM": LOCAL}
-_CODE = ("functions", "transition_functions", "label_functions", "callback")
+_CODE = ("functions", "transition_functions", "label_functions", "callback", "checkpoint")
 _REPORT = {
     "objective_": float,
     "n_iter_": int,
@@ -43,7 +44,9 @@ def save_chain(model: ChainCRF, path: Any) -> None:
     layout_header, layout_arrays = inner.layout.state()
     header = {
         "kind": next(_KINDS[c.__name__] for c in type(model).__mro__ if c.__name__ in _KINDS),
-        "parameters": {k: _plain(k, v) for k, v in model.get_params(deep=False).items() if k not in _CODE},
+        "parameters": {
+            k: _plain(k, v) for k, v in model.get_params(deep=False).items() if k not in _CODE and not callable(v)
+        },
         "labels": model._coder.to_json(),
         "encoder": encoder_header,
         "layout": layout_header,
@@ -62,6 +65,8 @@ def _plain(name: str, value: Any) -> Any:
         value = value.item()
     if isinstance(value, Sequence | set | frozenset | np.ndarray) and not isinstance(value, str):
         return [_plain(name, item) for item in value]
+    if isinstance(value, float) and not isfinite(value):
+        return None  # JSON has no such numbers; a model trained elsewhere has no objective
     return value if value is None or isinstance(value, bool | int | float | str) else None
 
 
@@ -93,6 +98,8 @@ def load_chain(archive: Archive, *, functions: Sequence[Any] | None, transition_
     report = header.get("report")
     for name, kind in _REPORT.items():
         value = report.get(name) if isinstance(report, dict) else None
+        if value is None and name == "objective_" and isinstance(report, dict) and name in report:
+            value = nan
         if not isinstance(value, kind):
             raise ModelFileError(f"the model file's report of training lacks {name}.")
         setattr(model, name, value)

@@ -14,7 +14,8 @@ from crfield.estimators import chain_file
 from crfield.features.template import Template
 from crfield.storage import exchange
 from crfield.storage.archive import read_archive
-from crfield.storage.files import name_of
+from crfield.storage.files import name_of, peek
+from crfield.storage.foreign import chain_tool
 
 _GRAPHS = {
     "graph_crf": ("crfield.estimators.graph", "GraphCRF"),
@@ -46,6 +47,7 @@ _READERS = {  # where the function lies that makes the model of an archive
     "kernel_logistic": ("crfield.estimators.kernel_logistic_file", "load_kernel_logistic"),
     "hmm": ("crfield.estimators.hmm_file", "load_hmm"),
 }
+_MAGIC = 16  # bytes that tell the tool
 KINDS = (chain_file.KIND, chain_file.M_ESTIMATED, chain_file.LOCAL, *_GRAPHS, *_FIELDS, *_LATENT, *_READERS)
 
 
@@ -56,7 +58,7 @@ def load(
     functions: Sequence[Any] | None = None,
     transition_functions: Sequence[Any] = (),
 ) -> Any:
-    """Read a model that was written with ``save``.
+    """Read a model that was written with ``save``, or a chain model of CRFsuite, CRF++ (text) or Wapiti.
 
     Damaged, cut, foreign or newer files raise `ModelFileError`; nothing in a file is executed. With ``mmap=True``
     the arrays stay on disk and each is checked when first used. Feature functions are code and are given again.
@@ -69,6 +71,11 @@ def load(
     ...     load(os.path.join(folder, "weather.crfield")).predict([[["rainy"]]])[0].tolist()
     ['read']
     """
+    tool = chain_tool(peek(path, _MAGIC))
+    if tool is not None:
+        from crfield.estimators.foreign_chain import load_foreign
+
+        return load_foreign(path, tool)
     archive = read_archive(path, mmap=mmap)
     kind = archive.header.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:

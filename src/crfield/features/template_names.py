@@ -22,9 +22,16 @@ _SOME = 3
 
 
 def template_state(
-    template: Template, node_names: Sequence[str], edge_names: Sequence[str], *, marks: str
+    template: Template,
+    node_names: Sequence[str],
+    edge_names: Sequence[str],
+    *,
+    marks: str,
+    free: frozenset[str] = frozenset(),
 ) -> tuple[dict[str, object], dict[str, np.ndarray], np.ndarray, np.ndarray]:
     r"""State of the `TemplateEncoder` whose columns have these names, and the name that each column came from.
+
+    Names in ``free`` need not belong to a line with macros; others must.
 
     >>> template = Template("U0:%x[0,0]/%x[0,1]\nB")
     >>> header, arrays, node, edge = template_state(template, ["U0:a/b/c"], [], marks="crfpp")
@@ -36,7 +43,7 @@ def template_state(
     arrays: dict[str, np.ndarray] = {}
     origins = []
     for side, patterns, names in (("node", template.unigrams, node_names), ("edge", template.bigrams, edge_names)):
-        skeleton, values, origin = _taken_apart(patterns, names)
+        skeleton, values, origin = _taken_apart(patterns, names, free)
         arrays[f"{side}_skeleton"] = np.array(skeleton, np.int32)
         arrays[f"{side}_codes"] = alphabet.encode(values, add=True)
         origins.append(np.array(origin, np.int64))
@@ -45,7 +52,9 @@ def template_state(
     return header, arrays, origins[0], origins[1]
 
 
-def _taken_apart(patterns: tuple[Pattern, ...], names: Sequence[str]) -> tuple[list[int], list[str], list[int]]:
+def _taken_apart(
+    patterns: tuple[Pattern, ...], names: Sequence[str], free: frozenset[str]
+) -> tuple[list[int], list[str], list[int]]:
     """Skeleton of each column, the values of all end to end, and the number of the name it came from."""
     literals = list(dict.fromkeys(pattern.literals for pattern in patterns))
     lines: dict[str, list[int]] = {}
@@ -68,7 +77,7 @@ def _taken_apart(patterns: tuple[Pattern, ...], names: Sequence[str]) -> tuple[l
                     skeleton.append(number)
                     values += filling
                     origin.append(k)
-        if len(skeleton) == before:
+        if len(skeleton) == before and name not in free:
             some = ", ".join(pattern.text for pattern in patterns[:_SOME])
             raise ModelFileError(
                 f"the feature {name[:60]!r} belongs to no line of the model's template ({some}, …). Was the file "

@@ -70,6 +70,26 @@ def read_bytes(source: Source) -> bytes:
         raise FormatError(f"the gzip data is damaged or cut: {error}.", file=name_of(source)) from None
 
 
+def peek(source: Any, count: int) -> bytes:
+    """The first bytes of a file or of a stream that can go back; nothing of any other.
+
+    >>> stream = io.BytesIO(b"lCRF and more")
+    >>> peek(stream, 4), stream.tell()
+    (b'lCRF', 0)
+    """
+    if isinstance(source, str | os.PathLike):
+        if source == "-" or not os.path.isfile(source):
+            return b""
+        with open(source, "rb") as file:
+            return file.read(count)
+    if not hasattr(source, "seekable") or not source.seekable() or isinstance(source, io.TextIOBase):
+        return b""
+    at = source.tell()
+    start = source.read(count)
+    source.seek(at)
+    return start if isinstance(start, bytes) else b""
+
+
 def read_text(source: Source) -> str:
     r"""`read_bytes` as text (UTF-8, a byte order mark is dropped).
 

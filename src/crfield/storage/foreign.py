@@ -2,14 +2,15 @@
 
 Whoever hands over the wrong file is helped more by "this is a CRFsuite model" than by "bad magic". The list
 holds what is likely to lie beside a model: other tools' models, archives, pickles, texts, failed downloads.
+Models of other chain CRFs are more than named: `chain_tool` tells whose they are, and `crfield.load` reads them.
 """
 
 from __future__ import annotations
 
 _STARTS: tuple[tuple[bytes, str], ...] = (
-    (b"lCRF", "a model of CRFsuite; train again from the data, or read it with python-crfsuite"),
-    (b"#mdl#", "a model of Wapiti"),
-    (b"version: 100", "a text model of CRF++"),
+    (b"lCRF", "a model of CRFsuite, which crfield.load and `crfield convert` read"),
+    (b"#mdl#", "a model of Wapiti, which crfield.load and `crfield convert` read"),
+    (b"version: 100", "a text model of CRF++, which crfield.load and `crfield convert` read"),
     (b"version https://git-lfs", "a Git LFS pointer: fetch the real file with `git lfs pull`"),
     (b"PK\x03\x04", "a zip archive, perhaps a NumPy .npz"),
     (b"PK\x05\x06", "an empty zip archive"),
@@ -25,6 +26,7 @@ _STARTS: tuple[tuple[bytes, str], ...] = (
     (b"SQLite format 3", "an SQLite database"),
     (b"PAR1", "a Parquet table"),
 )
+_TOOLS = ((b"lCRF", "crfsuite"), (b"#mdl#", "wapiti"), (b"version: 1", "crfpp"))
 _ZLIB = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
 _NEWEST_PICKLE = 5
 
@@ -33,7 +35,7 @@ def looks_like(start: bytes) -> str:
     r"""A noun phrase for the file that starts with these bytes.
 
     >>> looks_like(b"lCRF\x10\x00")
-    'a model of CRFsuite; train again from the data, or read it with python-crfsuite'
+    'a model of CRFsuite, which crfield.load and `crfield convert` read'
     >>> looks_like(b"Confidence NN B-NP")
     "a text file that starts with 'Confidence NN B-NP'"
     """
@@ -51,3 +53,12 @@ def looks_like(start: bytes) -> str:
     if text and len(text.encode()) >= len(start) - 3 and all(c.isprintable() or c in "\t\r\n" for c in text):
         return f"a text file that starts with {text.splitlines()[0][:30] if text.strip() else text!r}"
     return f"an unknown kind of data that starts with {start[:8].hex(' ')}"
+
+
+def chain_tool(start: bytes) -> str | None:
+    r"""Which tool's model of a chain starts with these bytes: "crfsuite", "crfpp", "wapiti", or None.
+
+    >>> chain_tool(b"lCRF\x10\x00"), chain_tool(b"\x89CRF")
+    ('crfsuite', None)
+    """
+    return next((tool for magic, tool in _TOOLS if start.startswith(magic)), None)

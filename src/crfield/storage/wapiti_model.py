@@ -39,6 +39,8 @@ _LIST = re.compile(rb"#qrk#(\d{1,18})\n")
 _LENGTH = re.compile(rb"(\d{1,9}):")
 _WEIGHT = re.compile(rb"(\d{1,18})=([^\n]{1,80})\n?")
 
+Weights = tuple[np.ndarray, np.ndarray, np.ndarray]  # of which observation, for what, value
+
 
 @dataclass(frozen=True, eq=False)
 class WapitiModel:
@@ -46,15 +48,15 @@ class WapitiModel:
 
     >>> data = b"#mdl#2#2\n#rdr#2/1/0\n11:u0:%x[ 0,0],\n1:b,\n#qrk#2\n1:A,\n1:B,\n#qrk#2\n4:u0:a,\n1:b,\n"
     >>> model = parse_wapiti_model(data + b"1=0x1.8p+0\n4=-0x1p-1\n")
-    >>> model.labels, model.observations, model.state, model.pairs
-    (('A', 'B'), ('u0:a', 'b'), [(0, 1, 1.5)], [(1, 2, -0.5)])
+    >>> model.labels, model.observations, [part.tolist() for part in model.state + model.pairs]
+    (('A', 'B'), ('u0:a', 'b'), [[0], [1], [1.5], [1], [2], [-0.5]])
     """
 
     labels: tuple[str, ...]
     patterns: tuple[str, ...]
     observations: tuple[str, ...]
-    state: list[tuple[int, int, float]]  # observation, label, weight
-    pairs: list[tuple[int, int, float]]  # observation, label before · L + label, weight
+    state: Weights  # observations, labels
+    pairs: Weights  # observations, label before · L + label
 
 
 def read_wapiti_model(source: Source) -> WapitiModel:
@@ -146,7 +148,7 @@ def _number(text: bytes) -> float:
 
 def _parts(
     observations: list[str], n_labels: int, numbers: np.ndarray, values: np.ndarray
-) -> tuple[list[tuple[int, int, float]], list[tuple[int, int, float]]]:
+) -> tuple[Weights, Weights]:
     """Each weight with its observation, and the label or pair of labels it is for."""
     sizes = {"u": (n_labels, 0), "b": (0, n_labels**2), "*": (n_labels, n_labels**2)}
     for text in observations:
@@ -156,14 +158,11 @@ def _parts(
     if len(numbers) and numbers.max() >= starts[-1]:
         _refuse(f"it has weight {numbers.max():,} of {starts[-1]:,}")
     owner = np.searchsorted(starts, numbers, side="right") - 1
-    state, pairs = [], []
-    for k, place, value in zip(owner.tolist(), (numbers - starts[owner]).tolist(), values.tolist()):
-        singles = sizes[observations[k][0]][0]
-        if place < singles:
-            state.append((k, place, value))
-        else:
-            pairs.append((k, place - singles, value))
-    return state, pairs
+    singles = np.array([sizes[text[0]][0] for text in observations], np.int64)[owner]
+    place = numbers - starts[owner]
+    of_state = place < singles
+    state = (owner[of_state], place[of_state], values[of_state])
+    return state, (owner[~of_state], (place - singles)[~of_state], values[~of_state])
 
 
 def _refuse(problem: str) -> NoReturn:
