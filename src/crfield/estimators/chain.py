@@ -32,16 +32,23 @@ from crfield.estimators.chain_checks import (
     without_weightless,
 )
 from crfield.estimators.chain_models import ColumnModel, FunctionModel, build_columns, tabulate_sequences
+from crfield.estimators.chain_training import (
+    Watch,
+    chain_penalty,
+    divide,
+    open_checkpoint,
+    run_training,
+    training_digests,
+)
 from crfield.estimators.chain_weights import strongest_features
+from crfield.estimators.held_out import HeldOut
 from crfield.estimators.jobs import resolve_jobs
-from crfield.estimators.progress import Progress
 from crfield.estimators.step_scores import StepScorer, column_steps
 from crfield.features.detect import encoder_for
 from crfield.features.template import Template
 from crfield.inference.chain import ChainEngine
 from crfield.inference.decode import check_decoder
-from crfield.optimize.history import INTERRUPTED, Result, Step
-from crfield.optimize.penalty import Penalty
+from crfield.optimize.history import CALLBACK, HELD_OUT, INTERRUPTED, Result, Step
 from crfield.report.weights import FeatureList, TransitionTable
 from crfield.scoring.layout import Layout
 from crfield.scoring.tables import TableScorer
@@ -96,6 +103,16 @@ class ChainCRF(ChainAnswers, BaseEstimator):
         1 shows a progress line, 2 a line for every step.
     callback : callable(step, weights), optional
         Called after every step of the optimiser; returning True ends training.
+    checkpoint : path, optional
+        File that keeps the state of training; the same call goes on from it after any end of its process.
+    checkpoint_every : float
+        Seconds between two writings of it; 0 writes after every step.
+    validation_fraction : float, optional
+        Share of the sequences to hold out (or give ``validation=(X, y)`` to ``fit``); the best weights are kept.
+    validation_score : "log_likelihood", "accuracy", "f1" or scorer(estimator, X, y)
+        What held-out sequences are scored by after every step; ``history_`` has the scores.
+    patience : int
+        Steps without a better held-out score after which training ends.
 
     Examples
     --------
@@ -137,6 +154,11 @@ class ChainCRF(ChainAnswers, BaseEstimator):
         random_state: Any = 0,
         verbose: int = 0,
         callback: Callable[[Step, np.ndarray], bool | None] | None = None,
+        checkpoint: Any = None,
+        checkpoint_every: float = 60.0,
+        validation_fraction: float | None = None,
+        validation_score: Any = "log_likelihood",
+        patience: int = 5,
     ) -> None:
         self.l1 = l1
         self.l2 = l2
@@ -162,22 +184,31 @@ class ChainCRF(ChainAnswers, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
         self.callback = callback
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.validation_fraction = validation_fraction
+        self.validation_score = validation_score
+        self.patience = patience
 
     # ------------------------------------------------------------------ fitting
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, validation: Any = None) -> Self:
         """Learn the weights from sequences X and their labels y.
 
-        ``sample_weight`` has one number for each sequence; 0 leaves it out. Ctrl-C ends training with the best
-        weights so far.
+        ``sample_weight`` has one number for each sequence; 0 leaves it out. ``validation`` is a pair (X, y) of
+        held-out sequences to stop by. Ctrl-C ends training with the best weights so far.
         """
         self._check_parameters()
         X, y, sample_weight = without_weightless(X, y, sample_weight)
         before = self._fitted if self.warm_start and self.__sklearn_is_fitted__() else None
         coder = LabelCoder().fit(y) if before is None else self._coder
+        X, y, sample_weight, held = divide(self._training_parameters(), X, y, sample_weight, validation)
         prepare = self._column_problem if self.label_functions is None else self._function_problem
         problem, model = prepare(X, y, coder, sample_weight, before)
-        result = self._train(problem, model)
+        held_out = None
+        if held is not None:
+            held_out = HeldOut(self, model, coder, *held, score=self.validation_score, patience=self.patience)
+        result = self._train(problem, model, held_out)
         model.weights = result.weights
         self._model, self._labels_known, self._parts = model, coder, None
         self.classes_ = coder.classes_
@@ -187,7 +218,7 @@ class ChainCRF(ChainAnswers, BaseEstimator):
         self.history_ = result.history
         self.converged_ = result.converged
         self.stop_reason_ = result.reason
-        if not result.converged and result.reason != "callback":
+        if not result.converged and result.reason not in (CALLBACK, HELD_OUT):
             advice = (
                 "The best weights so far are kept"
                 if result.reason == INTERRUPTED
@@ -210,9 +241,13 @@ class ChainCRF(ChainAnswers, BaseEstimator):
         model, batch, target = self._encoded(X, y, coder, sample_weight, before)
         return self._planned(ChainParts.columns(model.layout, batch, target, n_jobs=resolve_jobs(self.n_jobs))), model
 
-    def _planned(self, parts: ChainParts) -> tuple[Plan, Any]:
+    def _planned(self, parts: ChainParts) -> tuple[Plan, Any, Any]:
         plan = plan_chain(self.objective, self.solver, costs=getattr(parts.target, "cost", None) is not None)
-        return plan, prepare(plan, parts)
+        digests = None if self.checkpoint is None else training_digests(self._training_parameters(), parts)
+        return plan, prepare(plan, parts), digests
+
+    def _training_parameters(self) -> dict[str, Any]:
+        return ChainCRF().get_params(deep=False) | self.get_params(deep=False)
 
     def _encoded(
         self, X: Any, y: Any, coder: LabelCoder, sample_weight: Any, before: ColumnModel | FunctionModel | None
@@ -267,32 +302,25 @@ class ChainCRF(ChainAnswers, BaseEstimator):
         weight = None if sample_weight is None else check_weights(sample_weight, topology.n_sequences)
         return Target(topology, coder.n_labels, labels, allowed, weight)
 
-    def _train(self, problem: Any, model: ColumnModel | FunctionModel) -> Result:
-        plan, handed = problem
-        penalised = None
-        if not self.penalize_intercepts and isinstance(model, ColumnModel):
-            penalised = (~model.layout.intercepts).astype(np.uint8)
-        penalty = Penalty(l1=self.l1, l2=self.l2, penalised=penalised)
+    def _train(self, problem: Any, model: ColumnModel | FunctionModel, held_out: HeldOut | None = None) -> Result:
+        plan, handed, digests = problem
+        parameters = self._training_parameters()
         start = model.weights if model.weights.any() else None
-        rng = random_generator(self.random_state)
-        with Progress(self.verbose, total=self.max_iter, description=type(self).__name__) as progress:
+        common: dict[str, Any] = {
+            "tol": self.tol,
+            "max_iter": self.max_iter,
+            "n_jobs": resolve_jobs(self.n_jobs),
+            "rng": random_generator(self.random_state),
+        }
 
-            def after(step: Step, weights: np.ndarray) -> bool | None:
-                progress.update(step)
-                return self.callback(step, weights) if self.callback is not None else None
+        def run(**watched: Any) -> Result:
+            return fit_chain(plan, handed, chain_penalty(parameters, model), start=start, **{**common, **watched})
 
-            watching = self.callback is not None or bool(self.verbose)
-            return fit_chain(
-                plan,
-                handed,
-                penalty,
-                start=start,
-                tol=self.tol,
-                max_iter=self.max_iter,
-                n_jobs=resolve_jobs(self.n_jobs),
-                rng=rng,
-                callback=after if watching else None,
-            )
+        checkpoint = None
+        if digests is not None:
+            checkpoint = open_checkpoint(parameters, digests, start=start, held_out=held_out)
+        name = type(self).__name__
+        return run_training(run, Watch(self.callback, held_out, checkpoint, self.verbose, self.max_iter, name))
 
     # --------------------------------------------------------------- prediction
 

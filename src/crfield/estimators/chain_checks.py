@@ -6,6 +6,7 @@ of model files, whose parameters may have been edited.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from math import isfinite
 from numbers import Integral, Real
@@ -27,6 +28,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "decode": DECODERS,
 }
 _FLAGS = ("standardize", "intercept", "boundaries", "penalize_intercepts", "warm_start")
+SCORES = ("log_likelihood", "accuracy", "f1")  # of held-out sequences
 _COUNTS = {
     "max_iter": "the most steps of the optimiser",
     "min_count": "the fewest steps a feature must be seen on; 1 keeps all",
@@ -55,6 +57,8 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
         raise InputError(f"callback must be a function of (step, weights) or None, got {parameters['callback']!r}.")
     if parameters["template"] is not None and not isinstance(parameters["template"], str | Template):
         raise InputError(f"template must be the text of one, a Template or None, got {parameters['template']!r:.60}.")
+    check_checkpoint(parameters["checkpoint"], parameters["checkpoint_every"])
+    check_held_out(parameters["validation_fraction"], parameters["validation_score"], parameters["patience"])
     resolve_jobs(parameters["n_jobs"])
     random_generator(parameters["random_state"])
 
@@ -80,6 +84,42 @@ def check_numbers(parameters: Mapping[str, Any]) -> None:
         value = parameters[name]
         if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
             raise InputError(f"{name} must be a whole number of at least 1, {meaning}, got {value!r}.")
+
+
+def check_checkpoint(path: Any, every: Any) -> None:
+    """InputError unless the two parameters of a checkpoint can be used.
+
+    >>> check_checkpoint("run.checkpoint", -1)
+    Traceback (most recent call last):
+    crfield.errors.InputError: checkpoint_every must be a number of seconds of at least 0, got -1.
+    """
+    if path is not None and not isinstance(path, str | os.PathLike):
+        raise InputError(f"checkpoint must be the path of a file, or None, got {path!r:.60}.")
+    good = isinstance(every, Real) and not isinstance(every, bool) and isfinite(every) and float(every) >= 0
+    if not good:
+        raise InputError(f"checkpoint_every must be a number of seconds of at least 0, got {every!r}.")
+
+
+def check_held_out(fraction: Any, score: Any, patience: Any) -> None:
+    """InputError unless the parameters of held-out data can be used.
+
+    >>> check_held_out(1.5, "accuracy", 5)
+    Traceback (most recent call last):
+    crfield.errors.InputError: validation_fraction must be a number between 0 and 1, or None, got 1.5.
+    """
+    if fraction is not None and (
+        not isinstance(fraction, Real) or isinstance(fraction, bool) or not 0 < float(fraction) < 1
+    ):
+        raise InputError(f"validation_fraction must be a number between 0 and 1, or None, got {fraction!r}.")
+    if not callable(score) and (not isinstance(score, str) or score not in SCORES):
+        raise InputError(
+            f"validation_score must be one of {', '.join(map(repr, SCORES))} or a function of (estimator, X, y), "
+            f"got {score!r}."
+        )
+    if isinstance(patience, bool) or not isinstance(patience, Integral) or patience < 1:
+        raise InputError(
+            f"patience must be a whole number of at least 1, the steps without a better score, got {patience!r}."
+        )
 
 
 def check_label_functions(parameters: Mapping[str, Any]) -> list[Any]:

@@ -22,8 +22,9 @@ from crfield.errors import InputError
 from crfield.estimators.chain import ChainCRF
 from crfield.estimators.chain_checks import check_parameters
 from crfield.estimators.chain_models import ColumnModel, FunctionModel
+from crfield.estimators.chain_training import Watch, run_training
+from crfield.estimators.held_out import HeldOut
 from crfield.estimators.jobs import resolve_jobs
-from crfield.estimators.progress import Progress
 from crfield.features.template import Template
 from crfield.optimize.history import Result, Step
 from crfield.training.m_estimate import AUTO, REFERENCES, m_estimate
@@ -67,6 +68,7 @@ class MEstimatedCRF(ChainCRF):
     """
 
     l1, label_functions, warm_start, random_state = 0.0, None, False, 0
+    checkpoint, validation_fraction, validation_score, patience = None, None, "log_likelihood", 3
 
     def __init__(
         self,
@@ -149,15 +151,13 @@ class MEstimatedCRF(ChainCRF):
         model, batch, target = self._encoded(X, y, coder, sample_weight, before)
         return (batch, target), model
 
-    def _train(self, problem: tuple[Batch, Target], model: ColumnModel | FunctionModel) -> Result:
+    def _train(
+        self, problem: tuple[Batch, Target], model: ColumnModel | FunctionModel, held_out: HeldOut | None = None
+    ) -> Result:
         batch, target = problem
         layout = model.layout  # type: ignore[union-attr]
-        with Progress(self.verbose, total=1 + self.refreshes, description="MEstimatedCRF") as progress:
 
-            def after(step: Step, weights: np.ndarray) -> bool | None:
-                progress.update(step)
-                return self.callback(step, weights) if self.callback is not None else None
-
+        def run(callback: Callable[[Step, np.ndarray], bool | None] | None) -> Result:
             return m_estimate(
                 layout,
                 batch,
@@ -170,8 +170,12 @@ class MEstimatedCRF(ChainCRF):
                 refreshes=int(self.refreshes),
                 tol=float(self.tol),
                 n_jobs=resolve_jobs(self.n_jobs),
-                callback=after if self.callback is not None or self.verbose else None,
+                callback=callback,
             )
+
+        return run_training(
+            run, Watch(self.callback, held_out, None, self.verbose, 1 + self.refreshes, "MEstimatedCRF")
+        )
 
 
 def check_rounds(parameters: Any) -> None:

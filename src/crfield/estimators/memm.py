@@ -77,7 +77,7 @@ class MEMM(ChainCRF):
         engine = ChainEngine(resolve_jobs(self.n_jobs))
         return self._planned(ChainParts(_Forward(model.layout), batch, target, engine)), model
 
-    def _planned(self, parts: ChainParts) -> tuple[Plan, Any]:
+    def _planned(self, parts: ChainParts) -> tuple[Plan, Any, Any]:
         return super()._planned(replace(parts, likelihood=GoldPast()))
 
     def potentials(self, X: Any) -> Potentials:

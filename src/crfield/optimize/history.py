@@ -16,6 +16,7 @@ MAX_ITER = "max_iter"
 CALLBACK = "callback"
 INTERRUPTED = "interrupted"
 NO_IMPROVEMENT = "line search could not improve"
+HELD_OUT = "held-out score"
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Step:
     n_active: int  # weights that are not zero; all of them without an l1 penalty
     seconds: float  # since the run began
     gap: float = float("inf")  # estimate of (F − F*) / |F*|
+    score: float | None = None  # on held-out sequences, where there are any
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,6 +11,7 @@ last counts.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, fields
 from typing import Any, Protocol
@@ -38,9 +39,10 @@ def steps_table(steps: Sequence[Step]) -> np.ndarray:
     """(n, fields) float64: the steps of a run as a table.
 
     >>> steps_table([Step(3, 4, 12.5, 0.1, 1.0, 7, 0.02, 0.5)]).round(2).tolist()
-    [[3.0, 4.0, 12.5, 0.1, 1.0, 7.0, 0.02, 0.5]]
+    [[3.0, 4.0, 12.5, 0.1, 1.0, 7.0, 0.02, 0.5, nan]]
     """
-    return np.array([astuple(step) for step in steps], dtype=np.float64).reshape(len(steps), len(fields(Step)))
+    rows = [[math.nan if x is None else x for x in astuple(step)] for step in steps]
+    return np.array(rows, dtype=np.float64).reshape(len(steps), len(fields(Step)))
 
 
 def steps_of_table(table: np.ndarray) -> list[Step]:
@@ -49,8 +51,12 @@ def steps_of_table(table: np.ndarray) -> list[Step]:
     >>> steps_of_table(steps_table([Step(3, 4, 12.5, 0.1, 1.0, 7, 0.02, 0.5)]))[0].n_active
     7
     """
-    counts = [name.type in (int, "int") for name in fields(Step)]
-    return [Step(*(int(x) if count else x for x, count in zip(row, counts))) for row in table.tolist()]
+    counts = [field.type in (int, "int") for field in fields(Step)]
+    made = []
+    for *row, score in table.tolist():
+        values = [int(x) if count else x for x, count in zip(row, counts)]
+        made.append(Step(*values, score=None if math.isnan(score) else score))
+    return made
 
 
 def random_state(rng: np.random.Generator) -> dict[str, Any]:

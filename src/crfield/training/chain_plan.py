@@ -33,6 +33,7 @@ from crfield.errors import InputError
 from crfield.inference.chain import ChainEngine
 from crfield.objectives.contrast import Contrast
 from crfield.optimize.history import INTERRUPTED, Result, Step
+from crfield.optimize.keeping import Keeper
 from crfield.optimize.penalty import Penalty
 from crfield.scoring.layout import Layout
 from crfield.scoring.linear import LinearScorer
@@ -59,6 +60,7 @@ class Trainer:
     data: bool = False  # whether it is handed `ChainParts` instead of a problem
     l1: bool = False
     options: tuple[str, ...] = ()
+    resumes: bool = False  # whether it takes a ``keeper`` and goes on from what that found (`optimize.keeping`)
 
     def load(self) -> Callable[..., Result]:
         """The function."""
@@ -68,8 +70,8 @@ class Trainer:
 
 
 TRAINERS: dict[str, Trainer] = {
-    "lbfgs": Trainer(SMOOTH, "crfield.training.chain_batch:fit_lbfgs", l1=True),
-    "warm": Trainer(LIKELIHOOD, "crfield.training.chain_batch:fit_warm", l1=True),
+    "lbfgs": Trainer(SMOOTH, "crfield.training.chain_batch:fit_lbfgs", l1=True, resumes=True),
+    "warm": Trainer(LIKELIHOOD, "crfield.training.chain_batch:fit_warm", l1=True, resumes=True),
 }
 SOLVERS = ("auto", *TRAINERS)
 
@@ -171,31 +173,41 @@ def fit_chain(
     rng: np.random.Generator,
     callback: Callback | None = None,
     options: Mapping[str, Any] | None = None,
+    keeper: Keeper | None = None,
 ) -> Result:
     """Carry out the plan on what `prepare` made, or on `ChainParts`.
 
     The expected label accuracy has many minima: without a start it begins at a rough maximum of the likelihood.
+    ``keeper`` keeps the state of the run; only some solvers can go on from it.
     """
     common: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "n_jobs": n_jobs, "rng": rng, "callback": callback}
     if plan.solver == "auto":
         check_solver_options(plan.solver, options)
         if isinstance(problem, ChainParts):
             problem = problem.problem(plan.objective)
-        return fit_likelihood(problem, penalty, start=start, solver="auto", **common)
+        return fit_likelihood(problem, penalty, start=start, solver="auto", keeper=keeper, **common)
     trainer = TRAINERS[plan.solver]
+    if keeper is not None and not trainer.resumes:
+        raise InputError(
+            f"solver={plan.solver!r} keeps no state that a checkpoint could hold. Solvers that do: "
+            f"{_listed(tuple(name for name, row in TRAINERS.items() if row.resumes))}."
+        )
     common["options"] = check_solver_options(plan.solver, options)
     if penalty.l1 and not trainer.l1:
         raise InputError(
             f"solver={plan.solver!r} has no l1 penalty, got l1={penalty.l1:g}. Solvers that have one: "
             f"{_listed(tuple(name for name, row in TRAINERS.items() if row.l1))}."
         )
-    if plan.objective.startswith("label_") and start is None and isinstance(problem, ChainParts):
+    begun = keeper is not None and keeper.found("lbfgs") is not None
+    if plan.objective.startswith("label_") and start is None and isinstance(problem, ChainParts) and not begun:
         rough = {**common, "tol": max(tol, START_TOL), "options": {}}
         likely = problem.problem("likelihood")
         first = TRAINERS["lbfgs"].load()(likely, penalty, start=None, **rough)
         if first.reason == INTERRUPTED:
             return first
         start = first.weights
+    if keeper is not None:
+        common["keeper"] = keeper
     if trainer.data:
         if not isinstance(problem, ChainParts):
             raise InputError(f"solver={plan.solver!r} needs the data itself, got a {type(problem).__name__}.")
