@@ -157,7 +157,7 @@ def least_squares(wanted: np.ndarray, l2: float) -> Any:
         square = columns.T @ columns + l2 * np.eye(columns.shape[1])
         coef = np.linalg.solve(square, columns.T @ wanted)
         left = columns @ coef - wanted
-        return Refit(float(0.5 * (left**2).sum() + 0.5 * l2 * (coef**2).sum()), left, coef)
+        return Refit(float(0.5 * (left**2).sum() + 0.5 * l2 * (coef**2).sum()), left)
 
     return refit
 
@@ -167,7 +167,7 @@ def test_the_first_clique_is_the_steepest_of_all() -> None:
     rows, wanted, like = rng.normal(size=(30, 3)), rng.normal(size=(30, 2)), Similarity("polynomial", degree=2)
     gram = like.gram(rows, rows)
     steepness = np.linalg.norm(gram @ wanted, axis=1) / np.sqrt(np.diag(gram))
-    found = select_cliques(like, rows, least_squares(wanted, 0.1), n_cliques=1, l2=0.1, rng=RNG(0))
+    found = select_cliques(like, rows, least_squares(wanted, 0.1), n_cliques=1, rng=RNG(0))
     assert found.nodes.tolist() == [int(np.argmax(steepness))]
     assert found.rounds[0].slope == pytest.approx(steepness.max())
 
@@ -178,20 +178,36 @@ def test_slopes_are_those_of_the_penalised_loss(l2: float) -> None:
     rng = RNG(8)
     rows, wanted, like = rng.normal(size=(25, 3)), rng.normal(size=(25, 2)), Similarity("rbf", 0.3)
     refit = least_squares(wanted, l2)
-    found = select_cliques(like, rows, refit, n_cliques=2, l2=l2, rng=RNG(0))
+    found = select_cliques(like, rows, refit, n_cliques=2, rng=RNG(0))
     columns = found.landmarks.columns(rows)
-    first = refit(columns[:, :1], None)
+    first = np.linalg.solve(columns[:, :1].T @ columns[:, :1] + l2 * np.eye(1), columns[:, :1].T @ wanted)
     slopes = []
     for label in range(2):
         sides = []
         for sign in (1, -1):
-            coef = np.vstack([first.coef, np.zeros((1, 2))])
+            coef = np.vstack([first, np.zeros((1, 2))])
             coef[1, label] = sign * 1e-6
             left = columns @ coef - wanted
             sides.append(0.5 * (left**2).sum() + 0.5 * l2 * (coef**2).sum())
         slopes.append((sides[0] - sides[1]) / 2e-6)
     assert found.rounds[1].slope == pytest.approx(np.linalg.norm(slopes), rel=1e-5)
     assert found.rounds[1].objective < found.rounds[0].objective
+
+
+def test_what_is_left_within_the_span_makes_no_clique_steep() -> None:
+    """A fit that stopped early leaves slopes along the span; a twin of a clique that joined must not gain by them."""
+    rng = RNG(11)
+    rows = rng.normal(size=(40, 3))
+    rows[1:20] = rows[0] + 1e-3 * rng.normal(size=(19, 3))
+    wanted, like = rng.normal(size=(40, 2)), Similarity("rbf", 0.3)
+    wanted[:20] += 5.0
+
+    def hardly(columns: np.ndarray, state: Any) -> Refit:
+        return Refit(0.0, -wanted)
+
+    found = select_cliques(like, rows, hardly, n_cliques=6, per_round=2, rng=RNG(0))
+    assert sum(node < 20 for node in found.nodes.tolist()) <= 2
+    assert len(set(found.nodes.tolist())) == 6
 
 
 def test_cliques_end_where_the_span_is_full() -> None:

@@ -16,6 +16,7 @@ from crfield.scoring.similarity import Similarity
 from crfield.training.graph_plan import OBJECTIVES
 
 BASES = ("auto", "exact", "nystroem", "fourier", "greedy")
+PRECISIONS = ("double", "single")
 _FLAGS = ("normalize", "standardize", "intercept", "boundaries", "penalize_intercepts")
 
 
@@ -28,7 +29,7 @@ def check_kernel_parameters(parameters: Mapping[str, Any]) -> None:
     crfield.errors.InputError: basis must be one of 'auto', 'exact', 'nystroem', 'fourier', 'greedy', got 'all'.
     """
     check_numbers({**parameters, "l1": 0.0})
-    for name, choices in (("basis", BASES), ("objective", OBJECTIVES)):
+    for name, choices in (("basis", BASES), ("objective", OBJECTIVES), ("precision", PRECISIONS)):
         value = parameters[name]
         if not isinstance(value, str) or value not in choices:
             raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")

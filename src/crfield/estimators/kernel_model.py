@@ -141,3 +141,26 @@ def mapped_places(layout: GraphLayout, widths: Sequence[int]) -> list[slice]:
         start = layout.part[f"{kind.name}/dense"].start
         places.append(slice(start, start + width * size))
     return places
+
+
+def principal_axes(columns: np.ndarray) -> np.ndarray:
+    """(D, D) the rotation after which columns (N, D) are uncorrelated, or nearly so: it looks at some rows only.
+
+    Columns that Gram and Schmidt made one after another overlap on the data, and a diagonal says little about their
+    curvature. The rotated ones span the same functions with the same norm, and a diagonal fits them.
+
+    >>> columns = np.array([[1.0, 1.0], [2.0, 2.0], [-1.0, -1.0]])
+    >>> np.abs((columns @ principal_axes(columns)).round(3)).tolist()
+    [[0.0, 1.414], [0.0, 2.828], [0.0, 1.414]]
+    """
+    some = columns[:: max(1, len(columns) // (4 * max(columns.shape[1], 256)))]
+    return np.asarray(np.linalg.eigh(some.T @ some)[1]) if columns.shape[1] else np.zeros((0, 0))
+
+
+def turned(turn: np.ndarray, coef: np.ndarray, rest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Weights (d, L) of the first d columns as weights of all columns after the rotation (D, D); the rest stays.
+
+    >>> turned(np.eye(2), np.ones((1, 1)), np.zeros(0))[0].tolist()
+    [[1.0], [0.0]]
+    """
+    return turn[: len(coef)].T @ coef, rest

@@ -48,6 +48,7 @@ MODULES: Mapping[str, str] = MappingProxyType(
         "linked-features": "crfield.experiments.linked_features",
         "tag-selection": "crfield.experiments.tag_selection",
         "hmm-vs-crf": "crfield.experiments.hmm_vs_crf",
+        "kernel-letters": "crfield.experiments.kernel_letters",
     }
 )
 _SAVED_EVERY = 10.0  # seconds

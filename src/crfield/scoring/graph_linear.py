@@ -13,7 +13,7 @@ Hand the prepared batch to `score` and `pull` where they are called many times.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,7 @@ class _Matrix:
     """Columns ready for products: X = [sparse | dense]."""
 
     sparse: Any  # scipy CSR (R, K), or None
-    dense: np.ndarray | None  # (R, D)
+    dense: np.ndarray | None  # (R, D), of double or of single precision
 
     @classmethod
     def of(cls, columns: Columns, sparse: tuple[int, int], dense: tuple[int, int]) -> _Matrix:
@@ -54,10 +54,12 @@ class _Matrix:
 
     def times(self, sparse: np.ndarray, dense: np.ndarray, out: np.ndarray) -> None:
         """out = X · [sparse; dense], matrices (K, M) and (D, M)."""
-        if self.dense is not None:
+        if self.dense is None:
+            out[...] = 0.0
+        elif self.dense.dtype == out.dtype:
             np.dot(self.dense, dense, out=out)
         else:
-            out[...] = 0.0
+            out[...] = self.dense @ dense.astype(self.dense.dtype)
         if self.sparse is not None:
             out += self.sparse @ sparse
 
@@ -66,7 +68,7 @@ class _Matrix:
         none = np.zeros((0, gradient.shape[1]))
         return (
             none if self.sparse is None else self.sparse.T @ gradient,
-            none if self.dense is None else self.dense.T @ gradient,
+            none if self.dense is None else self.dense.T @ gradient.astype(self.dense.dtype, copy=False),
         )
 
 
@@ -85,6 +87,16 @@ class PreparedGraphs:
     def n_tables(self) -> int:
         """T, at least one, since engines expect a table even where there are no edges."""
         return max(1, int(self.first[-1]))
+
+    def single(self) -> PreparedGraphs:
+        """The same with dense node columns of single precision: half the memory, and products in half the time.
+
+        Scores and gradients are then exact to about six digits of the largest, which does for a tolerance of 1e-4.
+        """
+        node = (
+            replace(some, dense=None if some.dense is None else some.dense.astype(np.float32)) for some in self.node
+        )
+        return replace(self, node=tuple(node))
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,14 +9,21 @@ conditional random fields: representation and clique selection*) take them up on
 kernel points most steeply downhill joins, the coefficients are fitted again, and so on. Here a clique is a node, and
 takes all its labels along.
 
-With the present f at the optimum of its span, the slope of penalised loss along k(c, ·) for label y is
+The slope of the penalised loss along k(c, ·) for label y is
 
     s_c(y) = Σ_n G_n(y) k(x_n, c) + l2 f_y(c)              G the gradient of the loss in the node scores
 
-Only the part of k(c, ·) outside the span is new, so slopes are divided by its length, √(k(c, c) − ‖φ(c)‖²), with φ
-the orthonormal columns of the span, which grow by Gram and Schmidt (an incomplete Cholesky factor: Fine &
-Scheinberg 2001). A round looks at a sample of candidates and takes the ``per_round`` best. Cost of a round: a Gram
-block of candidates and nodes, and a fit from where the last one ended.
+Only the part of k(c, ·) outside the present span is new. With φ the orthonormal columns of the span, which grow by
+Gram and Schmidt (an incomplete Cholesky factor: Fine & Scheinberg 2001), the slope along it is
+
+    Σ_n G_n(y) k(x_n, c) − φ(c) · Σ_n φ(x_n) G_n(y)        divided by its length, √(k(c, c) − ‖φ(c)‖²)
+
+At the optimum of the span the two slopes are the same; short of it the first also shows what is left to gain within
+the span, and over a small length that would look like much: cliques that are nearly there already would join.
+
+A round looks at a sample of candidates and takes ``per_round`` of them one by one; each takes from the others' slopes
+what it has in common with them, so that they are not all of a kind. Cost of a round: a Gram block of candidates and
+nodes, and a fit from where the last one ended.
 """
 
 from __future__ import annotations
@@ -47,11 +54,10 @@ class Similar(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Refit:
-    """A model fitted on the present columns: objective, gradient of its loss in the node scores, weights."""
+    """A model fitted on the present columns: its objective, and the gradient of its loss in the node scores."""
 
     value: float
     node: np.ndarray  # (N, L)
-    coef: np.ndarray  # (D, L) weights of the columns
     state: Any = None  # whatever the next fit starts from
 
 
@@ -82,7 +88,6 @@ def select_cliques(
     n_cliques: int,
     per_round: int = 1,
     n_candidates: int = 500,
-    l2: float = 0.0,
     rng: np.random.Generator,
     watch: Callable[[CliqueRound], bool | None] | None = None,
 ) -> Cliques:
@@ -100,7 +105,7 @@ def select_cliques(
     >>> def squares(columns, state):
     ...     coef = np.linalg.lstsq(columns, wanted, rcond=None)[0]
     ...     left = columns @ coef - wanted
-    ...     return Refit(float((left**2).sum()), left, coef)
+    ...     return Refit(float((left**2).sum()), left)
     >>> select_cliques(Plain(), rows, squares, n_cliques=2, rng=np.random.default_rng(0)).nodes.tolist()
     [1, 2]
     """
@@ -120,20 +125,24 @@ def select_cliques(
         some = np.sort(rng.permutation(pool)[:n_candidates])
         own = similarity.diagonal(rows[some])
         outside = own - np.einsum("pd,pd->p", columns[some, :size], columns[some, :size])
-        spent = outside <= SPENT * np.maximum(own, 1e-300)
+        least = SPENT * np.maximum(own, 1e-300)
+        spent = outside <= least
         if spent.any():
             pool = np.setdiff1d(pool, some[spent])
-            some, outside = some[~spent], outside[~spent]
+            some, outside, least = some[~spent], outside[~spent], least[~spent]
             if not len(some):
                 continue
         block = similarity.gram(rows[some], rows)  # (P, N)
-        slope = block @ found.node + l2 * (columns[some, :size] @ found.coef)
-        steepness = np.sqrt((slope**2).sum(axis=1) / outside)
-        best = np.argsort(-steepness, kind="stable")[: min(per_round, most - size)]
-        joined = _grow(columns, chosen, some[best], block[best])
-        diary.append(CliqueRound(len(diary) + 1, found.value, float(steepness[best[0]]), tuple(joined.tolist())))
+        slope = block @ found.node - columns[some, :size] @ (columns[:, :size].T @ found.node)
+        joined, steepest = _joined(
+            columns, size, some, block, slope, outside, least, most=min(per_round, most - size)
+        )
+        if not len(joined):
+            pool = np.setdiff1d(pool, some)
+            continue
+        diary.append(CliqueRound(len(diary) + 1, found.value, steepest, tuple(joined.tolist())))
         chosen = np.concatenate([chosen, joined])
-        pool = np.setdiff1d(pool, some[best])
+        pool = np.setdiff1d(pool, joined)
         if watch is not None and watch(diary[-1]):
             break
         if len(chosen) < most:
@@ -143,17 +152,43 @@ def select_cliques(
     return Cliques(chosen, Landmarks(similarity, rows[chosen], np.ascontiguousarray(whiten)), diary)
 
 
-def _grow(columns: np.ndarray, chosen: np.ndarray, nodes: np.ndarray, block: np.ndarray) -> np.ndarray:
-    """Write the orthonormal columns of new cliques, whose Gram rows are ``block`` (A, N), behind those of the chosen.
+def _joined(
+    columns: np.ndarray,
+    size: int,
+    some: np.ndarray,
+    block: np.ndarray,
+    slope: np.ndarray,
+    outside: np.ndarray,
+    least: np.ndarray,
+    *,
+    most: int,
+) -> tuple[np.ndarray, float]:
+    """Take up to ``most`` of the candidates ``some`` (P,) by their slopes (P, L) over lengths √``outside`` (P,).
 
-    Returns the nodes that brought something new: of two that are nearly alike only the first joins.
+    A candidate with no more than ``least`` (P,) outside the span is in it. ``block`` (P, N) is their Gram rows; their
+    orthonormal columns are written behind the first ``size``. Returns the nodes that joined and the steepest slope.
     """
-    kept: list[int] = []
-    size = len(chosen)
-    for node, row in zip(nodes.tolist(), block):
-        new = row - columns[:, :size] @ columns[node, :size]
-        if new[node] > SPENT * max(float(row[node]), 1e-300):
-            columns[:, size] = new / np.sqrt(new[node])
-            size += 1
-            kept.append(node)
-    return np.array(kept, dtype=np.int64)
+    slope, outside = slope.copy(), outside.copy()
+    taken: list[int] = []
+    steepest = 0.0
+    for _ in range(most):
+        left = outside > least
+        steepness = np.where(left, (slope**2).sum(axis=1) / np.where(left, outside, 1.0), -1.0)
+        best = int(steepness.argmax())
+        if steepness[best] < 0:
+            break
+        node = int(some[best])
+        new = block[best] - columns[:, :size] @ columns[node, :size]
+        if new[node] <= least[best]:
+            outside[best] = 0.0  # by rounding: it is in the span
+            continue
+        if not taken:
+            steepest = float(np.sqrt(steepness[best]))
+        columns[:, size] = new / np.sqrt(new[node])
+        there = columns[some, size]
+        slope -= np.outer(there, slope[best] / there[best])
+        outside -= there**2
+        outside[best] = 0.0
+        taken.append(node)
+        size += 1
+    return np.array(taken, dtype=np.int64), steepest

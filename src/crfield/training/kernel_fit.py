@@ -3,7 +3,7 @@
 Columns of landmarks differ as the eigenvalues of their Gram matrix do, some thousands of times smaller than others.
 The curvature of the loss along them is known in advance, Σ_n φ_nd² · p (1 − p), and the root of its inverse is the
 diagonal that L-BFGS starts from. Evaluating costs a product of matrices, N · D · L, beside which a long history is
-free.
+free; with columns of single precision it takes half the time.
 """
 
 from __future__ import annotations
@@ -38,14 +38,18 @@ def fit_mapped(
     max_iter: int,
     n_jobs: int,
     rng: np.random.Generator,
+    single: bool = False,
     callback: Callback | None = None,
 ) -> Result:
-    """Minimise the planned objective and its penalty over the weights of mapped columns and of everything else."""
+    """Minimise the planned objective and its penalty over the weights of mapped columns and of everything else.
+
+    ``single`` halves what smooth objectives with exact totals cost; the others need the columns as they are.
+    """
     scorer = GraphScorer(layout)
     if not plan.exact or plan.objective in ("perceptron", "hinge", "contrastive"):
         options: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "n_jobs": n_jobs, "rng": rng}
         return fit_graph(scorer, batch, target, penalty, plan, start=start, callback=callback, **options)
-    problem = mapped_problem(layout, batch, target, plan)
+    problem = mapped_problem(layout, batch, target, plan, single=single)
     pairs = HISTORY_BYTES // max(16 * layout.n_weights, 1)
     return minimize(
         problem,
@@ -60,11 +64,14 @@ def fit_mapped(
     )
 
 
-def mapped_problem(layout: GraphLayout, batch: GraphBatch, target: Target, plan: Plan) -> FullBatch:
+def mapped_problem(
+    layout: GraphLayout, batch: GraphBatch, target: Target, plan: Plan, *, single: bool = False
+) -> FullBatch:
     """The planned objective as a function of the weights."""
     scorer = GraphScorer(layout)
+    work = scorer.prepare(batch)
     objective = smooth_objective(plan.objective)
-    return FullBatch(scorer, scorer.prepare(batch), target, objective=objective, engine=plan.engine)
+    return FullBatch(scorer, work.single() if single else work, target, objective=objective, engine=plan.engine)
 
 
 def diagonal(layout: GraphLayout, batch: GraphBatch, *, l2: float) -> np.ndarray:
