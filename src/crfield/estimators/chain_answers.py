@@ -17,6 +17,7 @@ from crfield.core.semiring import Semiring
 from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.estimators.chain_checks import check_weights
+from crfield.estimators.chain_posterior import PosteriorAnswers
 from crfield.estimators.jobs import resolve_jobs
 from crfield.estimators.stream import Streaming
 from crfield.inference.chain import ChainEngine
@@ -24,7 +25,7 @@ from crfield.inference.decode import best_marginals, check_decoder
 from crfield.inference.labellings import path_scores
 
 
-class ChainAnswers(Streaming):
+class ChainAnswers(PosteriorAnswers, Streaming):
     """Prediction, probabilities and scores for models of chains."""
 
     decode: str

@@ -139,13 +139,33 @@ def read_tags(codes: np.ndarray, topology: Chains, parts: TagParts) -> Reading:
     prefix[slots], kind[slots] = parts.prefix[codes], parts.kind[codes]
     before, kind_before = np.full(size, OUTSIDE), np.zeros(size, dtype=np.int64)
     before[1:], kind_before[1:] = prefix[:-1], kind[:-1]
+    begins, ends = _turns(before, kind_before, prefix, kind)
+    return Reading(prefix, kind, begins, ends)
+
+
+def tag_turns(parts: TagParts) -> tuple[np.ndarray, np.ndarray]:
+    """Whether a span begins at tag j that follows tag i, and whether one ends between them: (U + 1, U + 1) bool each.
+
+    Row and column U stand for what lies beyond a sequence, the closing O.
+
+    >>> begins, ends = tag_turns(split_tags(["B-NP", "I-NP", "O"]))
+    >>> begins.astype(int).tolist()
+    [[1, 0, 0, 0], [1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 0, 0]]
+    >>> ends[0].astype(int).tolist()
+    [1, 0, 1, 1]
+    """
+    prefix, kind = np.append(parts.prefix, OUTSIDE), np.append(parts.kind, 0)
+    return _turns(prefix[:, None], kind[:, None], prefix[None, :], kind[None, :])
+
+
+def _turns(
+    before: np.ndarray, kind_before: np.ndarray, prefix: np.ndarray, kind: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Where a span begins and where one ended just before, by the tables and by whether the kinds differ."""
     differ = kind != kind_before
-    return Reading(
-        prefix,
-        kind,
-        begins=BEGINS_AT[before, prefix] | (differ & (prefix != OUTSIDE)),
-        ends=ENDS_BEFORE[before, prefix] | (differ & (before != OUTSIDE)),
-    )
+    begins = BEGINS_AT[before, prefix] | (differ & (prefix != OUTSIDE))
+    ends = ENDS_BEFORE[before, prefix] | (differ & (before != OUTSIDE))
+    return begins, ends
 
 
 def slots_of(topology: Chains) -> np.ndarray:
