@@ -10,6 +10,7 @@
 #include "level.hpp"
 #include "memory.hpp"
 #include "segments/contract.hpp"
+#include "segments/shape.hpp"
 #include "threads.hpp"
 
 namespace crfield {
@@ -17,7 +18,6 @@ namespace segments {
 namespace {
 
 constexpr double INF = std::numeric_limits<double>::infinity();
-constexpr int64_t MOST_LABELS = 65535, MOST_STEPS = int64_t(1) << 24, MOST_NUMBERS = int64_t(1) << 40;
 
 // CRFIELD_LEVEL=2, 3 or 4 in the environment asks for a lower level than the processor has, for tests.
 const Kernels* best_kernels() {
@@ -31,62 +31,20 @@ const Kernels* best_kernels() {
 #endif
 }
 
-// Where the sequences lie, and the sizes; thrown out here if they do not fit.
-struct Shape {
-  const int64_t* offsets;
-  int64_t sequences, nodes, labels, most, longest = 0;
-  std::vector<int64_t> first_edge;
-  bool shared = true;
-
-  Shape(const Ints& given, int64_t n, int64_t d, int64_t l, const Array3<const double>* edge)
-      : offsets(given.data()), sequences((int64_t)given.shape(0) - 1), nodes(n), labels(l), most(d) {
-    require(sequences >= 0 && offsets[0] == 0, "offsets must start at 0 and not fall");
-    first_edge.assign((size_t)sequences + 1, 0);
-    for (int64_t s = 0; s < sequences; s++) {
-      const int64_t steps = offsets[s + 1] - offsets[s];
-      require(steps >= 0, "offsets must start at 0 and not fall");
-      first_edge[s + 1] = first_edge[s] + std::max<int64_t>(steps - 1, 0);
-      longest = std::max(longest, steps);
-    }
-    require(offsets[sequences] == nodes && labels >= 1 && labels <= MOST_LABELS && most >= 1 && most <= MOST_STEPS,
-            "segment scores do not fit");
-    require((longest + 1) <= MOST_NUMBERS / most / (labels + 8), "a sequence has too many segments");
-    if (!edge) return;
-    require((int64_t)edge->shape(1) == labels && (int64_t)edge->shape(2) == labels,
-            "edge scores do not fit the labels");
-    shared = edge->shape(0) == 1;
-    require(shared || (int64_t)edge->shape(0) == first_edge.back(), "edge scores do not fit the edges");
-  }
-
-  int64_t begin(int64_t s) const { return offsets[s]; }
-  int64_t steps(int64_t s) const { return offsets[s + 1] - offsets[s]; }
-
-  // Sequences of each thread: about equally many nodes, whatever the speed of the threads.
-  std::vector<int64_t> cut(int parts) const {
-    std::vector<int64_t> at((size_t)parts + 1, sequences);
-    at[0] = 0;
-    for (int p = 1; p < parts; p++) {
-      const int64_t wanted = nodes / parts * p + nodes % parts * p / parts;
-      at[p] = std::max<int64_t>(at[p - 1], std::lower_bound(offsets, offsets + sequences, wanted) - offsets);
-    }
-    return at;
-  }
-  int parts(int n_jobs) const { return (int)std::max<int64_t>(1, std::min<int64_t>(n_jobs, sequences)); }
-};
-
 int padded(int64_t labels, const Kernels* k) { return (int)((labels + k->lanes - 1) / k->lanes * k->lanes); }
 
 // A shared table with what the recursion needs of it.
 class Table {
  public:
-  Table(const Kernels* k, const Shape& shape, const double* edge, int stride) {
+  Table(const Kernels* k, const Shape& shape, const Order& order, const double* edge, int stride) {
+    edges_.order = order.label.data();
     if (!shape.shared) return;
     const int64_t L = shape.labels;
     log_.resize(L * stride);
     double top = -INF, low = INF;
     for (int64_t i = 0; i < L; i++)
       for (int64_t j = 0; j < stride; j++) {
-        const double x = j < L ? edge[i * L + j] : -INF;
+        const double x = j < L ? edge[order.label[i] * L + order.label[j]] : -INF;
         log_[i * stride + j] = x;
         if (j < L) top = std::max(top, x), low = std::min(low, x);
       }
@@ -113,7 +71,7 @@ class Table {
 // The memory of one thread for one sequence after the other.
 class Scratch {
  public:
-  Scratch(const Shape& shape, int stride) : shape_(shape), stride_(stride) {
+  Scratch(const Shape& shape, const Order& order, int stride) : shape_(shape), order_(order), stride_(stride) {
     table_.resize(shape.labels * stride), counts_.resize(shape.labels * stride), direct_.resize(shape.labels * stride);
     counts_.zero(), direct_.zero();
   }
@@ -123,6 +81,7 @@ class Scratch {
     rise_.resize(steps);
     Sweep s;
     s.steps = steps, s.labels = (int)shape_.labels, s.stride = stride_, s.most = (int)shape_.most;
+    s.deep = order_.deep.data(), s.wide = order_.wide.data();
     s.score = score_.data(), s.rise = rise_.data(), s.table = table_.data();
     s.onwards = rows_.data(), s.start = s.onwards + (steps + 1) * stride_, s.ending = s.start + (steps + 1) * stride_;
     s.into = s.ending + steps * stride_, s.end = s.into + steps * stride_;
@@ -134,12 +93,14 @@ class Scratch {
     for (int64_t i = 0; i < shape_.labels; i++)
       for (int64_t j = 0; j < shape_.labels; j++) {
         const int64_t at = i * stride_ + j;
-        out[i * shape_.labels + j] += direct_[at] + (e.safe ? counts_[at] * e.prob[at] : 0.0);
+        double& to = out[order_.label[i] * shape_.labels + order_.label[j]];
+        to += direct_[at] + (e.safe ? counts_[at] * e.prob[at] : 0.0);
       }
   }
 
  private:
   const Shape& shape_;
+  const Order& order_;
   int stride_;
   Buffer<double> score_, rows_, rise_, table_, counts_, direct_;
 };
@@ -160,8 +121,16 @@ struct Given {
   int64_t weights;
   Buffer<double> length;  // (D, stride), -inf beyond the limits
 
-  Given(const Shape& shape, int stride, const Codes& limit_, const Array2<const double>& node_, const Part& first_,
-        const Part& last_, const Part& mean_, const Array2<const double>& length_, const Ints& ptr_,
+  // Limits are looked at before anything is put in their order.
+  static const int32_t* checked(const Shape& shape, const Codes& limit) {
+    require(shaped(limit, shape.labels), "limits do not fit the lengths");
+    for (int64_t j = 0; j < shape.labels; j++)
+      require(limit(j) >= 1 && limit(j) <= shape.most, "limits do not fit the lengths");
+    return limit.data();
+  }
+
+  Given(const Shape& shape, const Order& order, int stride, const Codes& limit_, const Array2<const double>& node_,
+        const Part& first_, const Part& last_, const Part& mean_, const Array2<const double>& length_, const Ints& ptr_,
         const Codes& steps_, const Codes& item_, const Ints& item_ptr_, const Codes& item_label_,
         const Array1<const double>& weight_)
       : limit(limit_.data()),
@@ -177,8 +146,6 @@ struct Given {
         weight(weight_.data()),
         weights((int64_t)weight_.shape(0)) {
     const int64_t N = shape.nodes, L = shape.labels, D = shape.most;
-    require(shaped(limit_, L), "limits do not fit the lengths");
-    for (int64_t j = 0; j < L; j++) require(limit[j] >= 1 && limit[j] <= D, "limits do not fit the lengths");
     for (const Part* part : {&first_, &last_, &mean_})
       require(!*part || shaped(**part, N, L), "a part does not fit the steps");
     const int64_t marks = (int64_t)item_.shape(0), items = (int64_t)item_ptr_.shape(0) - 1;
@@ -197,19 +164,58 @@ struct Given {
     length.resize(D * stride);
     for (int64_t d = 0; d < D; d++)
       for (int64_t j = 0; j < stride; j++)
-        length[d * stride + j] = j < L && d < limit[j] ? length_(d, j) : -INF;
+        length[d * stride + j] = j < L && d < limit[order.label[j]] ? length_(d, order.label[j]) : -INF;
   }
 
-  Own own(const Shape& shape, int64_t s, int stride, double* spare) const {
-    const int64_t at = shape.begin(s) * shape.labels;
+  Own own(const Shape& shape, const Order& order, int64_t s, int stride) const {
     Own o;
     o.steps = shape.steps(s), o.labels = (int)shape.labels, o.stride = stride, o.most = (int)shape.most;
-    o.limit = limit, o.node = node + at, o.first = first ? first + at : nullptr, o.last = last ? last + at : nullptr;
-    o.mean = mean ? mean + at : nullptr, o.length = length.data(), o.ptr = ptr + shape.begin(s);
+    o.wide = order.wide.data(), o.place = order.place.data();
+    o.length = length.data(), o.ptr = ptr + shape.begin(s);
     o.mark_steps = steps, o.item = item, o.item_ptr = item_ptr, o.item_label = item_label, o.weight = weight;
-    o.spare = spare;
     return o;
   }
+};
+
+// Parts of one sequence after the other as rows of the sweep, and their gradients back in the caller's shape.
+class Rows {
+ public:
+  Rows(const Shape& shape, const Order& order, int stride) : shape_(shape), order_(order), stride_(stride) {
+    spare_.resize(2 * stride);
+  }
+  void load(const Given& given, int64_t s, Own& o) {
+    const int64_t at = shape_.begin(s) * shape_.labels, size = o.steps * stride_;
+    rows_.resize(4 * size);
+    rows_.zero();
+    double* to = rows_.data();
+    o.node = take(given.node, at, o.steps, to), o.first = take(given.first, at, o.steps, to + size);
+    o.last = take(given.last, at, o.steps, to + 2 * size), o.mean = take(given.mean, at, o.steps, to + 3 * size);
+    o.spare = spare_.data();
+  }
+  void clear_outputs(Own& o) {
+    out_.resize(2 * o.steps * stride_);
+    out_.zero();
+    o.node_out = out_.data(), o.mean_out = o.mean ? out_.data() + o.steps * stride_ : nullptr;
+  }
+  void give(const double* rows, int64_t s, double factor, double* out) const {
+    out += shape_.begin(s) * shape_.labels;
+    for (int64_t n = 0; n < shape_.steps(s); n++)
+      for (int64_t j = 0; j < shape_.labels; j++)
+        out[n * shape_.labels + j] = rows[n * stride_ + order_.place[j]] * factor;
+  }
+
+ private:
+  const double* take(const double* from, int64_t at, int64_t steps, double* to) const {
+    if (!from) return nullptr;
+    for (int64_t n = 0; n < steps; n++)
+      for (int64_t k = 0; k < shape_.labels; k++)
+        to[n * stride_ + k] = from[at + n * shape_.labels + order_.label[k]];
+    return to;
+  }
+  const Shape& shape_;
+  const Order& order_;
+  int stride_;
+  Buffer<double> rows_, out_, spare_;
 };
 
 }  // namespace
@@ -226,11 +232,12 @@ void sum_product(Ints offsets, Array3<const double> segment, Array3<const double
   nb::gil_scoped_release unlocked;
   const Kernels* k = best_kernels();
   const int stride = padded(L, k), parts = shape.parts(n_jobs);
-  const Table table(k, shape, edge.data(), stride);
+  const Order order(shape, stride, k->lanes, nullptr);
+  const Table table(k, shape, order, edge.data(), stride);
   const std::vector<int64_t> cut = shape.cut(parts);
   std::vector<std::vector<double>> pairs((size_t)parts, std::vector<double>(shape.shared ? L * L : 0, 0.0));
   run_parts(parts, [&](int p) {
-    Scratch scratch(shape, stride);
+    Scratch scratch(shape, order, stride);
     for (int64_t s = cut[p]; s < cut[p + 1]; s++) {
       const int64_t at = shape.begin(s) * D * L, steps = shape.steps(s);
       Sweep w = scratch.at(steps);
@@ -257,10 +264,11 @@ void max_product(Ints offsets, Array3<const double> segment, Array3<const double
   nb::gil_scoped_release unlocked;
   const Kernels* k = best_kernels();
   const int stride = padded(L, k), parts = shape.parts(n_jobs);
-  const Table table(k, shape, edge.data(), stride);
+  const Order order(shape, stride, k->lanes, nullptr);
+  const Table table(k, shape, order, edge.data(), stride);
   const std::vector<int64_t> cut = shape.cut(parts);
   run_parts(parts, [&](int p) {
-    Scratch scratch(shape, stride);
+    Scratch scratch(shape, order, stride);
     Buffer<int32_t> places;
     for (int64_t s = cut[p]; s < cut[p + 1]; s++) {
       const int64_t first = shape.begin(s), steps = shape.steps(s);
@@ -281,17 +289,22 @@ void expand(Ints offsets, Codes limit, Array2<const double> node, Part first, Pa
   const Shape shape(offsets, N, D, L, nullptr);
   const Kernels* k = best_kernels();
   const int stride = padded(L, k), parts = shape.parts(n_jobs);
-  const Given given(shape, stride, limit, node, first, last, mean, length, ptr, steps, item, item_ptr, item_label, weight);
+  Given::checked(shape, limit);
+  const Order order(shape, stride, k->lanes, nullptr);
+  const Given given(shape, order, stride, limit, node, first, last, mean, length, ptr, steps, item, item_ptr, item_label,
+                    weight);
   require(shaped(out, N, D, L), "out has the wrong shape");
   nb::gil_scoped_release unlocked;
   const std::vector<int64_t> cut = shape.cut(parts);
   run_parts(parts, [&](int p) {
-    Scratch scratch(shape, stride);
-    Buffer<double> spare(4 * stride);
+    Scratch scratch(shape, order, stride);
+    Rows rows(shape, order, stride);
     for (int64_t s = cut[p]; s < cut[p + 1]; s++) {
       const int64_t T = shape.steps(s);
       Sweep w = scratch.at(T);
-      k->expand(given.own(shape, s, stride, spare.data()), w.score);
+      Own own = given.own(shape, order, s, stride);
+      rows.load(given, s, own);
+      k->expand(own, w.score);
       for (int64_t n = 0; n < T; n++)
         for (int64_t d = 0; d < D; d++) {
           double* to = out.data() + ((shape.begin(s) + n) * D + d) * L;
@@ -314,7 +327,9 @@ void expectations(Ints offsets, Codes limit, Array2<const double> node, Part fir
   const Shape shape(offsets, N, D, L, &edge);
   const Kernels* k = best_kernels();
   const int stride = padded(L, k), parts = shape.parts(n_jobs);
-  const Given given(shape, stride, limit, node, first, last, mean, length, ptr, steps, item, item_ptr, item_label, weight);
+  const Order order(shape, stride, k->lanes, Given::checked(shape, limit));
+  const Given given(shape, order, stride, limit, node, first, last, mean, length, ptr, steps, item, item_ptr, item_label,
+                    weight);
   require(shaped(factor, shape.sequences) && shaped(total, shape.sequences) && shaped(node_out, N, L) &&
               (bool)first == (bool)first_out && (bool)last == (bool)last_out && (bool)mean == (bool)mean_out &&
               (!first_out || shaped(*first_out, N, L)) && (!last_out || shaped(*last_out, N, L)) &&
@@ -322,30 +337,30 @@ void expectations(Ints offsets, Codes limit, Array2<const double> node, Part fir
               shaped(edge_out, edge.shape(0), L, L),
           "outputs do not fit");
   nb::gil_scoped_release unlocked;
-  const Table table(k, shape, edge.data(), stride);
+  const Table table(k, shape, order, edge.data(), stride);
   const std::vector<int64_t> cut = shape.cut(parts);
   const int64_t F = given.weights;
-  std::fill(node_out.data(), node_out.data() + N * L, 0.0);
-  if (mean_out) std::fill(mean_out->data(), mean_out->data() + N * L, 0.0);
   std::vector<std::vector<double>> pairs((size_t)parts, std::vector<double>(shape.shared ? L * L : 0, 0.0));
   std::vector<std::vector<double>> lengths((size_t)parts, std::vector<double>(D * stride, 0.0));
   std::vector<std::vector<double>> weights((size_t)parts, std::vector<double>(F, 0.0));
   run_parts(parts, [&](int p) {
-    Scratch scratch(shape, stride);
-    Buffer<double> spare(4 * stride);
+    Scratch scratch(shape, order, stride);
+    Rows rows(shape, order, stride);
     for (int64_t s = cut[p]; s < cut[p + 1]; s++) {
-      const int64_t at = shape.begin(s) * L;
       Sweep w = scratch.at(shape.steps(s));
-      Own own = given.own(shape, s, stride, spare.data());
+      Own own = given.own(shape, order, s, stride);
+      rows.load(given, s, own);
       k->expand(own, w.score);
       w.factor = own.factor = factor(s);
       if (!shape.shared) w.each_out = edge_out.data() + shape.first_edge[s] * L * L;
       total(s) = k->sum(table.of(shape, edge.data(), s), w);
-      own.node_out = node_out.data() + at, own.first_out = first_out ? first_out->data() + at : nullptr;
-      own.last_out = last_out ? last_out->data() + at : nullptr;
-      own.mean_out = mean_out ? mean_out->data() + at : nullptr;
+      rows.clear_outputs(own);
       own.length_out = lengths[p].data(), own.weight_out = weights[p].data();
       k->collect(own, w);
+      rows.give(own.node_out, s, 1.0, node_out.data());
+      if (mean_out) rows.give(own.mean_out, s, 1.0, mean_out->data());
+      if (first_out) rows.give(w.start, s, factor(s), first_out->data());
+      if (last_out) rows.give(w.end, s, factor(s), last_out->data());
     }
     if (shape.shared) scratch.add_pairs(table.edges(), pairs[p].data());
   });
@@ -356,7 +371,7 @@ void expectations(Ints offsets, Codes limit, Array2<const double> node, Part fir
     if (shape.shared)
       for (int64_t q = 0; q < L * L; q++) edge_out.data()[q] += pairs[p][q];
     for (int64_t d = 0; d < D; d++)
-      for (int64_t j = 0; j < L; j++) length_out(d, j) += lengths[p][d * stride + j];
+      for (int64_t j = 0; j < L; j++) length_out(d, j) += lengths[p][d * stride + order.place[j]];
     for (int64_t f = 0; f < F; f++) weight_out(f) += weights[p][f];
   }
 }

@@ -18,14 +18,17 @@ struct Edges {
   const double* prob = nullptr;    // (L, stride) exp(log - shift), padding 0; used when safe
   double shift = 0;                // largest score
   bool safe = false;               // finite, spread over less than SAFE_SPREAD
-  const double* each = nullptr;    // (T - 1, L, L) of this sequence
+  const double* each = nullptr;    // (T - 1, L, L) of this sequence, labels as the caller numbers them
+  const int32_t* order = nullptr;  // (L) the caller's label at each place of a row
 };
 
 // One sequence on its way through the recursion.
 struct Sweep {
   int64_t steps = 0;
   int labels = 0, stride = 0, most = 0;
-  double* score = nullptr;         // (T, D, stride) in: scores; out: probabilities of segments
+  const int64_t* deep = nullptr;   // (vectors) the most steps of any label in a vector, not rising
+  const int32_t* wide = nullptr;   // (D) how many vectors have labels that last so long
+  double* score = nullptr;         // (T, D, stride) in: scores; out: probabilities; only as deep as vectors go
   double* onwards = nullptr;       // (T + 1, stride) scratch
   double* ending = nullptr;        // (T, stride) scratch
   double* into = nullptr;          // (T, stride) scratch
@@ -36,25 +39,27 @@ struct Sweep {
   double factor = 1;               // how much the sequence counts in the next three
   double* counts = nullptr;        // (L, stride) += factor Σ, to be multiplied by prob: of a safe table
   double* direct = nullptr;        // (L, stride) += factor Σ expected pairs: of any other shared table
-  double* each_out = nullptr;      // (T - 1, L, L) = factor · expected pairs
+  double* each_out = nullptr;      // (T - 1, L, L) = factor · expected pairs, labels as the caller numbers them
 };
 
-// One sequence of parts; all arrays begin at its first step. Parts that are not there are null.
+// One sequence of parts; all arrays begin at its first step. Parts that are not there are null. Rows are in the order
+// of the sweep, padded with zeros.
 struct Own {
   int64_t steps = 0;
   int labels = 0, stride = 0, most = 0;
-  const int32_t* limit = nullptr;  // (L)
-  const double *node = nullptr, *first = nullptr, *last = nullptr, *mean = nullptr;  // (T, L)
+  const int32_t* wide = nullptr;   // (D) how many vectors have labels that last so long
+  const int32_t* place = nullptr;  // (L) where a label stands in a row
+  const double *node = nullptr, *first = nullptr, *last = nullptr, *mean = nullptr;  // (T, stride)
   const double* length = nullptr;  // (D, stride), -inf beyond the limits
   const int64_t* ptr = nullptr;    // (T + 1) places of marks
   const int32_t *mark_steps = nullptr, *item = nullptr, *item_label = nullptr;
   const int64_t* item_ptr = nullptr;
   const double* weight = nullptr;
   double factor = 1;
-  double *node_out = nullptr, *first_out = nullptr, *last_out = nullptr, *mean_out = nullptr;  // (T, L)
+  double *node_out = nullptr, *mean_out = nullptr;  // (T, stride) +=
   double* length_out = nullptr;    // (D, stride) +=
   double* weight_out = nullptr;    // (F) +=
-  double* spare = nullptr;         // (4, stride) scratch
+  double* spare = nullptr;         // (2, stride) scratch
 };
 
 struct Kernels {

@@ -43,7 +43,8 @@ inline const double* table_after(const segments::Edges& e, const segments::Sweep
   if (e.log) return e.log;
   const double* from = e.each + n * s.labels * s.labels;
   for (int i = 0; i < s.labels; i++)
-    for (int j = 0; j < s.stride; j++) s.table[i * s.stride + j] = j < s.labels ? from[i * s.labels + j] : -INF;
+    for (int j = 0; j < s.stride; j++)
+      s.table[i * s.stride + j] = j < s.labels ? from[e.order[i] * s.labels + e.order[j]] : -INF;
   return s.table;
 }
 
@@ -57,7 +58,7 @@ inline void meet(const segments::Sweep& s, int64_t n, int64_t reach, double* top
     if (d > 1) back += s.rise[n - d + 1];
     const double* g = s.onwards + (n - d + 1) * s.stride;
     const V by = fill(back);
-    for (int v = 0; v < vectors; v++) {
+    for (int v = 0; v < s.wide[d - 1]; v++) {
       const V x = load(row + v * LANES) + (load(g + v * LANES) - by);
       store(row + v * LANES, x);
       store(top + v * LANES, larger(load(top + v * LANES), x));
@@ -85,14 +86,15 @@ double segment_sum(const segments::Edges& e, const segments::Sweep& s) {
     for (int v = 0; v < vectors; v++) {
       const V top = load(a + v * LANES), shift = finite_or_zero(top);
       V sum = V{};
-      for (int64_t d = 0; d < reach; d++) {
+      const int64_t deep = reach < s.deep[v] ? reach : s.deep[v];
+      for (int64_t d = 0; d < deep; d++) {
         double* at = row + d * stride + v * LANES;
         const V x = exp_vector(load(at) - shift);
         store(at, x);
         sum += x;
       }
       const V inverse = sum > V{} ? fill(1.0) / sum : V{};
-      for (int64_t d = 0; d < reach; d++) {
+      for (int64_t d = 0; d < deep; d++) {
         double* at = row + d * stride + v * LANES;
         store(at, load(at) * inverse);
       }
@@ -184,8 +186,8 @@ double segment_sum(const segments::Edges& e, const segments::Sweep& s) {
             const V p = g > fill(-INF) ? x * load(next + v * LANES) : V{};
             sum_i += p;
             if (s.each_out) {
-              double* out = s.each_out + (n * L + i) * L;
-              for (int k = 0; k < LANES && v * LANES + k < L; k++) out[v * LANES + k] = p[k] * s.factor;
+              double* out = s.each_out + (n * L + e.order[i]) * L;
+              for (int k = 0; k < LANES && v * LANES + k < L; k++) out[e.order[v * LANES + k]] = p[k] * s.factor;
             } else {
               double* out = s.direct + i * stride + v * LANES;
               store(out, load(out) + p * fill(s.factor));
@@ -200,7 +202,7 @@ double segment_sum(const segments::Edges& e, const segments::Sweep& s) {
     double* row = s.score + n * s.most * stride;
     for (int64_t d = 1; d <= reach; d++, row += stride) {
       double* start = s.start + (n - d + 1) * stride;
-      for (int v = 0; v < vectors; v++) {
+      for (int v = 0; v < s.wide[d - 1]; v++) {
         const V p = load(row + v * LANES) * load(end + v * LANES);
         store(row + v * LANES, p);
         store(start + v * LANES, load(start + v * LANES) + p);

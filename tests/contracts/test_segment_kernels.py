@@ -239,6 +239,29 @@ def test_bodies_and_threads_agree_on_parts() -> None:
                     assert a.tobytes() == c.tobytes()
 
 
+@pytest.mark.parametrize("level", [2, 3, 4])
+@pytest.mark.parametrize("limits", [[1, 6, 2, 1, 6, 3, 1, 1, 4], [1] * 9, [6] * 9, [1, 1, 1, 1, 6], [3]], ids=str)
+def test_limits_of_labels_at_every_level(level: int, limits: list[int]) -> None:
+    """Labels stand in vectors by how long they may last, whatever the caller's order; one table, many, or forbidden."""
+    rng, labels = np.random.default_rng(3), len(limits)
+    chains, _, parts, marks = some_parts(rng, [9, 0, 4, 1, 12, 3], 6, labels)
+    limit = np.array(limits, np.int32)
+    forbidden = np.where(np.eye(labels) > 0, -np.inf, rng.standard_normal((1, labels, labels)))
+    for edge in (
+        rng.standard_normal((1, labels, labels)),
+        rng.standard_normal((chains.n_edges, labels, labels)),
+        rng.standard_normal((1, labels, labels)) if labels == 1 else forbidden,
+    ):
+        with choice.use("numpy"):
+            wanted = segments.expectations(chains.offsets, limit, parts, marks, edge)
+        with native_level(level):
+            found = segments.expectations(chains.offsets, limit, parts, marks, edge)
+        np.testing.assert_allclose(found[0], wanted[0], rtol=1e-12)
+        np.testing.assert_allclose(found[2], wanted[2], rtol=1e-9, atol=1e-12)
+        for name in ("node", "length", "first", "last", "mean", "weight"):
+            np.testing.assert_allclose(getattr(found[1], name), getattr(wanted[1], name), rtol=1e-9, atol=1e-12)
+
+
 # ---------------------------------------------------------------------------------------------- bad input
 
 

@@ -68,6 +68,13 @@ def test_with_segments_of_one_step_all_roles_are_one() -> None:
     assert three.objective_ == pytest.approx(chain.objective_, rel=1e-8)
 
 
+def test_a_label_that_lasts_may_follow_itself() -> None:
+    """Pieces of a long segment do, though no two gold segments of the label meet."""
+    assert layout([2, 1]).base.pairs.tolist() == [0, 1]
+    assert layout([2, 2]).base.pairs.tolist() == [0, 1, 3]
+    assert layout([2, 2], transition_pairs="all").base.pairs.tolist() == [0, 1, 2, 3]
+
+
 # --------------------------------------------------------------------------------------------- the optimiser
 
 
