@@ -16,6 +16,7 @@ _HOME: dict[str, str] = {
     "ChainCRF": "crfield.estimators.chain",
     "ClassifierHMM": "crfield.estimators.classifier_hmm",
     "compare_inference": "crfield.report.inference_comparison",
+    "Constraints": "crfield.core.constraints",
     "ContinuousCRF": "crfield.estimators.continuous",
     "DiscriminativeRandomField": "crfield.estimators.discriminative_field",
     "edge_list": "crfield.data.graph_builders",

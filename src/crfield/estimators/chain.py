@@ -21,9 +21,11 @@ from crfield.core.potentials import Potentials
 from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.data.batch import Batch
+from crfield.data.label_growth import grown_labels
 from crfield.data.labels import LabelCoder
 from crfield.errors import ConvergenceWarning, InputError, NotFittedError
 from crfield.estimators.chain_answers import ChainAnswers
+from crfield.estimators.chain_calibration import cooled, fitted_temperature
 from crfield.estimators.chain_checks import (
     check_label_functions,
     check_parameters,
@@ -31,7 +33,9 @@ from crfield.estimators.chain_checks import (
     random_generator,
     without_weightless,
 )
+from crfield.estimators.chain_columns import fresh_columns, grown_columns
 from crfield.estimators.chain_models import ColumnModel, FunctionModel, build_columns, tabulate_sequences
+from crfield.estimators.chain_rules import forbidden_pairs, ruled, with_costs, with_rules
 from crfield.estimators.chain_training import (
     Watch,
     chain_penalty,
@@ -44,13 +48,11 @@ from crfield.estimators.chain_weights import strongest_features
 from crfield.estimators.held_out import HeldOut
 from crfield.estimators.jobs import resolve_jobs
 from crfield.estimators.step_scores import StepScorer, column_steps
-from crfield.features.detect import encoder_for
 from crfield.features.template import Template
 from crfield.inference.chain import ChainEngine
 from crfield.inference.decode import check_decoder
 from crfield.optimize.history import CALLBACK, HELD_OUT, INTERRUPTED, Result, Step
 from crfield.report.weights import FeatureList, TransitionTable
-from crfield.scoring.layout import Layout
 from crfield.scoring.tables import TableScorer
 from crfield.training.chain_plan import ChainParts, Plan, fit_chain, plan_chain, prepare
 
@@ -87,6 +89,13 @@ class ChainCRF(ChainAnswers, BaseEstimator):
         `crfield.training.chain_plan`, such as "pseudo_likelihood", "softmax_margin" or "label_accuracy".
     solver : str
         How: "auto", "lbfgs", "warm" or another row of `crfield.training.chain_plan`.
+    constraints : str, iterable of pairs, callable or Constraints, optional
+        Rules of neighbouring labels in training and prediction: a tag scheme ("bio", "bioes", "iob1"), forbidden
+        pairs (before, after), a predicate of them, or `crfield.Constraints`. None stands for a sequence's ends.
+    class_weight : "balanced" or dict, optional
+        How much missing each true label costs, for objectives of costs ("softmax_margin", "hinge").
+    costs : dict or (L, L) table, optional
+        What each label costs where another is true: {(true, taken): cost}, or rows for true labels.
     tol : float
         Training stops when the objective is estimated to be within this fraction of its optimum.
     max_iter : int
@@ -94,7 +103,7 @@ class ChainCRF(ChainAnswers, BaseEstimator):
     decode : "viterbi" or "marginal"
         What ``predict`` returns: the best labelling as a whole, or the best label of each step.
     warm_start : bool
-        Go on from the weights of the last ``fit``; features and labels must then be the same.
+        Go on from the weights of the last ``fit``; new features and labels join those it has.
     n_jobs : int or None
         Threads; -1 for all processors.
     random_state : int, Generator or None
@@ -146,6 +155,9 @@ class ChainCRF(ChainAnswers, BaseEstimator):
         penalize_intercepts: bool = True,
         objective: str = "auto",
         solver: str = "auto",
+        constraints: Any = None,
+        class_weight: Any = None,
+        costs: Any = None,
         tol: float = 1e-4,
         max_iter: int = 500,
         decode: str = "viterbi",
@@ -176,6 +188,9 @@ class ChainCRF(ChainAnswers, BaseEstimator):
         self.penalize_intercepts = penalize_intercepts
         self.objective = objective
         self.solver = solver
+        self.constraints = constraints
+        self.class_weight = class_weight
+        self.costs = costs
         self.tol = tol
         self.max_iter = max_iter
         self.decode = decode
@@ -201,7 +216,7 @@ class ChainCRF(ChainAnswers, BaseEstimator):
         self._check_parameters()
         X, y, sample_weight = without_weightless(X, y, sample_weight)
         before = self._fitted if self.warm_start and self.__sklearn_is_fitted__() else None
-        coder = LabelCoder().fit(y) if before is None else self._coder
+        coder = grown_labels(None if before is None else self._coder, y)
         X, y, sample_weight, held = divide(self._training_parameters(), X, y, sample_weight, validation)
         prepare = self._column_problem if self.label_functions is None else self._function_problem
         problem, model = prepare(X, y, coder, sample_weight, before)
@@ -211,6 +226,7 @@ class ChainCRF(ChainAnswers, BaseEstimator):
         result = self._train(problem, model, held_out)
         model.weights = result.weights
         self._model, self._labels_known, self._parts = model, coder, None
+        self._rules = getattr(self, "constraints", None)
         self.classes_ = coder.classes_
         self.objective_ = float(result.value)
         self.n_iter_ = result.n_iter
@@ -252,35 +268,17 @@ class ChainCRF(ChainAnswers, BaseEstimator):
     def _encoded(
         self, X: Any, y: Any, coder: LabelCoder, sample_weight: Any, before: ColumnModel | FunctionModel | None
     ) -> tuple[ColumnModel, Batch, Target]:
-        transitions = self.transition_pairs
+        parameters = self._training_parameters()
+
+        def make_target(topology: Chains) -> Target:
+            return self._target(topology, coder, y, sample_weight)
+
         if isinstance(before, ColumnModel):
-            encoder, batch = before.encoder, before.encode(X)
+            model, batch, target, _ = grown_columns(parameters, X, make_target, before)
         else:
-            encoder = encoder_for(
-                X,
-                template=self.template,
-                functions=self.functions,
-                transition_features=self.transition_features,
-                transition_functions=self.transition_functions,
-                standardize=self.standardize,
-            )
-            batch = encoder.fit(X, min_count=self.min_count)
-            if self.template is not None and not encoder.template.transitions:  # type: ignore[attr-defined]
-                transitions = "none"
-        target = self._target(batch.topology, coder, y, sample_weight)
-        if isinstance(before, ColumnModel):
-            layout, weights = before.layout, before.weights
-        else:
-            layout = Layout.observe(
-                batch,
-                target,
-                feature_pairs=self.feature_pairs,
-                transition_pairs=transitions,
-                bias=self.intercept,
-                boundaries=self.boundaries,
-            )
-            weights = np.zeros(layout.n_weights)
-        return ColumnModel(encoder, layout, weights), batch, target
+            model, batch, target = fresh_columns(parameters, X, make_target)
+        layout = with_rules(model.layout, getattr(self, "constraints", None), coder, target)
+        return ColumnModel(model.encoder, layout, model.weights), batch, target
 
     def _function_problem(
         self, X: Any, y: Any, coder: LabelCoder, sample_weight: Any, before: ColumnModel | FunctionModel | None
@@ -300,7 +298,7 @@ class ChainCRF(ChainAnswers, BaseEstimator):
         if topology.n_nodes == 0:
             raise InputError("X holds no steps at all; at least one sequence with one step is needed to train.")
         weight = None if sample_weight is None else check_weights(sample_weight, topology.n_sequences)
-        return Target(topology, coder.n_labels, labels, allowed, weight)
+        return with_costs(Target(topology, coder.n_labels, labels, allowed, weight), vars(self), coder)
 
     def _train(self, problem: Any, model: ColumnModel | FunctionModel, held_out: HeldOut | None = None) -> Result:
         plan, handed, digests = problem
@@ -335,7 +333,7 @@ class ChainCRF(ChainAnswers, BaseEstimator):
                 )
             model = self._model = build_columns(*parts)
             self._parts = None
-        return model
+        return ruled(self, model)
 
     @property
     def _coder(self) -> LabelCoder:
@@ -353,13 +351,23 @@ class ChainCRF(ChainAnswers, BaseEstimator):
         """The scores of X, for engines and comparisons of your own."""
         return self._fitted.potentials(X, n_jobs=resolve_jobs(self.n_jobs))
 
-    def _codes(self, X: Any) -> tuple[np.ndarray, Chains | Graphs]:
-        if check_decoder(self.decode) == "viterbi":  # from packed weights; the scores are never written out
+    def _codes(self, X: Any, known: Any = None) -> tuple[np.ndarray, Chains | Graphs]:
+        if known is None and check_decoder(self.decode) == "viterbi":  # from packed weights, no scores written out
             return self._fitted.best_paths(X, n_jobs=resolve_jobs(self.n_jobs))
-        return super()._codes(X)
+        return super()._codes(X, known)
+
+    def _forbidden(self) -> np.ndarray | None:
+        return forbidden_pairs(self._fitted)
 
     def _step_scorer(self, *, history: int | None = None) -> StepScorer:
         return column_steps(self._columns("stream"), history=history)
+
+    def calibrated(self, X: Any, y: Any) -> Self:
+        """A copy whose probabilities are as good as they sound: its temperature is fitted to held-out sequences.
+
+        Predicted paths are the same; ``temperature_`` tells what the weights were divided by.
+        """
+        return cooled(self, model := self._columns("calibrated"), fitted_temperature(self, model, X, y))  # type: ignore[no-any-return]
 
     # -------------------------------------------------------------- explanation
 

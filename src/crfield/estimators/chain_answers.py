@@ -18,10 +18,11 @@ from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.estimators.chain_checks import check_weights
 from crfield.estimators.chain_posterior import PosteriorAnswers
+from crfield.estimators.chain_rules import known_potentials, refuse_impossible
 from crfield.estimators.jobs import resolve_jobs
 from crfield.estimators.stream import Streaming
 from crfield.inference.chain import ChainEngine
-from crfield.inference.decode import best_marginals, check_decoder
+from crfield.inference.decode import best_marginals, check_decoder, legal_marginals
 from crfield.inference.labellings import path_scores
 
 
@@ -43,35 +44,58 @@ class ChainAnswers(PosteriorAnswers, Streaming):
     def _engine(self) -> ChainEngine:
         return ChainEngine(resolve_jobs(self.n_jobs))
 
-    def _beliefs(self, X: Any) -> tuple[np.ndarray, Chains | Graphs]:
-        potentials = self.potentials(X)
-        return self._engine.infer(potentials, Semiring.LOG).node, potentials.topology
+    def _forbidden(self) -> np.ndarray | None:
+        """(L, L) pairs of labels that no answer may have; None where there are none."""
+        return None
 
-    def _codes(self, X: Any) -> tuple[np.ndarray, Chains | Graphs]:
+    def _states_of_labels(self) -> Any:
+        """The states of each label where scores are of states (`crfield.scoring.latent`); None where of labels."""
+        return None
+
+    def _beliefs(self, X: Any, known: Any = None) -> tuple[np.ndarray, Chains | Graphs]:
+        potentials = known_potentials(self.potentials(X), known, self._coder, self._states_of_labels())
+        beliefs = self._engine.infer(potentials, Semiring.LOG)
+        if known is not None or self._forbidden() is not None:
+            refuse_impossible(beliefs.total, known=known is not None)
+        return beliefs.node, potentials.topology
+
+    def _codes(self, X: Any, known: Any = None) -> tuple[np.ndarray, Chains | Graphs]:
         if check_decoder(self.decode) == "marginal":
-            node, topology = self._beliefs(X)
+            node, topology = self._beliefs(X, known)
+            forbidden = self._forbidden()
+            if forbidden is not None and isinstance(topology, Chains):
+                return legal_marginals(node, forbidden, topology, n_jobs=resolve_jobs(self.n_jobs)), topology
             return best_marginals(node), topology
-        potentials = self.potentials(X)
-        return self._engine.best_path(potentials)[1], potentials.topology
+        potentials = known_potentials(self.potentials(X), known, self._coder, self._states_of_labels())
+        total, path = self._engine.best_path(potentials)
+        if known is not None or self._forbidden() is not None:
+            refuse_impossible(total, known=known is not None)
+        return path, potentials.topology
 
-    def predict(self, X: Any) -> np.ndarray:
-        """Labels of every sequence: always a 1-D object array with one label array for each."""
+    def predict(self, X: Any, *, known: Any = None) -> np.ndarray:
+        """Labels of every sequence: always a 1-D object array with one label array for each.
+
+        ``known`` holds labels that are certain, as ``fit`` reads partial ones: per step a label, a set, or None.
+        """
         coder = self._coder
-        codes, topology = self._codes(X)
+        codes, topology = self._codes(X) if known is None else self._codes(X, known)
         return coder.decode(codes, topology.offsets)
 
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Marginal probabilities: a 1-D object array of arrays (steps, classes), columns as ``classes_``."""
+    def predict_proba(self, X: Any, *, known: Any = None) -> np.ndarray:
+        """Marginal probabilities: a 1-D object array of arrays (steps, classes), columns as ``classes_``.
+
+        Given ``known`` labels, as in `predict`, they are the probabilities of the other steps given these.
+        """
         self._coder  # noqa: B018  (says so where nothing is fitted)
-        node, topology = self._beliefs(X)
+        node, topology = self._beliefs(X) if known is None else self._beliefs(X, known)
         out = np.empty(topology.n_sequences, dtype=object)
         for s, (start, stop) in enumerate(zip(topology.offsets[:-1], topology.offsets[1:])):
             out[s] = node[start:stop]
         return out
 
-    def predict_marginals(self, X: Any) -> list[list[dict[Hashable, float]]]:
-        """Marginal probabilities as one dict ``{label: probability}`` for each step."""
-        tables, labels = self.predict_proba(X), self._coder.labels
+    def predict_marginals(self, X: Any, *, known: Any = None) -> list[list[dict[Hashable, float]]]:
+        """Marginal probabilities as one dict ``{label: probability}`` for each step; ``known`` as in `predict`."""
+        tables, labels = self.predict_proba(X, known=known), self._coder.labels
         return [[dict(zip(labels, row)) for row in table.tolist()] for table in tables]
 
     def log_prob(self, X: Any, y: Any) -> np.ndarray:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from crfield.errors import InputError, ShapeError
+from crfield.estimators.chain_rules import check_rules
 from crfield.estimators.jobs import resolve_jobs
 from crfield.features.template import Template
 from crfield.inference.decode import DECODERS
@@ -47,7 +48,9 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
     for name, choices in _CHOICES.items():
         if not isinstance(parameters[name], str) or parameters[name] not in choices:
             raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}, got {parameters[name]!r}.")
-    plan_chain(parameters["objective"], parameters["solver"])
+    check_rules(parameters)
+    costs = any(parameters.get(name) is not None for name in ("class_weight", "costs"))
+    plan_chain(parameters["objective"], parameters["solver"], costs=costs)
     for name in _FLAGS:
         if not isinstance(parameters[name], bool | np.bool_):
             raise InputError(f"{name} must be True or False, got {parameters[name]!r}.")

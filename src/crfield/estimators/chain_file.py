@@ -17,6 +17,7 @@ from crfield.data.labels import LabelCoder
 from crfield.errors import InputError, ModelFileError
 from crfield.estimators.chain import ChainCRF
 from crfield.estimators.chain_models import ColumnModel
+from crfield.estimators.chain_rules import RULES, rules_from_json, rules_to_json
 from crfield.features.template import Template
 from crfield.storage.archive import Archive, write_archive
 
@@ -45,8 +46,11 @@ def save_chain(model: ChainCRF, path: Any) -> None:
     header = {
         "kind": next(_KINDS[c.__name__] for c in type(model).__mro__ if c.__name__ in _KINDS),
         "parameters": {
-            k: _plain(k, v) for k, v in model.get_params(deep=False).items() if k not in _CODE and not callable(v)
-        },
+            k: _plain(k, v)
+            for k, v in model.get_params(deep=False).items()
+            if k not in (*_CODE, *RULES) and not callable(v)
+        }
+        | rules_to_json(model.get_params(deep=False)),
         "labels": model._coder.to_json(),
         "encoder": encoder_header,
         "layout": layout_header,
@@ -86,7 +90,7 @@ def load_chain(archive: Archive, *, functions: Sequence[Any] | None, transition_
     known = maker().get_params(deep=False)
     if not isinstance(parameters, dict) or not isinstance(header.get("layout"), dict):
         raise ModelFileError("the model file lacks its parameters or layout. It was not written by ChainCRF.save.")
-    model = maker(**{k: v for k, v in parameters.items() if k in known and k not in _CODE})
+    model = maker(**{k: v for k, v in parameters.items() if k in known and k not in (*_CODE, *RULES)})
     try:
         model._check_parameters()
     except InputError as error:
@@ -95,6 +99,9 @@ def load_chain(archive: Archive, *, functions: Sequence[Any] | None, transition_
         model.set_params(functions=functions, transition_functions=transition_functions)
     model._labels_known = LabelCoder.from_json(header.get("labels"))
     model.classes_ = model._labels_known.classes_
+    if "constraints" in known:
+        model.set_params(**rules_from_json(parameters, arrays, model._labels_known))
+        model._rules = model.constraints
     report = header.get("report")
     for name, kind in _REPORT.items():
         value = report.get(name) if isinstance(report, dict) else None

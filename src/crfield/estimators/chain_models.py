@@ -14,7 +14,7 @@ import numpy as np
 from crfield.core.potentials import Potentials
 from crfield.core.topology import Chains
 from crfield.data.batch import Batch
-from crfield.errors import FeatureError, ModelFileError
+from crfield.errors import FeatureError, LabelError, ModelFileError
 from crfield.features.detect import encoder_from_state
 from crfield.features.encoder import Encoder
 from crfield.inference.chain import ChainEngine
@@ -40,6 +40,10 @@ class ColumnModel:
             self._tagger = linear.Tagger(self.layout, self.weights)
         return self._tagger
 
+    def with_layout(self, layout: Layout) -> ColumnModel:
+        """The same encoder and weights under another layout of as many weights."""
+        return ColumnModel(self.encoder, layout, self.weights)
+
     def encode(self, X: Any) -> Batch:
         """Columns of X; ModelFileError where encoder and layout, read from a file, do not belong together."""
         batch, layout = self.encoder.encode(X), self.layout
@@ -61,7 +65,12 @@ class ColumnModel:
     def best_paths(self, X: Any, *, n_jobs: int) -> tuple[np.ndarray, Chains]:
         """Codes of the best path (N,) and the chains they lie on; scores are never written out."""
         batch = self.encode(X)
-        return self.tagger.decode(batch, n_jobs=n_jobs)[0], batch.topology
+        path, total = self.tagger.decode(batch, n_jobs=n_jobs)
+        if np.isneginf(total).any():
+            raise LabelError(
+                f"sequence {int(np.argmin(total))} has no labelling that the constraints allow. Relax them."
+            )
+        return path, batch.topology
 
 
 class FunctionModel:

@@ -43,7 +43,7 @@ from crfield.estimators.step_densities import density_steps
 from crfield.estimators.step_scores import StepScorer
 from crfield.features.detect import encoder_for
 from crfield.features.encoder import Encoder
-from crfield.inference.decode import best_marginals, check_decoder
+from crfield.inference.decode import check_decoder
 from crfield.training.em import Markov
 
 
@@ -89,7 +89,7 @@ class HMM(ChainAnswers, BaseEstimator):
     decode : "marginal" or "viterbi"
         What ``predict`` returns: the best label of each step, or the best labelling as a whole.
     n_jobs : int or None
-        Threads; -1 for all processors.
+        Threads; -1 for all processors. Several starts of EM run side by side.
     random_state : int, Generator or None
         The starts of EM. The same seed and number of threads give the same bits.
     verbose : int
@@ -222,8 +222,11 @@ class HMM(ChainAnswers, BaseEstimator):
         batch = self._encoder.encode(X)
         return markov.potentials(dense_rows(batch.node), batch.topology, n_jobs=resolve_jobs(self.n_jobs))
 
-    def _beliefs(self, X: Any) -> tuple[np.ndarray, Chains | Graphs]:
-        node, topology = super()._beliefs(X)
+    def _states_of_labels(self) -> Any:
+        return None if self._durations is None else self._durations.states
+
+    def _beliefs(self, X: Any, known: Any = None) -> tuple[np.ndarray, Chains | Graphs]:
+        node, topology = super()._beliefs(X, known)
         return node if self._durations is None else self._durations.states.label_sums(node), topology
 
     def _best(self, X: Any) -> tuple[np.ndarray, np.ndarray, Chains | Graphs]:
@@ -233,11 +236,11 @@ class HMM(ChainAnswers, BaseEstimator):
             path = self._durations.states.label_of_state[path]
         return total, path, potentials.topology
 
-    def _codes(self, X: Any) -> tuple[np.ndarray, Chains | Graphs]:
-        if check_decoder(self.decode) == "marginal":
-            node, topology = self._beliefs(X)
-            return best_marginals(node), topology
-        return self._best(X)[1:]
+    def _codes(self, X: Any, known: Any = None) -> tuple[np.ndarray, Chains | Graphs]:
+        path, topology = super()._codes(X, known)
+        if self._durations is None or check_decoder(self.decode) == "marginal":
+            return path, topology
+        return self._durations.states.label_of_state[path], topology
 
     def best_labellings(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """log p(y, x) (B,) of the best labelling of each sequence, and the labellings themselves.

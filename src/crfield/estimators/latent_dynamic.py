@@ -37,7 +37,7 @@ from crfield.estimators.jobs import resolve_jobs
 from crfield.estimators.latent_fit import check_latent_parameters, report_training, train_latent
 from crfield.features.detect import encoder_for
 from crfield.features.template import Template
-from crfield.inference.decode import best_marginals, check_decoder
+from crfield.inference.decode import check_decoder
 from crfield.optimize.history import Step
 from crfield.optimize.penalty import Penalty
 from crfield.report.weights import FeatureList, TransitionTable
@@ -229,14 +229,19 @@ class LatentDynamicCRF(ChainAnswers, BaseEstimator):
         self._coder  # noqa: B018  (says so where nothing is fitted)
         return self._model.potentials(X, n_jobs=resolve_jobs(self.n_jobs))
 
-    def _beliefs(self, X: Any) -> tuple[np.ndarray, Chains | Graphs]:
-        node, topology = super()._beliefs(X)
+    def _states_of_labels(self) -> Any:
+        return self._states
+
+    def _beliefs(self, X: Any, known: Any = None) -> tuple[np.ndarray, Chains | Graphs]:
+        node, topology = super()._beliefs(X, known)
         return self._states.label_sums(node), topology
 
-    def _codes(self, X: Any) -> tuple[np.ndarray, Chains | Graphs]:
+    def _codes(self, X: Any, known: Any = None) -> tuple[np.ndarray, Chains | Graphs]:
         if check_decoder(self.decode) == "marginal":
-            node, topology = self._beliefs(X)
-            return best_marginals(node), topology
+            return super()._codes(X, known)
+        if known is not None:
+            path, topology = super()._codes(X, known)
+            return self._states.label_of_state[path], topology
         path, chains = self._model.best_paths(X, n_jobs=resolve_jobs(self.n_jobs))
         return self._states.label_of_state[path], chains
 

@@ -62,6 +62,9 @@ class MEMM(ChainCRF):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
+        for name in ("constraints", "class_weight", "costs"):
+            if getattr(self, name) is not None:
+                raise InputError(f"MEMM has no {name}: its steps are normalised one by one. Use ChainCRF.")
         if self.objective not in ("auto", "likelihood"):
             raise InputError(f"MEMM is trained by its likelihood: leave objective at 'auto', got {self.objective!r}.")
         if self.solver not in LOCAL_SOLVERS:
@@ -84,8 +87,8 @@ class MEMM(ChainCRF):
         """Log-probabilities of every label given the label before, as scores of edges."""
         return normalised(super().potentials(X))
 
-    def _codes(self, X: Any) -> tuple[np.ndarray, Chains | Graphs]:
-        return ChainAnswers._codes(self, X)  # packed weights know nothing of the normalisers
+    def _codes(self, X: Any, known: Any = None) -> tuple[np.ndarray, Chains | Graphs]:
+        return ChainAnswers._codes(self, X, known)  # packed weights know nothing of the normalisers
 
     def _step_scorer(self, *, history: int | None = None) -> StepScorer:
         return _NormalisedSteps(column_steps(self._columns("stream"), history=history))

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -28,6 +28,7 @@ from crfield.features.matrices import is_sparse
 from crfield.features.template_encoder import TemplateEncoder
 from crfield.kernels import linear
 from crfield.kernels.stream import Scores
+from crfield.scoring.layout import Layout
 
 
 class StepScorer(Protocol):
@@ -148,12 +149,13 @@ class DenseSteps:
             return weights[part[name]].reshape(shape) if weights[part[name]].size else None
 
         node = table("dense", layout.n_dense, labels)
+        start, transitions, end = chain_tables(layout, weights)
         return cls(
             np.zeros((layout.n_dense, labels)) if node is None else node,
-            np.nan_to_num(layout.transitions(weights), nan=0.0),
+            transitions,
             bias=table("bias", labels),  # type: ignore[arg-type]
-            start=table("start", labels),  # type: ignore[arg-type]
-            end=table("end", labels),  # type: ignore[arg-type]
+            start=start,
+            end=end,
             mean=arrays.get("scale_dense_mean"),  # type: ignore[arg-type]
             deviation=arrays.get("scale_dense_deviation"),  # type: ignore[arg-type]
             linked=arrays.get("edge_dense"),  # type: ignore[arg-type]
@@ -239,24 +241,35 @@ def column_steps(model: ColumnModel, *, history: int | None) -> DenseSteps | Seq
     inner = model.weights.copy()
     for name in ("start", "end"):
         inner[layout.part[name]] = 0.0
-    tagger = linear.Tagger(layout, inner)
+    fixed = None if layout.fixed is None else layout.fixed.within()
+    tagger = linear.Tagger(replace(layout, fixed=fixed), inner)
 
     def potentials(sequences: list[Any]) -> Potentials:
         batch = model.encode(sequences)
         return Potentials(*tagger.scores(batch), batch.topology)
 
     header, arrays = encoder.state()
-    zeros = np.zeros(layout.n_labels)
+    start, transitions, end = chain_tables(layout, model.weights)
     return SequenceSteps(
         potentials,
-        start=model.weights[layout.part["start"]] if layout.boundaries else zeros,
-        end=model.weights[layout.part["end"]] if layout.boundaries else zeros,
-        transitions=np.nan_to_num(layout.transitions(model.weights), nan=0.0),
+        start=start,
+        end=end,
+        transitions=transitions,
         varied=varied,
         digest=hashed([header, layout.state()[0]], [model.weights, *arrays.values(), *layout.state()[1].values()]),
         reach=reach,
         repeat=repeat,
     )
+
+
+def chain_tables(layout: Layout, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Scores of a first step (L,), of transitions (L, L) and of a last step (L,): weights and fixed scores."""
+    zeros, fixed, part = np.zeros(layout.n_labels), layout.fixed, layout.part
+    start, end = (weights[part[name]] if layout.boundaries else zeros for name in ("start", "end"))
+    transitions = np.nan_to_num(layout.transitions(weights), nan=0.0)
+    if fixed is None:
+        return start, transitions, end
+    return start + fixed.start, transitions + fixed.edge, end + fixed.end
 
 
 def single_steps(
