@@ -33,25 +33,13 @@ def to_crfsuite(
     >>> to_crfsuite(model).attributes()
     ['w:a', 'w:b']
     """
-    inner = model._fitted
-    if not isinstance(inner, ColumnModel):
-        _refuse("functions of two labels")
-    layout, weights = inner.layout, inner.weights
+    names, column, label_of, weight = attribute_weights(model)
+    layout, weights = model._columns("CRFsuite").layout, model.coef_
     labels = model._coder.labels
     for label in labels:
         if not isinstance(label, str) or not label or "\0" in label:
             raise InputError(f"CRFsuite's labels are strings of one or more characters, this model has {label!r}.")
-    if layout.n_labels != len(labels):
-        _refuse("states that are more than its labels")
-    if layout.n_dense or layout.n_edge_columns or layout.n_edge_dense:
-        _refuse("vectors, or features of transitions")
-    if getattr(layout, "fixed", None) is not None:
-        _refuse("fixed scores, as constraints and costs make them")
-    names = _attribute_names(inner.encoder, layout.n_columns)
-    column, label_of = layout.node_features()
-    weight = weights[layout.part["node"]]
-    kept = weight != 0
-    attribute, label_code, values = [column[kept]], [label_of[kept]], [weight[kept]]
+    attribute, label_code, values = [column], [label_of], [weight]
     for part, name, option in (
         ("bias", bias, "intercept"),
         ("start", start, "boundaries"),
@@ -85,6 +73,31 @@ def to_crfsuite(
         layout.pairs.astype(np.int64),
         weights[layout.part["transitions"]],
     )
+
+
+def attribute_weights(model: ChainCRF) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:
+    """Names of all attributes, and attribute, label and value of each weight of them that is not 0.
+
+    >>> model = ChainCRF(intercept=False).fit([[{"w": "a"}, {"w": "b"}]], [["N", "V"]])
+    >>> names, attribute, label, weight = attribute_weights(model)
+    >>> names, attribute.tolist(), label.tolist()
+    (['w:a', 'w:b'], [0, 1], [0, 1])
+    """
+    inner = model._fitted
+    if not isinstance(inner, ColumnModel):
+        _refuse("functions of two labels")
+    layout = inner.layout
+    if layout.n_labels != model._coder.n_labels:
+        _refuse("states that are more than its labels")
+    if layout.n_dense or layout.n_edge_columns or layout.n_edge_dense:
+        _refuse("vectors, or features of transitions")
+    if getattr(layout, "fixed", None) is not None:
+        _refuse("fixed scores, as constraints make them")
+    names = _attribute_names(inner.encoder, layout.n_columns)
+    column, label = layout.node_features()
+    weight = inner.weights[layout.part["node"]]
+    kept = weight != 0
+    return names, column[kept], label[kept], weight[kept]
 
 
 def _attribute_names(encoder: Any, n_columns: int) -> list[str]:
