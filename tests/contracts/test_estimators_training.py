@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from crfield import ChainCRF
-from crfield.errors import ConvergenceWarning, LabelError
+from crfield.errors import ConvergenceWarning
 from tests.contracts.estimator_cases import (
     KINDS,
     Kind,
@@ -219,7 +219,7 @@ def test_warm_start_after_an_interruption_ends_where_one_run_does() -> None:
 
 
 def test_warm_start_keeps_the_labels_and_features_it_knows() -> None:
-    """Fewer labels in the second data must not renumber them; new ones cannot be learnt."""
+    """Fewer labels in the second data must not renumber them; new ones join behind them."""
     raw, y = world(20)
     X = as_strings(raw)
     model = exact(warm_start=True).fit(X, y)
@@ -228,8 +228,9 @@ def test_warm_start_keeps_the_labels_and_features_it_knows() -> None:
     assert model.classes_.tolist() == ["A", "B", "C"]
     assert model.predict_proba(X)[0].shape[1] == 3
     assert len(model.coef_) == len(exact().fit(X, y).coef_)
-    with pytest.raises(LabelError, match="unknown label 'Q' at sequence 0, step 0: the model knows 'A', 'B', 'C'"):
-        model.fit(X[:1], [["Q"] * len(X[0])])
+    model.fit(X[:1], [["Aa"] * len(X[0])])
+    assert model.classes_.tolist() == ["A", "B", "C", "Aa"]
+    assert model.predict(X[:1])[0].tolist() == ["Aa"] * len(X[0])
 
 
 # -------------------------------------------------------------- callbacks and progress
