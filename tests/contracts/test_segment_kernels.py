@@ -242,7 +242,7 @@ def test_bodies_and_threads_agree_on_parts() -> None:
 @pytest.mark.parametrize("level", [2, 3, 4])
 @pytest.mark.parametrize("limits", [[1, 6, 2, 1, 6, 3, 1, 1, 4], [1] * 9, [6] * 9, [1, 1, 1, 1, 6], [3]], ids=str)
 def test_limits_of_labels_at_every_level(level: int, limits: list[int]) -> None:
-    """Labels stand in vectors by how long they may last, whatever the caller's order; one table, many, or forbidden."""
+    """Labels stand in vectors by how long they may last; answers come in the order of the caller."""
     rng, labels = np.random.default_rng(3), len(limits)
     chains, _, parts, marks = some_parts(rng, [9, 0, 4, 1, 12, 3], 6, labels)
     limit = np.array(limits, np.int32)
