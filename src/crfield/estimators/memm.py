@@ -37,7 +37,7 @@ from crfield.scoring.layout import Layout
 from crfield.scoring.linear import LinearScorer
 from crfield.training.chain_plan import ChainParts, Plan
 
-LOCAL_SOLVERS = ("auto", "lbfgs")
+LOCAL_SOLVERS = ("auto", "lbfgs", "cg", "projected_cg")
 
 
 class MEMM(ChainCRF):

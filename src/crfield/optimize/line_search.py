@@ -38,11 +38,18 @@ def _lowest(a: tuple[float, float, float], b: tuple[float, float, float]) -> flo
 
 
 def wolfe_search(
-    objective: Penalised, here: Point, there: Point, direction: np.ndarray, *, slope: float, size: float
+    objective: Penalised,
+    here: Point,
+    there: Point,
+    direction: np.ndarray,
+    *,
+    slope: float,
+    size: float,
+    flatter: float = FLATTER,
 ) -> float | None:
     """Find t with F(w + t d) low and flat enough, from the first guess ``size``; None if there is none.
 
-        F(w + t d) ≤ F(w) + 1e-4 t gᵀd      and      ∇F(w + t d)ᵀd ≥ 0.9 gᵀd
+        F(w + t d) ≤ F(w) + 1e-4 t gᵀd      and      ∇F(w + t d)ᵀd ≥ flatter · gᵀd
 
     Leaves the accepted point in ``there``.
     """
@@ -56,7 +63,7 @@ def wolfe_search(
         enough = usable and there.value <= here.value + DECREASE * size * slope
         level = usable and there.value <= here.value + blur and there.slope <= (2 * DECREASE - 1) * slope
         if enough or level:
-            if there.slope >= FLATTER * slope or trial >= DEMANDING_TRIALS:
+            if there.slope >= flatter * slope or trial >= DEMANDING_TRIALS:
                 return size
             rise = there.slope - short[2]
             ahead = -there.slope * (size - short[0]) / rise if rise > 0 else math.inf

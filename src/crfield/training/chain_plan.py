@@ -72,6 +72,10 @@ class Trainer:
 TRAINERS: dict[str, Trainer] = {
     "lbfgs": Trainer(SMOOTH, "crfield.training.chain_batch:fit_lbfgs", l1=True, resumes=True),
     "warm": Trainer(LIKELIHOOD, "crfield.training.chain_batch:fit_warm", l1=True, resumes=True),
+    "cg": Trainer(SMOOTH, "crfield.training.chain_batch:fit_cg", options=("update",)),
+    "newton_cg": Trainer(("likelihood", "softmax_margin"), "crfield.training.chain_batch:fit_newton_cg", data=True),
+    "projected_cg": Trainer(SMOOTH, "crfield.training.chain_batch:fit_projected_cg", l1=True),
+    "gis": Trainer(LIKELIHOOD, "crfield.training.iterative_scaling:fit_gis", data=True),
 }
 SOLVERS = ("auto", *TRAINERS)
 
@@ -121,7 +125,7 @@ def plan_chain(objective: Any = "auto", solver: Any = "auto", *, costs: bool = F
     (Plan(objective='likelihood', solver='auto'), Plan(objective='softmax_margin', solver='lbfgs'))
     >>> plan_chain("label_accuracy", "warm")
     Traceback (most recent call last):
-    crfield.errors.InputError: solver='warm' trains 'likelihood', not 'label_accuracy'. What trains it: 'lbfgs'.
+    crfield.errors.InputError: solver='warm' trains 'likelihood', not 'label_accuracy'. What trains it: 'lbfgs', ...
     """
     for name, value, known in (("objective", objective, OBJECTIVES), ("solver", solver, ("auto", *TRAINERS))):
         if not isinstance(value, str) or value not in known:

@@ -1,0 +1,1 @@
+crfield_module(_tangent native/tangent/module.cpp PLAIN native/tangent/sweep.cpp)

@@ -1,0 +1,23 @@
+// Derivatives of chain marginals along a direction of the scores; formulas in src/crfield/kernels/tangent.py.
+#pragma once
+#include <cstdint>
+
+namespace crfield {
+namespace tangent {
+
+struct Chains {
+  int64_t sequences, labels, edges;
+  const int64_t* offsets;   // (B + 1)
+  const double* node;       // (N, L) marginals
+  const double* edge;       // (E, L, L) marginals
+  const double* node_dot;   // (N, L)
+  const double* edge_dot;   // (E, L, L), or (1, L, L) if one_dot
+  const double* weight;     // (B)
+  bool one_dot;
+};
+
+// node_out (N, L); edge_out (E, L, L) if each, otherwise (1, L, L), which is added to.
+void sweep(const Chains& chains, double* node_out, double* edge_out, bool each, int n_jobs);
+
+}  // namespace tangent
+}  // namespace crfield
