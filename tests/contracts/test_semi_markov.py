@@ -203,6 +203,7 @@ def test_segments_of_one_label_may_touch() -> None:
     cut = [[(0, 2, "A"), (2, 4, "A"), (4, 5, "B")]] * 3
     options: dict[str, Any] = {"max_length": 4, "l2": 0.01}
     assert SemiMarkovCRF(**options).fit(X, cut).predict_segments(X) == cut
+    assert SemiMarkovCRF(decode="marginal", **options).fit(X, cut).predict_segments(X) == cut
     runs = SemiMarkovCRF(**options).fit(X, [list("AAAAB")] * 3)
     assert runs.predict_segments(X) == [[(0, 4, "A"), (4, 5, "B")]] * 3
     with pytest.warns(DataWarning, match="3 of 6 gold segments are longer than max_length=2"):
