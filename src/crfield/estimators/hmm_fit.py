@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,10 @@ from crfield.errors import ConvergenceWarning, InputError, LabelError
 from crfield.estimators.chain_checks import random_generator
 from crfield.estimators.jobs import resolve_jobs
 from crfield.estimators.progress import Progress
-from crfield.optimize.history import CALLBACK, INTERRUPTED, Result, Step
+from crfield.optimize.history import INTERRUPTED, Result, Step
 from crfield.scoring.densities import Fitting, family_named, family_of_kind
-from crfield.training.em import Markov, first_model, fit_em
+from crfield.training.em import Markov, first_model
+from crfield.training.em_starts import fit_each
 from crfield.training.hmm_count import counted, shares
 from crfield.training.hmm_durations import Durations
 from crfield.training.hmm_gradient import fit_discriminative
@@ -97,42 +99,33 @@ def _climbed(
     everywhere = bool((known > 0).all())
     starts = 1 if (target.labels >= 0).all() else int(model.n_init)
     lasting = None if durations.plain else durations
-    best: tuple[Markov, Result] | None = None
-    reached = []
+    firsts = []
+    for number in range(starts):
+        seeded = replace(fitting, seed=int(rng.integers(2**31)), n_jobs=1)  # the same start for any number of jobs
+        first = first_model(
+            family,
+            rows,
+            target,
+            smoothing=float(model.smoothing),
+            fitting=seeded,
+            durations=lasting,
+            rng=rng,
+            known_only=everywhere and number == 0,
+        )
+        firsts.append((first, seeded))
     with Progress(model.verbose, total=model.max_iter * starts, description="HMM") as progress:
-        for number in range(starts):
-            seeded = Fitting(**{**vars(fitting), "seed": int(rng.integers(2**31))})
-            first = first_model(
-                family,
-                rows,
-                target,
-                smoothing=float(model.smoothing),
-                fitting=seeded,
-                durations=lasting,
-                rng=rng,
-                known_only=everywhere and number == 0,
-            )
-
-            def after(step: Step, weights: np.ndarray) -> None:
-                progress.update(step)
-
-            found = fit_em(
-                first,
-                rows,
-                target,
-                smoothing=float(model.smoothing),
-                fitting=seeded,
-                tol=float(model.tol),
-                max_iter=int(model.max_iter),
-                n_jobs=resolve_jobs(model.n_jobs),
-                callback=after if model.verbose else None,
-            )
-            reached.append(found[1].value)
-            if best is None or found[1].value < best[1].value:
-                best = found
-            if found[1].reason in (INTERRUPTED, CALLBACK):
-                break
-    assert best is not None
+        climbed = fit_each(
+            firsts,
+            rows,
+            target,
+            smoothing=float(model.smoothing),
+            tol=float(model.tol),
+            max_iter=int(model.max_iter),
+            n_jobs=resolve_jobs(model.n_jobs),
+            watch=progress.update if model.verbose else None,
+        )
+    best = min(climbed, key=lambda one: one[1].value)
+    reached = [result.value for _, result in climbed]
     _warn(model, best[1])
     widened = best[0].emissions.widened(float(model.deviation_factor))
     made = Markov(best[0].start, best[0].transition, widened, lasting)

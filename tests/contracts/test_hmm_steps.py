@@ -1,0 +1,191 @@
+"""Single steps of Baum–Welch by enumeration, weights as copies, and starts side by side."""
+
+from __future__ import annotations
+
+import time
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from crfield import HMM
+from crfield.core.target import Target
+from crfield.core.topology import Chains
+from crfield.errors import LabelError
+from crfield.optimize.history import CALLBACK, INTERRUPTED, TOLERANCE, Result, Step
+from crfield.scoring.densities import DiagonalGaussian, Fitting
+from crfield.scoring.densities_categorical import Categorical
+from crfield.training import em_starts
+from crfield.training.em import Markov, expected, fit_em, log_prior, maximised
+from crfield.training.hmm_durations import Durations
+from tests.contracts.estimator_cases import as_arrays, same, world
+
+
+def two_labels(durations: Durations | None = None) -> Markov:
+    densities = DiagonalGaussian(np.array([[0.0], [1.0]]), np.ones((2, 1)))
+    return Markov(np.array([0.6, 0.4]), np.array([[0.7, 0.3], [0.5, 0.5]]), densities, durations)
+
+
+@pytest.mark.parametrize("least", [(1, 1), (3, 1), (2, 2)], ids=str)
+@pytest.mark.parametrize("known", [None, (2, 1)], ids=str)
+def test_a_step_against_enumeration(least: tuple[int, int], known: tuple[int, int] | None) -> None:
+    """Every labelling, weighed by hand: a label passes from step to step freely once it has lasted long enough."""
+    model = two_labels(None if least == (1, 1) else Durations(np.array(least)))
+    rows = np.random.default_rng(0).normal(size=(6, 1))
+    density = np.exp(model.emissions.log_density(rows))
+    total, start, pairs, share = 0.0, np.zeros(2), np.zeros((2, 2)), np.zeros((6, 2))
+    for path in product(range(2), repeat=6):
+        if known is not None and path[known[0]] != known[1]:
+            continue
+        p, age, free = model.start[path[0]] * density[0, path[0]], 1, np.zeros((2, 2))
+        for t in range(1, 6):
+            before, now = path[t - 1], path[t]
+            if age >= least[before]:
+                p *= model.transition[before, now]
+                free[before, now] += 1
+            else:
+                p *= before == now
+            p *= density[t, now]
+            age = age + 1 if before == now else 1
+        total += p
+        start[path[0]] += p
+        pairs += p * free
+        share[np.arange(6), path] += p
+    chains, labels = Chains.from_lengths([6]), np.full(6, -1)
+    if known is not None:
+        labels[known[0]] = known[1]
+    found = expected(model, rows, Target(chains, 2, labels, np.ones((6, 2), bool)), chains)
+    assert found.total == pytest.approx(np.log(total), rel=1e-12)
+    np.testing.assert_allclose(found.start, start / total, rtol=1e-10)
+    np.testing.assert_allclose(found.pairs, pairs / total, rtol=1e-10)
+    np.testing.assert_allclose(found.responsibility, share / total, rtol=1e-10)
+    better = maximised(model, rows, found, smoothing=0.7, fitting=Fitting(floor=0.0))
+    np.testing.assert_allclose(better.start, (start / total + 0.7) / 2.4, rtol=1e-10)
+    smooth = pairs / total + 0.7
+    np.testing.assert_allclose(better.transition, smooth / smooth.sum(axis=1, keepdims=True), rtol=1e-10)
+    mean = share.T @ rows[:, 0] / share.sum(axis=0)
+    assert isinstance(better.emissions, DiagonalGaussian)
+    np.testing.assert_allclose(better.emissions.mean[:, 0], mean, rtol=1e-9)
+
+
+@pytest.mark.parametrize("weight", [(2, 2, 2), (1, 3, 2)], ids=str)
+def test_a_weight_is_a_number_of_copies(weight: tuple[int, ...]) -> None:
+    lengths, rng = [5, 1, 4], np.random.default_rng(1)
+    rows = [rng.normal(size=(n, 1)) for n in lengths]
+    chains = Chains.from_lengths(lengths)
+    free = Target(chains, 2, np.full(10, -1), np.ones((10, 2), bool), np.array(weight, float))
+    weighed = expected(two_labels(), np.concatenate(rows), free, chains)
+    several = [x for x, n in zip(rows, weight, strict=True) for _ in range(n)]
+    copies = expected(two_labels(), np.concatenate(several), None, Chains.from_lengths([len(x) for x in several]))
+    assert weighed.total == pytest.approx(copies.total, rel=1e-12)
+    np.testing.assert_allclose(weighed.start, copies.start, rtol=1e-12)
+    np.testing.assert_allclose(weighed.pairs, copies.pairs, rtol=1e-12)
+    np.testing.assert_allclose(weighed.responsibility.sum(axis=0), copies.responsibility.sum(axis=0), rtol=1e-12)
+
+
+def test_the_objective_has_the_priors() -> None:
+    """Smoothing is a Dirichlet prior of both tables and, for symbols, of the shares."""
+    (model, fitting), rows, free = climbs(1)[0][0], *climbs(1)[1:]
+    prior = 0.7 * (np.log(model.start).sum() + np.log(model.transition).sum())
+    assert log_prior(model, 0.7, fitting) == pytest.approx(prior, rel=1e-12)
+    assert log_prior(model, 0.0, fitting) == 0.0
+    shares = Categorical(np.array([[0.2, 0.8], [0.5, 0.5]]), np.array([0, 2]))
+    symbols = Markov(model.start, model.transition, shares)
+    counted = log_prior(symbols, 0.7, Fitting(smoothing=2.0)) - prior
+    assert counted == pytest.approx(2.0 * np.log([0.2, 0.8, 0.5, 0.5]).sum(), rel=1e-12)
+    found, result = fit_em(model, rows, free, smoothing=0.7, fitting=fitting, max_iter=4, tol=1e-12)
+    total = expected(found, rows, free, Chains.from_lengths([12])).total
+    assert -result.value == pytest.approx(total + log_prior(found, 0.7, fitting), rel=1e-12)
+
+
+# ------------------------------------------------------------------------------------------------------------ starts
+
+
+@pytest.mark.parametrize("emissions", ["gaussian", "mixture", "categorical"])
+def test_starts_side_by_side_have_the_same_bits(emissions: str) -> None:
+    X = as_arrays(world(8)[0])
+    X = [np.abs(x).astype(int) for x in X] if emissions == "categorical" else X
+    one, *others = (
+        HMM(emissions, training="em", n_states=3, n_init=3, tol=1e-3, random_state=4, n_jobs=jobs).fit(X)
+        for jobs in (1, 2, 3)
+    )
+    assert len(set(one.start_objectives_.tolist())) > 1, "starts differ"
+    for other in others:
+        assert other.start_objectives_.tobytes() == one.start_objectives_.tobytes()
+        assert other.transition_probabilities_.tobytes() == one.transition_probabilities_.tobytes()
+        assert same(other.predict_proba(X), one.predict_proba(X))
+    assert one.objective_ == one.start_objectives_.min()
+
+
+def climbs(n: int) -> tuple[list[tuple[Markov, Fitting]], np.ndarray, Target]:
+    rows = np.random.default_rng(0).normal(size=(12, 1))
+    free = Target(Chains.from_lengths([12]), 2, np.full(12, -1), np.ones((12, 2), bool))
+    return [(two_labels(), Fitting(seed=k)) for k in range(n)], rows, free
+
+
+@pytest.mark.parametrize("jobs", [2, 3])
+def test_an_interrupt_ends_all_starts(jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first start ends and Ctrl-C comes; the second runs until it is told to stop, a third may not begin."""
+    starts, rows, free = climbs(3)
+    step = Step(1, 2, 0.0, 0.0, 1.0, 4, 0.0)
+
+    def climb(first: Markov, *args: Any, fitting: Fitting, callback: Any, **options: Any) -> tuple[Markov, Result]:
+        if fitting.seed == 0:
+            return first, Result(np.zeros(0), 1.0, 1, 2, True, TOLERANCE, [step])
+        for _ in range(5_000):
+            if callback(step, np.zeros(0)):
+                return first, Result(np.zeros(0), 2.0, 1, 2, False, CALLBACK, [step])
+            time.sleep(0.001)
+        raise AssertionError("nobody said to stop")
+
+    def watch(step: Step) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(em_starts, "fit_em", climb)
+    found = em_starts.fit_each(starts, rows, free, n_jobs=jobs, watch=watch)
+    reasons = [result.reason for _, result in found]
+    assert reasons[0] == TOLERANCE
+    assert set(reasons[1:]) <= {INTERRUPTED}
+    assert 1 <= len(reasons) <= 3
+
+
+def test_an_interrupt_ends_the_starts_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    starts, rows, free = climbs(3)
+    begun = []
+
+    def climb(first: Markov, *args: Any, fitting: Fitting, **options: Any) -> tuple[Markov, Result]:
+        begun.append(fitting.seed)
+        return first, Result(np.zeros(0), 1.0, 1, 2, False, INTERRUPTED if fitting.seed == 1 else TOLERANCE, [])
+
+    monkeypatch.setattr(em_starts, "fit_em", climb)
+    assert len(em_starts.fit_each(starts, rows, free)) == 2
+    assert begun == [0, 1]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_what_a_start_cannot_do_is_told(jobs: int) -> None:
+    starts, rows, free = climbs(2)
+    never = Markov(np.array([1.0, 0.0]), np.eye(2), two_labels().emissions)
+    labels = np.full(12, -1)
+    labels[-1] = 1
+    known = Target(free.topology, 2, labels, np.ones((12, 2), bool))
+    with pytest.raises(LabelError, match="impossible"):
+        em_starts.fit_each([*starts, (never, Fitting())], rows, known, n_jobs=jobs)
+
+
+def test_jobs_are_shared_among_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = []
+
+    def climb(*args: Any, n_jobs: int, **options: Any) -> tuple[Markov, Result]:
+        given.append(n_jobs)
+        return fit_em(*args, n_jobs=n_jobs, **options)
+
+    monkeypatch.setattr(em_starts, "fit_em", climb)
+    for jobs, share in ((1, 1), (2, 1), (5, 2), (8, 4)):
+        given.clear()
+        starts, rows, free = climbs(2)
+        seen: list[Step] = []
+        assert len(em_starts.fit_each(starts, rows, free, n_jobs=jobs, watch=seen.append, max_iter=3)) == 2
+        assert given == [share, share]
+        assert seen
