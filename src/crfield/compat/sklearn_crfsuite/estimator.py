@@ -20,7 +20,7 @@ from typing import Any, Self
 from sklearn.base import BaseEstimator
 
 from crfield.compat.sklearn_crfsuite.metrics import flat_accuracy_score, flat_f1_score, sequence_accuracy_score
-from crfield.compat.sklearn_crfsuite.settings import chain_for
+from crfield.compat.sklearn_crfsuite.settings import chain_for, with_zeros
 from crfield.compat.sklearn_crfsuite.tagger import ModelInfo, Tagger, TrainingLog, model_info, training_log
 from crfield.errors import ConvergenceWarning, InputError, NotFittedError
 from crfield.estimators.chain import ChainCRF
@@ -44,9 +44,9 @@ class CRF(BaseEstimator):
         Penalties c1 ‖w‖₁ + c2 ‖w‖²; c2 is 1 where it is not given.
     max_iterations : int
         Most steps; ``lbfgs`` has no limit by itself. To stop by it is no warning here.
-    delta, epsilon : float
-        When to stop: ``delta`` for lbfgs and l2sgd, ``epsilon`` for the others.
-    num_memories, period, linesearch, max_linesearch, calibration_* :
+    delta, period, epsilon :
+        When to stop: ``delta`` in ``period`` steps for lbfgs and l2sgd, ``epsilon`` for the others.
+    num_memories, linesearch, max_linesearch, calibration_* :
         Taken, and without a meaning here; a warning says so if they are not CRFsuite's defaults.
     pa_type, c, error_sensitive, averaging, variance, gamma :
         Of "pa" and "arow".
@@ -140,7 +140,7 @@ class CRF(BaseEstimator):
         model = chain_for(self.get_params(deep=False))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # max_iterations is a usual way to stop there
-            model.fit(X, y)
+            model.fit(with_zeros(X), y)
         order = list(dict.fromkeys(chain.from_iterable(y)))
         self._chain, self._order, self._info_known = model, order, None
         self.training_log_ = training_log(model)

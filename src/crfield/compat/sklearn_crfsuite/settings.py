@@ -1,9 +1,11 @@
 """What the parameters of sklearn-crfsuite mean for a `ChainCRF`.
 
     objective    CRFsuite minimises −log p + c1 ‖w‖₁ + c2 ‖w‖², we −log p + l1 ‖w‖₁ + ½ l2 ‖w‖²: l1 = c1, l2 = 2 c2
-    weights      pairs (attribute, label) and (label, label) that occur, or all; no intercepts, no boundary scores
+    weights      pairs (attribute, label) and (label, label) that occur, or all; no intercepts, no boundary scores;
+                 a feature that is False is there, with the value 0
     min_freq     fewest occurrences of a pair
-    stopping     delta is our tolerance, the fraction of the optimum that may be missing; ap, pa, arow: epsilon
+    stopping     there: an improvement by the fraction delta in period steps; here: delta / period is the tolerance,
+                 the fraction of the optimum that may be missing. ap, pa, arow: epsilon
 
 What steers the inside of CRFsuite's optimisers (line search, memory, calibration of the learning rate) has no
 counterpart: it is accepted, and a warning says so once. A parameter that belongs to another algorithm is an error, as
@@ -34,11 +36,11 @@ class _Algorithm:
     inner: tuple[str, ...] = ()  # of these, the ones without a counterpart
 
 
-_LBFGS = ("num_memories", "epsilon", "period", "linesearch", "max_linesearch")
+_LBFGS = ("num_memories", "epsilon", "linesearch", "max_linesearch")
 _CALIBRATION = tuple(f"calibration_{name}" for name in ("eta", "rate", "samples", "candidates", "max_trials"))
 ALGORITHMS: dict[str, _Algorithm] = {
-    "lbfgs": _Algorithm("auto", _UNLIMITED, ("c1", "c2", "delta", *_LBFGS), {}, _LBFGS),
-    "l2sgd": _Algorithm("sgd", 1000, ("c2", "period", "delta", *_CALIBRATION), {}, ("period", *_CALIBRATION)),
+    "lbfgs": _Algorithm("auto", _UNLIMITED, ("c1", "c2", "period", "delta", *_LBFGS), {}, _LBFGS),
+    "l2sgd": _Algorithm("sgd", 1000, ("c2", "period", "delta", *_CALIBRATION), {}, _CALIBRATION),
     "ap": _Algorithm("perceptron", 100, ("epsilon",), {}),
     "pa": _Algorithm(
         "passive_aggressive",
@@ -49,13 +51,12 @@ ALGORITHMS: dict[str, _Algorithm] = {
     ),
     "arow": _Algorithm("arow", 100, ("epsilon", "variance", "gamma"), {"variance": "variance", "gamma": "r"}),
 }
-_SPECIAL = ("c1", "c2", "delta", *_LBFGS, *_CALIBRATION)
+_SPECIAL = ("c1", "c2", "period", "delta", *_LBFGS, *_CALIBRATION)
 _SPECIAL += ("pa_type", "c", "error_sensitive", "averaging", "variance", "gamma")
 # What CRFsuite itself takes: to spell it out is not worth a warning.
 _DEFAULTS: dict[str, Any] = {
     "num_memories": 6,
     "epsilon": 1e-5,
-    "period": 10,
     "linesearch": "MoreThuente",
     "max_linesearch": 20,
     "calibration_eta": 0.1,
@@ -88,7 +89,10 @@ def chain_for(parameters: Mapping[str, Any]) -> ChainCRF:
             "max_iterations."
         )
     _warn(parameters, given, algorithm)
-    tol = given.get("delta" if "delta" in algorithm.takes else "epsilon", 1e-5)
+    if "delta" in algorithm.takes:
+        tol = given.get("delta", 1e-5) / max(given.get("period", 10), 1)
+    else:
+        tol = given.get("epsilon", 1e-5)
     settings: dict[str, Any] = {
         "l1": given.get("c1", 0.0),
         "l2": 2.0 * given.get("c2", 1.0) if "c2" in algorithm.takes else 0.0,
@@ -114,13 +118,31 @@ def chain_for(parameters: Mapping[str, Any]) -> ChainCRF:
     return frequent_chain(float(parameters["min_freq"] or 0.0), **settings)
 
 
+def with_zeros(X: Any) -> Any:
+    """X with 0 for False, which is how CRFsuite reads it: the pair of the feature and a label then has a weight.
+
+    >>> with_zeros([[{"upper": False, "word": "dog"}, ["a"]]])
+    [[{'upper': 0.0, 'word': 'dog'}, ['a']]]
+    """
+    if not isinstance(X, list | tuple) or not all(isinstance(sequence, list | tuple) for sequence in X):
+        return X
+    return [[_with_zeros(step) if isinstance(step, dict) else step for step in sequence] for sequence in X]
+
+
+def _with_zeros(features: dict[Any, Any]) -> dict[Any, Any]:
+    return {
+        name: 0.0 if value is False else _with_zeros(value) if isinstance(value, dict) else value
+        for name, value in features.items()
+    }
+
+
 def _warn(parameters: Mapping[str, Any], given: Mapping[str, Any], algorithm: _Algorithm) -> None:
     idle = [key for key in algorithm.inner if key in given and given[key] != _DEFAULTS.get(key)]
     if parameters["trainer_cls"] is not None:
         idle.append("trainer_cls")
     if idle:
         warnings.warn(
-            f"{', '.join(idle)} steer the inside of CRFsuite and have no meaning here; they are left out.",
+            f"without a meaning here, for they steer the inside of CRFsuite: {', '.join(idle)}.",
             CrfieldWarning,
             stacklevel=4,
         )
