@@ -13,14 +13,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from crfield.core.potentials import Potentials
-from crfield.core.target import Target
 from crfield.data.graph_batch import GraphBatch
 from crfield.data.graph_labels import GraphLabels
 from crfield.errors import ConvergenceWarning, InputError, NotFittedError
@@ -28,31 +26,13 @@ from crfield.estimators.chain_checks import random_generator, without_weightless
 from crfield.estimators.graph_answers import GraphAnswers, target_of
 from crfield.estimators.jobs import resolve_jobs
 from crfield.estimators.kernel_checks import check_kernel_parameters
-from crfield.estimators.kernel_model import (
-    KernelModel,
-    joined_weights,
-    mapped_layout,
-    principal_axes,
-    rows_of,
-    split_weights,
-    turned,
-    with_columns,
-)
+from crfield.estimators.kernel_model import KernelModel
+from crfield.estimators.kernel_work import KernelWork
 from crfield.estimators.progress import Progress
 from crfield.estimators.steps_or_graphs import StepsOrGraphs
-from crfield.features.random_features import Landmarks, Waves, distinct, pick_landmarks
-from crfield.optimize.history import INTERRUPTED, Result, Step
-from crfield.optimize.penalty import Penalty
+from crfield.optimize.history import INTERRUPTED, Step
 from crfield.report.weights import TransitionTable
-from crfield.scoring.graph_layout import GraphLayout
-from crfield.scoring.similarity import Similarity, similarity_of
-from crfield.selection.cliques import Cliques, Refit, select_cliques
-from crfield.training.graph_plan import Plan, plan_training
-from crfield.training.kernel_fit import fit_mapped, mapped_problem
-
-EXACT_ROWS = 1000  # different training nodes up to which "auto" takes all of them
-ROUNDS = 20  # of the greedy selection
-INNER_STEPS = 12  # of the fits between them
+from crfield.training.graph_plan import plan_training
 
 
 class KernelCRF(GraphAnswers, BaseEstimator):
@@ -197,7 +177,7 @@ class KernelCRF(GraphAnswers, BaseEstimator):
             engine=self.engine,
             n_jobs=resolve_jobs(self.n_jobs),
         )
-        work = _Work(self, reader, coder, batch, target, plan, random_generator(self.random_state))
+        work = KernelWork(self, reader, coder, batch, target, plan, random_generator(self.random_state))
         with Progress(self.verbose, total=self.max_iter, description=self._name) as progress:
             result, cliques = work.train(progress)
         self._model = work.model(result)
@@ -261,148 +241,6 @@ class KernelCRF(GraphAnswers, BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return getattr(self, "_model", None) is not None
-
-
-@dataclass(eq=False)
-class _Work:
-    """One training: what was read, and the steps from similarities to weights."""
-
-    owner: KernelCRF
-    reader: StepsOrGraphs
-    coder: GraphLabels
-    batch: GraphBatch
-    target: Target
-    plan: Plan
-    rng: np.random.Generator
-
-    def __post_init__(self) -> None:
-        owner, schema = self.owner, self.reader.schema
-        self.rows = [rows_of(self.batch, schema, number)[1] for number in range(len(schema.kinds))]
-        options = {name: getattr(owner, name) for name in ("gamma", "degree", "offset", "normalize")}
-        self.similarities = [similarity_of(owner.similarity, rows, **options) for rows in self.rows]
-        self.ends = bool(owner.boundaries) and not self.reader.of_graphs
-        self.single = owner.precision == "single"
-        self.maps: tuple[Landmarks | Waves, ...] = ()
-        self.basis = owner.basis
-        if self.basis == "auto":
-            small = sum(len(distinct(rows[: 4 * EXACT_ROWS])) for rows in self.rows) <= EXACT_ROWS
-            small = small and sum(len(distinct(rows)) for rows in self.rows) <= EXACT_ROWS
-            self.basis = "exact" if small else "nystroem"
-
-    def train(self, progress: Progress) -> tuple[Result, Cliques | None]:
-        """The result on the basis wanted; the cliques if they were selected."""
-        owner = self.owner
-
-        def after(step: Step, weights: np.ndarray) -> bool | None:
-            progress.update(step)
-            return owner.callback(step, weights) if owner.callback is not None else None
-
-        watch = after if owner.callback is not None or owner.verbose else None
-        if self.basis == "greedy":
-            return self._greedy(watch)
-        self.maps = tuple(self._map(rows, like) for rows, like in zip(self.rows, self.similarities))
-        # The list goes with the call, so that mapped columns, the largest thing there is, stand in memory once.
-        batch = with_columns(
-            self.batch, [found.columns(rows) for found, rows in zip(self.maps, self.rows)], ends=self.ends
-        )
-        return self._fitted(self.layout([found.width for found in self.maps]), batch, None, watch), None
-
-    def _map(self, rows: Any, like: Any) -> Landmarks | Waves:
-        owner = self.owner
-        if self.basis == "fourier":
-            if not isinstance(like, Similarity):
-                raise InputError(
-                    "random waves need a similarity by name, 'rbf' or 'laplacian'. Use basis='nystroem'."
-                )
-            count = int(owner.n_components)
-            return Waves.draw(like.kind, rows.shape[1], count, gamma=like.gamma, rng=self.rng)
-        if self.basis == "exact":
-            return Landmarks.of(like, rows[distinct(rows)])
-        return Landmarks.of(like, rows[pick_landmarks(rows, int(owner.n_components), self.rng)])
-
-    def _greedy(self, watch: Any) -> tuple[Result, Cliques]:
-        owner = self.owner
-        if len(self.rows) > 1:
-            raise InputError("basis='greedy' selects among nodes of one kind. Use basis='nystroem' for several.")
-        latest: Any = None
-
-        def refit(columns: np.ndarray, state: Any) -> Refit:
-            nonlocal latest
-            turn = principal_axes(columns)
-            layout = self.layout([len(turn)])
-            batch = with_columns(self.batch, [columns @ turn], ends=self.ends)
-            start = None if state is None else joined_weights(layout, *turned(turn, *state))
-            last = self._fitted(layout, batch, start, watch, max_iter=min(INNER_STEPS, int(owner.max_iter)))
-            if last.reason == INTERRUPTED:
-                raise KeyboardInterrupt
-            problem = mapped_problem(layout, batch, self.target, self.plan, single=self.single)
-            scores = problem.scorer.score(last.weights, problem.batch)
-            slope = problem.objective.evaluate(scores, self.target, self.plan.engine)
-            coefs, rest = split_weights(layout, last.weights, [len(turn)])
-            latest = (turn @ coefs[0], rest)
-            return Refit(float(last.value), slope.node, latest)
-
-        if not self.plan.exact:
-            raise InputError(
-                "basis='greedy' follows exact gradients: take objective='pseudo_likelihood', or another basis."
-            )
-        most = int(owner.n_components)
-        found = select_cliques(
-            self.similarities[0],
-            self.rows[0],
-            refit,
-            n_cliques=most,
-            per_round=max(1, -(-most // ROUNDS)),
-            n_candidates=int(owner.n_candidates),
-            rng=self.rng,
-        )
-        columns = found.landmarks.columns(self.rows[0])
-        turn = principal_axes(columns)
-        self.maps = (replace(found.landmarks, whiten=found.landmarks.whiten @ turn),)
-        layout = self.layout([len(turn)])
-        batch = with_columns(self.batch, [columns @ turn], ends=self.ends)
-        start = joined_weights(layout, *turned(turn, *latest))
-        return self._fitted(layout, batch, start, watch), found
-
-    def layout(self, widths: Sequence[int]) -> GraphLayout:
-        """Weights of so many mapped columns for each kind, and of all else."""
-        owner, schema = self.owner, self.reader.schema
-        return mapped_layout(
-            schema,
-            self.coder.sizes,
-            widths,
-            ends=self.ends,
-            bias=bool(owner.intercept),
-            tables=dict(owner.relations or {}),
-            forbidden=self.coder.pairs(owner.forbidden, schema),
-        )
-
-    def _fitted(
-        self, layout: GraphLayout, batch: GraphBatch, start: Any, watch: Any, *, max_iter: int | None = None
-    ) -> Result:
-        owner = self.owner
-        penalised = None if owner.penalize_intercepts else (~layout.intercepts).astype(np.uint8)
-        return fit_mapped(
-            layout,
-            batch,
-            self.target,
-            Penalty(l2=float(owner.l2), penalised=penalised),
-            self.plan,
-            start=start,
-            tol=float(owner.tol),
-            max_iter=int(owner.max_iter) if max_iter is None else max_iter,
-            n_jobs=resolve_jobs(owner.n_jobs),
-            rng=self.rng,
-            single=self.single,
-            callback=watch,
-        )
-
-    def model(self, result: Result) -> KernelModel:
-        """The fitted model."""
-        widths = [found.width for found in self.maps]
-        coefs, rest = split_weights(self.layout(widths), result.weights, widths)
-        bare = self.layout([0] * len(widths))
-        return KernelModel(self.reader, self.coder, self.maps, coefs, bare, rest, self.ends)
 
 
 def _places(nodes: np.ndarray, batch: GraphBatch) -> list[tuple[int, int]]:

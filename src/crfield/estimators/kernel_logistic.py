@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Mapping
-from numbers import Integral, Real
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, Self
 
@@ -25,22 +24,21 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from crfield.errors import ConvergenceWarning, InputError, NotFittedError
-from crfield.estimators.chain_checks import check_numbers, random_generator
+from crfield.estimators.chain_checks import random_generator
 from crfield.estimators.jobs import resolve_jobs
+from crfield.estimators.kernel_checks import EXACT_ROWS, check_kernel_logistic
 from crfield.estimators.logistic import seed_of
 from crfield.estimators.progress import Progress
 from crfield.features.random_features import Landmarks, distinct, pick_landmarks
 from crfield.optimize.history import INTERRUPTED, Result, Step
 from crfield.optimize.penalty import Penalty
-from crfield.scoring.similarity import Similarity, similarity_of, squares
+from crfield.scoring.similarity import similarity_of, squares
 from crfield.training.hinge_rows import fit_hinge
 from crfield.training.import_vectors import select_imports
 from crfield.training.likelihood import fit_likelihood
 from crfield.training.newton import fit_newton
 from crfield.training.softmax_rows import ColumnRows
 
-BASES, LOSSES = ("auto", "exact", "nystroem", "import"), ("logistic", "hinge")
-EXACT_ROWS = 1000  # different rows up to which "auto" takes all of them
 FEW_WEIGHTS = 250  # up to which Newton's method is used
 
 
@@ -336,40 +334,6 @@ class KernelLogistic(ClassifierMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-
-def check_kernel_logistic(parameters: Mapping[str, Any]) -> None:
-    """InputError unless every parameter has a value that can be used.
-
-    >>> check_kernel_logistic(KernelLogistic(loss="square").get_params())
-    Traceback (most recent call last):
-    crfield.errors.InputError: loss must be one of 'logistic', 'hinge', got 'square'.
-    """
-    check_numbers({**parameters, "l1": 0.0, "min_count": 1})
-    for name, choices in (("basis", BASES), ("loss", LOSSES)):
-        value = parameters[name]
-        if not isinstance(value, str) or value not in choices:
-            raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")
-    for name in ("normalize", "intercept"):
-        if not isinstance(parameters[name], bool | np.bool_):
-            raise InputError(f"{name} must be True or False, got {parameters[name]!r}.")
-    for name in ("degree", "n_components", "n_candidates"):
-        value = parameters[name]
-        if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-            raise InputError(f"{name} must be a whole number of at least 1, got {value!r}.")
-    gain = parameters["min_gain"]
-    if isinstance(gain, bool) or not isinstance(gain, Real) or not 0 <= float(gain) < 1:
-        raise InputError(f"min_gain must be a fraction of at least 0 and below 1, got {gain!r}.")
-    gamma = parameters["gamma"]
-    if not callable(parameters["similarity"]):
-        if isinstance(gamma, str) and gamma != "scale":
-            raise InputError(f"gamma must be 'scale' or a number above 0, got {gamma!r}.")
-        scale = 1.0 if isinstance(gamma, str) else gamma
-        Similarity(parameters["similarity"], scale, parameters["degree"], parameters["offset"])
-    if parameters["callback"] is not None and not callable(parameters["callback"]):
-        raise InputError(f"callback must be a function of (step, weights) or None, got {parameters['callback']!r}.")
-    resolve_jobs(parameters["n_jobs"])
-    random_generator(seed_of(parameters["random_state"]))
 
 
 def _gamma(gamma: float | str, X: Any, weight: np.ndarray | None) -> float | str:

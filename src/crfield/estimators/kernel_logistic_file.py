@@ -8,7 +8,8 @@ import numpy as np
 
 from crfield.errors import InputError, ModelFileError
 from crfield.estimators.graph_file import own_arrays, restored_model, section
-from crfield.estimators.kernel_logistic import BASES, KernelLogistic, check_kernel_logistic
+from crfield.estimators.kernel_checks import CLASSIFIER_BASES, check_kernel_logistic
+from crfield.estimators.kernel_logistic import KernelLogistic
 from crfield.estimators.logistic_file import REPORT, classifier_state, finite_floats, restore_classifier
 from crfield.features.random_features import Landmarks, map_from_arrays, map_to_arrays
 from crfield.scoring.similarity import Similarity
@@ -47,7 +48,7 @@ def load_kernel_logistic(archive: Archive) -> KernelLogistic:
     if not isinstance(found, Landmarks) or found.whiten.shape[1] != size or found.centres.shape[1] != width:
         raise ModelFileError(f"the model file's rows do not fit {size} classes and {width} columns. {_DAMAGED}")
     basis, chosen = header.get("basis"), arrays.get("import_vectors")
-    if basis not in BASES or (chosen is not None and (chosen.dtype != np.int64 or chosen.ndim != 1)):
+    if basis not in CLASSIFIER_BASES or (chosen is not None and (chosen.dtype != np.int64 or chosen.ndim != 1)):
         raise ModelFileError(f"the model file does not say which rows were chosen. {_DAMAGED}")
     model.intercept_ = finite_floats(arrays, "intercept", (size,))
     model._map, model.basis_, model.import_vectors_ = found, basis, chosen
