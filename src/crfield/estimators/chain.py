@@ -93,7 +93,7 @@ class ChainCRF(ChainAnswers, BaseEstimator):
         Rules of neighbouring labels in training and prediction: a tag scheme ("bio", "bioes", "iob1"), forbidden
         pairs (before, after), a predicate of them, or `crfield.Constraints`. None stands for a sequence's ends.
     class_weight : "balanced" or dict, optional
-        How much missing each true label costs, for objectives of costs ("softmax_margin", "hinge").
+        How much missing each true label costs ("auto" then means "softmax_margin"; see also "label_likelihood").
     costs : dict or (L, L) table, optional
         What each label costs where another is true: {(true, taken): cost}, or rows for true labels.
     tol : float

@@ -5,10 +5,12 @@
 
 The likelihood of a labelling asks that all of its labels be right at once. A user who counts labels asks for less,
 and the first form says just that: it is what a labeller that draws each label from its marginal gets wrong on the
-average (Gross, Russakovsky, Do & Batzoglou 2006, *Training conditional random fields for maximum labelwise accuracy*).
-It is bounded, so that hopeless labels pull no weights, but it has many minima: start from the likelihood. The second
-form (Kakade, Teh & Roweis 2002, *An alternate objective function for Markovian fields*) lies between the two and is
-not convex either.
+average (Gross, Russakovsky, Do & Batzoglou 2006, *Training CRFs for maximum labelwise accuracy*). It is bounded, so
+that hopeless labels pull no weights, but it has many minima: start from the likelihood. The second (Kakade, Teh &
+Roweis 2002, *An alternate objective function for Markovian fields*) lies between the two and is not convex either.
+
+Where the target has costs, the first form is the expected cost Σ_t Σ_l p(y_t = l | x) cost_t(l), and the second
+weighs each step by the largest cost of an error there, which is what class weights mean in a classifier.
 
 Both are functions of node marginals, and their gradient is one product with the covariance of the labels
 (`inference.tangent`): the direction has, for each label, what it is worth to the objective. Cost: two sum-products
@@ -57,6 +59,8 @@ class LabelAccuracy:
         weight = np.ones(topology.n_sequences) if target.weight is None else target.weight
         size = weight[topology.sequence_of_node]
         if self.log:
+            if target.cost is not None:
+                size = size * target.cost.max(axis=1)
             counts = size != 0
             if (counts & (right <= 0)).any():
                 node = int(np.argmax(counts & (right <= 0)))
@@ -68,6 +72,11 @@ class LabelAccuracy:
             right = np.where(counts, np.minimum(right, 1.0), 1.0)
             value = -float(size @ np.log(right))
             worth = np.where(mask, -1.0 / right[:, None], 0.0)
+            if target.cost is not None:
+                worth *= target.cost.max(axis=1)[:, None]
+        elif target.cost is not None:
+            value = float(size @ (beliefs.node * target.cost).sum(axis=1))
+            worth = target.cost
         else:
             value = float(size @ np.maximum(1.0 - right, 0.0))
             worth = np.where(mask, -1.0, 0.0)

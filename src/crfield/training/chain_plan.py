@@ -4,6 +4,7 @@
     pseudo_likelihood   each step given the labels beside it
     softmax_margin      likelihood in which wrong labellings are raised by their cost
     hinge               the best labelling, errors counted in its favour, against the true one
+    perceptron          the best labelling against the true one
     label_accuracy      expected number of wrong labels
     label_likelihood    −log of each label's marginal probability
 
@@ -46,8 +47,15 @@ Callback = Callable[[Step, np.ndarray], bool | None]
 LIKELIHOOD = ("likelihood",)
 CONVEX = ("likelihood", "pseudo_likelihood", "softmax_margin")
 SMOOTH = (*CONVEX, "label_accuracy", "label_likelihood")
-OBJECTIVES = ("auto", *CONVEX, "hinge", "label_accuracy", "label_likelihood")
-COSTED = ("softmax_margin", "hinge")  # what costs and class weights have a meaning for
+BY_SEQUENCE = ("likelihood", "softmax_margin", "hinge")
+RATED, AVERAGED = ("epochs", "rate", "batch_size"), ("epochs", "averaged")
+OBJECTIVES = ("auto", *CONVEX, "hinge", "perceptron", "label_accuracy", "label_likelihood")
+COSTED = (
+    "softmax_margin",
+    "hinge",
+    "label_likelihood",
+    "label_accuracy",
+)  # what costs and class weights have a meaning for
 START_TOL = 1e-3  # of the likelihood that an objective with many minima starts from
 
 
@@ -76,6 +84,24 @@ TRAINERS: dict[str, Trainer] = {
     "newton_cg": Trainer(("likelihood", "softmax_margin"), "crfield.training.chain_batch:fit_newton_cg", data=True),
     "projected_cg": Trainer(SMOOTH, "crfield.training.chain_batch:fit_projected_cg", l1=True),
     "gis": Trainer(LIKELIHOOD, "crfield.training.iterative_scaling:fit_gis", data=True),
+    "sgd": Trainer(BY_SEQUENCE, "crfield.training.online_gradient:fit_sgd", data=True, options=RATED),
+    "sgd_l1": Trainer(
+        BY_SEQUENCE, "crfield.training.online_gradient:fit_sgd_l1", data=True, l1=True, options=(*RATED, "decay")
+    ),
+    "adagrad": Trainer(
+        BY_SEQUENCE, "crfield.training.online_gradient:fit_adagrad", data=True, l1=True, options=RATED
+    ),
+    "perceptron": Trainer(
+        ("perceptron",), "crfield.training.online_chain:fit_perceptron", data=True, options=AVERAGED
+    ),
+    "passive_aggressive": Trainer(
+        ("hinge",),
+        "crfield.training.online_chain:fit_passive_aggressive",
+        data=True,
+        options=(*AVERAGED, "variant", "C"),
+    ),
+    "arow": Trainer(("hinge",), "crfield.training.online_chain:fit_arow", data=True, options=(*AVERAGED, "r")),
+    "frank_wolfe": Trainer(("hinge",), "crfield.training.online_hinge:fit_frank_wolfe", data=True),
 }
 SOLVERS = ("auto", *TRAINERS)
 
@@ -133,7 +159,8 @@ def plan_chain(objective: Any = "auto", solver: Any = "auto", *, costs: bool = F
     if costs and objective not in ("auto", *COSTED):
         raise InputError(
             f"class_weight and costs have no meaning for objective={objective!r}. Use 'auto', 'softmax_margin' or "
-            "'hinge', which raise errors by what they cost; sample_weight weighs whole sequences in any objective."
+            "'hinge', which raise errors by what they cost, 'label_likelihood', which weighs steps, or "
+            "'label_accuracy', the expected cost; sample_weight weighs whole sequences in any objective."
         )
     if objective == "auto":
         if solver == "auto":
@@ -144,7 +171,7 @@ def plan_chain(objective: Any = "auto", solver: Any = "auto", *, costs: bool = F
             if not objective:
                 raise InputError(
                     f"solver={solver!r} trains {_listed(can)}, which class_weight and costs have no meaning for. "
-                    f"What trains 'softmax_margin' or 'hinge': {_trainers_of(*COSTED)}."
+                    f"What trains objectives that have one: {_trainers_of(*COSTED)}."
                 )
     if solver == "auto":
         solver = "auto" if objective == "likelihood" else _first_trainer(objective)
@@ -255,10 +282,14 @@ def chain_objective(name: str) -> Objective:
         from crfield.objectives.local import PseudoLikelihood
 
         return PseudoLikelihood()
-    if name in COSTED:
+    if name in ("softmax_margin", "hinge"):
         from crfield.objectives.margin import Margin, SoftMargin
 
         return Margin() if name == "hinge" else SoftMargin()
+    if name == "perceptron":
+        from crfield.objectives.margin import Perceptron
+
+        return Perceptron()
     if name in ("label_accuracy", "label_likelihood"):
         from crfield.objectives.label_accuracy import LabelAccuracy
 
@@ -267,6 +298,8 @@ def chain_objective(name: str) -> Objective:
 
 
 def _first_trainer(objective: str) -> str:
+    if objective == "hinge" and "frank_wolfe" in TRAINERS:  # the one that says how far it is from the optimum
+        return "frank_wolfe"
     for name, trainer in TRAINERS.items():
         if objective in trainer.objectives:
             return name
