@@ -24,6 +24,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 
@@ -120,6 +121,27 @@ class _Dual:
         self.average += 2.0 / (self._n_averaged + 1) * (self.weights - self.average)
 
 
+class _Visited(_Dual):
+    """The dual of a problem that comes in parts: one pass that infers, then a few over the planes alone."""
+
+    def __init__(self, problem: Parts, l2: float) -> None:
+        super().__init__(problem.n_weights, problem.n_parts, l2)
+        self._problem, self._gradient = problem, np.empty(problem.n_weights)
+
+    def visit(self, rng: np.random.Generator) -> tuple[float, float]:
+        """One epoch; the hinge met on the way, and by how much the mixtures fell short."""
+        met = short = 0.0
+        for part in rng.permutation(self._problem.n_parts):
+            loss = self._problem.evaluate_part(int(part), self.weights, self._gradient)
+            short += max(0.0, self.meet(int(part), loss, self._gradient))
+            met += loss
+        for _ in range(CHEAP_PASSES):
+            if self.pass_over_planes(rng.permutation(self._problem.n_parts)) <= CHEAP_SHARE * short:
+                break
+        self.settle_average()
+        return met, short
+
+
 def minimize_hinge(
     problem: Parts,
     *,
@@ -149,9 +171,46 @@ def minimize_hinge(
     """
     if not l2 > 0:
         raise InputError(f"the dual of the hinge needs a ridge: l2 must be above 0, got {l2}.")
-    began, dual = time.perf_counter(), _Dual(problem.n_weights, problem.n_parts, l2)
-    best, value, steps, passes = dual.weights.copy(), math.inf, [], 0
     gradient = np.empty(problem.n_weights)
+    return close_gap(
+        _Visited(problem, l2),
+        lambda weights: whole(problem, weights, gradient),
+        l2=l2,
+        tol=tol,
+        max_iter=max_iter,
+        rng=rng,
+        callback=callback,
+        exact=problem.exact,
+    )
+
+
+class Dual(Protocol):
+    """Mixtures of labellings, the weights they make, and a lower bound of the smallest F."""
+
+    weights: np.ndarray
+    average: np.ndarray
+
+    @property
+    def value(self) -> float:
+        """The bound."""
+
+    def visit(self, rng: np.random.Generator) -> tuple[float, float]:
+        """One epoch; the hinge met on the way, and by how much the mixtures fell short."""
+
+
+def close_gap(
+    dual: Dual,
+    hinge_of: Callable[[np.ndarray], float],
+    *,
+    l2: float,
+    tol: float,
+    max_iter: int,
+    rng: np.random.Generator,
+    callback: Callback | None = None,
+    exact: bool = True,
+) -> Result:
+    """Epochs of a dual until the gap of the best weights seen, the dual's or their average, is proven small."""
+    began, best, value, steps, passes = time.perf_counter(), dual.weights.copy(), math.inf, [], 0
     converged, reason = False, MAX_ITER
 
     def check() -> float:
@@ -159,31 +218,23 @@ def minimize_hinge(
         nonlocal best, value, passes
         for candidate in (dual.weights, dual.average):
             passes += 1
-            found = whole(problem, candidate, gradient) + 0.5 * l2 * float(candidate @ candidate)
+            found = hinge_of(candidate) + 0.5 * l2 * float(candidate @ candidate)
             if found < value:
                 best, value = candidate.copy(), found
         return value - dual.value
 
     try:
         for epoch in range(1, max_iter + 1):
-            met = short = 0.0
-            for part in rng.permutation(problem.n_parts):
-                loss = problem.evaluate_part(int(part), dual.weights, gradient)
-                short += max(0.0, dual.meet(int(part), loss, gradient))
-                met += loss
-            for _ in range(CHEAP_PASSES):
-                if dual.pass_over_planes(rng.permutation(problem.n_parts)) <= CHEAP_SHARE * short:
-                    break
-            dual.settle_average()
+            met, short = dual.visit(rng)
             passes += 1
             met += 0.5 * l2 * float(dual.weights @ dual.weights)
             gap = short / met if met > 0 else short
             seconds = time.perf_counter() - began
-            steps.append(Step(epoch, passes, met, math.nan, 1.0, problem.n_weights, seconds, gap))
+            steps.append(Step(epoch, passes, met, math.nan, 1.0, len(best), seconds, gap))
             if gap <= tol or epoch & (epoch - 1) == 0:
                 proven = check()
                 if proven <= tol * abs(value):
-                    converged, reason = problem.exact, TOLERANCE if problem.exact else UNPROVEN
+                    converged, reason = exact, TOLERANCE if exact else UNPROVEN
                     break
             if callback is not None and callback(steps[-1], _read_only(dual.average)):
                 reason = CALLBACK
