@@ -17,8 +17,8 @@ The marginals themselves tell all that is needed, since given them the labels ar
     dq_t(i, j) = q_t(i, j) (a_{t-1}(i) + edge_dot_t(i, j) + node_dot_t(j) + b_t(j) − mean)
 
 Here a_t(j) is the expectation of D up to step t given y_t = j, and b_t(j) that of the rest. Any constant may be taken
-off a and b, so both are kept centred and chains of any length lose no digits. O(E L²) time; forbidden labels and pairs
-have no probability and take no part.
+off a and b, so both are kept centred and chains of any length lose no digits. O(E L²) time; forbidden labels and
+pairs have no probability and take no part.
 """
 
 from __future__ import annotations
