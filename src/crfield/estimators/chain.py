@@ -367,7 +367,7 @@ class ChainCRF(ChainAnswers, BaseEstimator):
 
         Predicted paths are the same; ``temperature_`` tells what the weights were divided by.
         """
-        return cooled(self, model := self._columns("calibrated"), fitted_temperature(self, model, X, y))  # type: ignore[no-any-return]
+        return cooled(self, model := self._columns("calibrated"), fitted_temperature(self, model, X, y))
 
     # -------------------------------------------------------------- explanation
 
