@@ -17,7 +17,6 @@ from crfield.core.potentials import Potentials
 from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.errors import ConvergenceWarning, CrfieldError, InputError, ModelFileError, ShapeError
-from crfield.experiments.kernel_letters import MODELS, options_of
 from crfield.features.random_features import (
     Landmarks,
     Waves,
@@ -296,6 +295,18 @@ def test_every_basis_learns_what_no_linear_score_can(basis: str, tmp_path: Path)
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.parametrize("basis", ["nystroem", "fourier"])
+def test_single_precision_gives_nearly_the_same(basis: str) -> None:
+    X, y = quadrants(30, seed=2)
+    options: dict[str, Any] = {"basis": basis, "n_components": 30, "tol": 1e-4}
+    double, single = (KernelCRF(precision=name, **options).fit(X, y) for name in ("double", "single"))
+    assert single.converged_
+    assert single.objective_ == pytest.approx(double.objective_, rel=1e-4)
+    differences = [abs(a - b).max() for a, b in zip(single.predict_proba(X), double.predict_proba(X), strict=True)]
+    assert 0 < max(differences) < 0.02
+    assert single.predict_proba(X)[0].dtype == np.float64
+
+
 def test_greedy_cliques_beat_as_many_drawn_at_random() -> None:
     X, y = quadrants(30, seed=4)
     options: dict[str, Any] = {"n_components": 8, "gamma": 1.0, "l2": 0.05}
@@ -375,6 +386,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "gamma by name": ({"gamma": "auto"}, "gamma must be 'scale'"),
     "degree": ({"degree": 0}, "degree must be"),
     "degree that is no number": ({"degree": "three"}, "degree must be"),
+    "precision": ({"precision": "half"}, "precision must be one of 'double', 'single'"),
     "components": ({"n_components": 0}, "n_components must be"),
     "l2": ({"l2": -1}, "l2 must be"),
     "relation": ({"relations": {"+1": "square"}}, "relations must be"),
@@ -403,10 +415,3 @@ def test_bad_data_are_told() -> None:
         model.predict([chain(x) for x in X])
     with pytest.raises(ShapeError, match="3 features"):
         model.predict([np.zeros((2, 3))])
-
-
-def test_the_experiment_names_its_models() -> None:
-    for name in MODELS[1:]:
-        KernelCRF(**options_of(name, 40))
-    with pytest.raises(InputError, match="there is no model"):
-        options_of("forest", 40)
