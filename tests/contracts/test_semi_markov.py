@@ -281,7 +281,7 @@ def test_texts_of_segments() -> None:
     assert "True True" in texts
     assert with_texts.log_prob(sentences(), TAGS).sum() > plain.log_prob(sentences(), TAGS).sum()
     assert len(with_texts.top_texts(2)) == 2
-    assert named(segment_text=["word"], min_count=3).top_texts(99) != named(segment_text=["word"]).top_texts(99)
+    assert [text for text, _, _ in named(segment_text=["word"], min_count=3).top_texts(99)] == ["saw"]
     with pytest.raises(FeatureError, match="sequence 0, step 0"):
         SemiMarkovCRF(segment_text=["word"]).fit([[["a"]]], [["x"]])
 

@@ -75,6 +75,14 @@ def test_a_label_that_lasts_may_follow_itself() -> None:
     assert layout([2, 2], transition_pairs="all").base.pairs.tolist() == [0, 1, 2, 3]
 
 
+def test_a_template_says_whether_there_are_transitions() -> None:
+    rows = [[(step["word"],) for step in x] for x in X]
+    with_them = model(tol=1e-3, template="U00:%x[0,0]\nB").fit(rows, TAGS)
+    without = model(tol=1e-3, template="U00:%x[0,0]").fit(rows, TAGS)
+    assert with_them._model.layout.base.pairs.tolist() == [0, 1, 3, 4, 5, 7, 8]  # LOC never beside PER
+    assert len(without._model.layout.base.pairs) == 0
+
+
 # --------------------------------------------------------------------------------------------- the optimiser
 
 
