@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ def model_facts(model: Any) -> dict[str, Any]:
         "edge_columns": layout.n_edge_columns + layout.n_edge_dense,
         "weights": len(model.coef_),
         "nonzero_weights": int(np.count_nonzero(model.coef_)),
-        "objective": model.objective_,
+        "objective": model.objective_ if isfinite(model.objective_) else None,  # a model trained elsewhere has none
         "iterations": model.n_iter_,
         "evaluations": model.n_evaluations_,
         "converged": model.converged_,
@@ -46,8 +47,10 @@ def model_lines(model: Any) -> dict[str, str]:
         "labels": f"{facts['labels']:,}",
         "features": features,
         "weights": weights,
-        "objective": f"{facts['objective']:,.4f}",
-        "training": f"{facts['iterations']:,} steps, {facts['evaluations']:,} evaluations, {end}",
+        "objective": "unknown" if facts["objective"] is None else f"{facts['objective']:,.4f}",
+        "training": facts["stop_reason"]
+        if facts["objective"] is None
+        else f"{facts['iterations']:,} steps, {facts['evaluations']:,} evaluations, {end}",
     }
 
 

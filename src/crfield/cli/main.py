@@ -4,6 +4,7 @@
     crfield tag       label data with a model
     crfield evaluate  score a model, or a file that was tagged already
     crfield inspect   show what a model has learnt
+    crfield convert   turn a model file into another tool's
     crfield models    which model when, one with its example
     crfield compare-inference   the model wrong, or the inference? all engines on the same scores
     crfield experiment   a table of the documentation, computed again
@@ -29,6 +30,7 @@ from typer.core import TyperGroup
 
 import crfield
 from crfield.cli.compare_inference import compare_inference
+from crfield.cli.convert import convert
 from crfield.cli.demo import demo
 from crfield.cli.evaluate import evaluate
 from crfield.cli.experiment import experiment
@@ -114,6 +116,7 @@ for verb in (
     tag,
     evaluate,
     inspect,
+    convert,
     models,
     compare_inference,
     experiment,

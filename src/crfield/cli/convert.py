@@ -1,0 +1,69 @@
+"""``crfield convert``: a model of one tool as a file of another."""
+
+from __future__ import annotations
+
+import os
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from crfield.cli.messages import emit, listing, size_of
+from crfield.compat.model_files import FORMS, convert_model, form_of
+
+
+class Form(StrEnum):
+    """What to write."""
+
+    crfield = "crfield"
+    crfsuite = "crfsuite"
+    json = "json"
+
+
+def convert(
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="A model of crfield, CRFsuite, CRF++ (text) or Wapiti.")
+    ],
+    output: Annotated[str, typer.Argument(metavar="OUT", help="The file to write.")],
+    *,
+    to: Annotated[
+        Form | None,
+        typer.Option(
+            metavar="FORM",
+            help=f"{', '.join(FORMS)}.",
+            show_default="by the name of OUT: .crfsuite, .json, else crfield",
+        ),
+    ] = None,
+    bias: Annotated[
+        str | None,
+        typer.Option("--bias", metavar="NAME", help="For crfsuite: an attribute on every step, to carry intercepts."),
+    ] = None,
+    start: Annotated[
+        str | None, typer.Option("--start", metavar="NAME", help="For crfsuite: an attribute on each first step.")
+    ] = None,
+    end: Annotated[
+        str | None, typer.Option("--end", metavar="NAME", help="For crfsuite: an attribute on each last step.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Report as one JSON object.")] = False,
+) -> None:
+    """Turn a model file into another tool's.
+
+    To crfsuite only what CRFsuite can hold: features of single steps and label pairs. The json form is for reading.
+    """
+    form = form_of(output) if to is None else str(to)
+    crf = convert_model(model, output, to=form, bias=bias, start=start, end=end)
+    size = os.stat(output).st_size
+    facts = {"model": model, "output": output, "form": form, "bytes": size, "kind": type(crf).__name__}
+    if as_json:
+        emit({**facts, "labels": len(crf.classes_), "weights": len(crf.coef_)})
+        return
+    print(
+        listing(
+            {
+                "model": f"{facts['kind']}, {model}",
+                "labels": f"{len(crf.classes_):,}",
+                "weights": f"{len(crf.coef_):,}",
+                "written": f"{output}, {form}, {size_of(size)}",
+            }
+        )
+    )

@@ -1,0 +1,53 @@
+"""All that a chain model has learnt, by name, as one value that JSON can hold.
+
+For programs in other languages, and for people who want to read a model: labels, the template if there is one, and
+every weight that is not 0 with the names of what it belongs to. It is for reading only; models that are to come back
+are saved.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from crfield.estimators.chain import ChainCRF
+from crfield.estimators.chain_weights import strongest_features
+from crfield.features.template import Template
+
+
+def chain_listing(model: ChainCRF) -> dict[str, Any]:
+    """Labels, weights of label pairs, intercepts and features, the strongest first.
+
+    >>> model = ChainCRF(boundaries=False).fit([[{"w": "a"}, {"w": "b"}]], [["N", "V"]])
+    >>> listing = chain_listing(model)
+    >>> listing["labels"], [feature["name"] for feature in listing["features"]]
+    (['N', 'V'], ['w=a', 'w=b', '(bias)', '(bias)'])
+    """
+    inner, coder = model._columns("a listing"), model._coder
+    template = model.template.text if isinstance(model.template, Template) else model.template
+    labels = [_name(label) for label in coder.labels]
+    pairs = model.transitions_.to_dict()
+    features = strongest_features(inner, coder, int(np.count_nonzero(inner.weights)), None)
+    return {
+        "kind": type(model).__name__,
+        "encoder": inner.encoder.kind,
+        "template": template,
+        "labels": labels,
+        "transitions": [
+            {"before": _name(before), "label": _name(after), "weight": weight}
+            for (before, after), weight in pairs.items()
+            if weight
+        ],
+        "features": [{"name": name, **_labels(label), "weight": weight} for name, label, weight in features],
+    }
+
+
+def _labels(label: Any) -> dict[str, Any]:
+    if hasattr(label, "before"):
+        return {"before": _name(label.before), "label": _name(label.after)}
+    return {"label": _name(label)}
+
+
+def _name(label: Any) -> Any:
+    return label if isinstance(label, str | int | float | bool) else str(label)
