@@ -52,6 +52,25 @@ def test_gold_labels_are_not_needed_to_tag(files: Files) -> None:
 
 
 @FORMATS
+def test_n_best_and_spans_are_those_of_the_model(files: Files, model: str, test: str) -> None:
+    X = files.tokens if model == "columns.crfield" else crfield.read_crfsuite(files / "test.crfsuite")[0]
+    loaded = crfield.load(files / model)
+    blocks = works("tag", "-m", files / model, files / test, "--n-best", "3").stdout.rstrip("\n").split("\n\n")
+    found = [own for sequence in loaded.predict_n_best(X, 3) for own in sequence]
+    assert len(blocks) == len(found)
+    for block, own in zip(blocks, found):
+        head, *lines = block.split("\n")
+        assert head.split()[0] == "#"
+        assert float(head.split()[2]) == pytest.approx(own.probability, abs=1e-6)
+        assert [line.split()[-1] for line in lines] == own.labels.tolist()
+    told = [
+        json.loads(line) for line in works("tag", "-m", files / model, files / test, "--spans").stdout.splitlines()
+    ]
+    assert [len(own["spans"]) for own in told] == [len(own) for own in loaded.predict_spans(X)]
+    assert "three kinds of output" in run("tag", "-m", files / model, files / test, "--spans", "--marginals").output
+
+
+@FORMATS
 def test_marginals_are_those_of_the_model(files: Files, model: str, test: str) -> None:
     lines = works("tag", "-m", files / model, files / test, "--marginals").stdout.split("\n")
     shown = [float(line.split()[-1]) for line in lines if line]

@@ -5,11 +5,16 @@ labels becomes one that ``crfield evaluate --predicted`` and conlleval read. Of 
 began with is kept, ``gold<TAB>predicted``, as ``crfsuite tag -r`` does. With ``--marginals`` the probability of the
 predicted label at its step follows in a column of its own.
 
+With ``--n-best N`` every sequence is written N times, the best labelling first, each below a line
+``# number probability`` as CRF++ writes it; with ``--spans`` there is one JSON line for each sequence instead, with
+its spans and their probabilities.
+
 Data passes through in blocks of whole sequences, so memory does not grow with the input.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from itertools import chain
 from typing import IO, Annotated, Any
@@ -40,6 +45,10 @@ def tag(
     marginals: Annotated[
         bool, typer.Option("--marginals", help="Add the probability of each predicted label.")
     ] = False,
+    n_best: Annotated[
+        int, typer.Option("--n-best", min=1, metavar="N", help="Write the N most probable labellings of a sequence.")
+    ] = 1,
+    spans: Annotated[bool, typer.Option("--spans", help="Write spans with probabilities, as JSON lines.")] = False,
     format: Annotated[
         Format, typer.Option(metavar="FORMAT", help=f"What the files hold: {', '.join(Format)} (the model knows).")
     ] = Format.auto,
@@ -51,8 +60,17 @@ def tag(
 
     Each line of a column file is written with the predicted label behind its last column; a gold label stays.
     """
+    if (n_best > 1) + spans + marginals > 1:
+        raise typer.BadParameter("--n-best, --spans and --marginals are three kinds of output; choose one.")
     crf = load_tagger(model, threads=threads)
     kind = format_for(crf, format)
+    if n_best > 1 or spans:
+        with writing(output) as stream:
+            for source in data or ["-"]:
+                for lines, X in _sequences(crf, source, kind):
+                    stream.write(_span_lines(crf, X) if spans else _n_best_lines(crf, X, lines, n_best))
+                    stream.flush()
+        return
     with writing(output) as stream:
         for number, source in enumerate(data or ["-"]):
             if number:
@@ -61,6 +79,52 @@ def tag(
                 _tag_columns(crf, source, stream, marginals=marginals)
             else:
                 _tag_attributes(crf, source, stream, marginals=marginals)
+
+
+def _sequences(crf: Any, source: str, kind: Format) -> Iterator[tuple[list[list[bytes]], Any]]:
+    """Block by block: the lines of every sequence (of CRFsuite's the labels they begin with), and what to label."""
+    name, checked = name_of(source), False
+    for block in read_blocks(source):
+        with placed(lambda line, first=block.line: (name, first + line - 1)):  # type: ignore[misc]
+            if kind is Format.columns:
+                tokens = parse_columns(_MARK + block.data)
+                if len(tokens) and not checked:
+                    check_template(template_of(crf), tokens, None, (name, _first_line(block)))
+                    checked = True
+                yield _paragraphs(block.data), tokens
+            else:
+                X, gold, _ = parse_crfsuite(_MARK + block.data)
+                yield [[str(label).encode() for label in row] for row in gold], X
+
+
+def _paragraphs(data: bytes) -> list[list[bytes]]:
+    """Lines that are not blank, in groups between blank ones."""
+    groups: list[list[bytes]] = [[]]
+    for line in data.split(b"\n"):
+        if line.strip(b" \t\r"):
+            groups[-1].append(line.rstrip(b" \t\r"))
+        elif groups[-1]:
+            groups.append([])
+    return groups if groups[-1] else groups[:-1]
+
+
+def _n_best_lines(crf: Any, X: Any, lines: list[list[bytes]], n: int) -> bytes:
+    out = []
+    for rows, found in zip(lines, crf.predict_n_best(X, n) if len(X) else ()):
+        separator = b"\t" if any(b"\t" in row for row in rows) or not any(b" " in row for row in rows) else b" "
+        for number, labelling in enumerate(found):
+            out.append(b"# %d %.6f" % (number, labelling.probability))
+            out += [row + separator + str(label).encode() for row, label in zip(rows, labelling.labels)]
+            out.append(b"")
+    return b"\n".join([*out, b""]) if out else b""
+
+
+def _span_lines(crf: Any, X: Any) -> bytes:
+    told = [
+        {"spans": [{"start": s.start, "stop": s.stop, "label": s.label, "probability": s.probability} for s in own]}
+        for own in (crf.predict_spans(X) if len(X) else ())
+    ]
+    return b"".join(json.dumps(own, ensure_ascii=False).encode() + b"\n" for own in told)
 
 
 def _tag_columns(crf: Any, source: str, stream: IO[bytes], *, marginals: bool) -> None:
