@@ -128,6 +128,11 @@ class _Visited(_Dual):
         super().__init__(problem.n_weights, problem.n_parts, l2)
         self._problem, self._gradient = problem, np.empty(problem.n_weights)
 
+    @property
+    def exact(self) -> bool:
+        """Whether all inference so far was."""
+        return self._problem.exact
+
     def visit(self, rng: np.random.Generator) -> tuple[float, float]:
         """One epoch; the hinge met on the way, and by how much the mixtures fell short."""
         met = short = 0.0
@@ -180,7 +185,6 @@ def minimize_hinge(
         max_iter=max_iter,
         rng=rng,
         callback=callback,
-        exact=problem.exact,
     )
 
 
@@ -193,6 +197,10 @@ class Dual(Protocol):
     @property
     def value(self) -> float:
         """The bound."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether all inference so far was, without which the bound proves nothing."""
 
     def visit(self, rng: np.random.Generator) -> tuple[float, float]:
         """One epoch; the hinge met on the way, and by how much the mixtures fell short."""
@@ -207,7 +215,6 @@ def close_gap(
     max_iter: int,
     rng: np.random.Generator,
     callback: Callback | None = None,
-    exact: bool = True,
 ) -> Result:
     """Epochs of a dual until the gap of the best weights seen, the dual's or their average, is proven small."""
     began, best, value, steps, passes = time.perf_counter(), dual.weights.copy(), math.inf, [], 0
@@ -234,7 +241,7 @@ def close_gap(
             if gap <= tol or epoch & (epoch - 1) == 0:
                 proven = check()
                 if proven <= tol * abs(value):
-                    converged, reason = exact, TOLERANCE if exact else UNPROVEN
+                    converged, reason = dual.exact, TOLERANCE if dual.exact else UNPROVEN
                     break
             if callback is not None and callback(steps[-1], _read_only(dual.average)):
                 reason = CALLBACK

@@ -22,11 +22,13 @@ from crfield.optimize.penalty import Penalty
 from crfield.training.frank_wolfe import close_gap
 from crfield.training.online_passes import Callback, Options, online_trainer
 
-INNER_STEPS = 1  # at a visit
+INNER_STEPS = 4  # at a visit
 
 
 class _ChainDual:
     """The mixtures of labellings that the kernel keeps, as `close_gap` asks for them."""
+
+    exact = True
 
     def __init__(self, trainer: Trainer, l2: float) -> None:
         self.trainer, self.l2 = trainer, l2
