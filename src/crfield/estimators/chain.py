@@ -89,6 +89,8 @@ class ChainCRF(ChainAnswers, BaseEstimator):
         `crfield.training.chain_plan`, such as "pseudo_likelihood", "softmax_margin" or "label_accuracy".
     solver : str
         How: "auto", "lbfgs", "warm" or another row of `crfield.training.chain_plan`.
+    solver_options : dict, optional
+        What only that solver knows, such as ``{"epochs": 5}`` of "perceptron".
     constraints : str, iterable of pairs, callable or Constraints, optional
         Rules of neighbouring labels in training and prediction: a tag scheme ("bio", "bioes", "iob1"), forbidden
         pairs (before, after), a predicate of them, or `crfield.Constraints`. None stands for a sequence's ends.
@@ -155,6 +157,7 @@ class ChainCRF(ChainAnswers, BaseEstimator):
         penalize_intercepts: bool = True,
         objective: str = "auto",
         solver: str = "auto",
+        solver_options: dict[str, Any] | None = None,
         constraints: Any = None,
         class_weight: Any = None,
         costs: Any = None,
@@ -188,6 +191,7 @@ class ChainCRF(ChainAnswers, BaseEstimator):
         self.penalize_intercepts = penalize_intercepts
         self.objective = objective
         self.solver = solver
+        self.solver_options = solver_options
         self.constraints = constraints
         self.class_weight = class_weight
         self.costs = costs
@@ -309,6 +313,7 @@ class ChainCRF(ChainAnswers, BaseEstimator):
             "max_iter": self.max_iter,
             "n_jobs": resolve_jobs(self.n_jobs),
             "rng": random_generator(self.random_state),
+            "options": parameters["solver_options"],
         }
 
         def run(**watched: Any) -> Result:
