@@ -19,7 +19,7 @@ from crfield.estimators.chain_rules import check_rules
 from crfield.estimators.jobs import resolve_jobs
 from crfield.features.template import Template
 from crfield.inference.decode import DECODERS
-from crfield.training.chain_plan import OBJECTIVES, SOLVERS, plan_chain
+from crfield.training.chain_plan import OBJECTIVES, SOLVERS, check_solver_options, plan_chain
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "feature_pairs": ("observed", "all"),
@@ -51,6 +51,7 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
     check_rules(parameters)
     costs = any(parameters.get(name) is not None for name in ("class_weight", "costs"))
     plan_chain(parameters["objective"], parameters["solver"], costs=costs)
+    check_solver_options(parameters["solver"], parameters.get("solver_options"))
     for name in _FLAGS:
         if not isinstance(parameters[name], bool | np.bool_):
             raise InputError(f"{name} must be True or False, got {parameters[name]!r}.")
