@@ -69,6 +69,8 @@ def _plain(name: str, value: Any) -> Any:
         value = value.item()
     if isinstance(value, Sequence | set | frozenset | np.ndarray) and not isinstance(value, str):
         return [_plain(name, item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): _plain(name, item) for key, item in value.items()}
     if isinstance(value, float) and not isfinite(value):
         return None  # JSON has no such numbers; a model trained elsewhere has no objective
     return value if value is None or isinstance(value, bool | int | float | str) else None
