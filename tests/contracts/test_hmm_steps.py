@@ -13,11 +13,12 @@ from crfield import HMM
 from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.errors import LabelError
-from crfield.optimize.history import CALLBACK, INTERRUPTED, TOLERANCE, Result, Step
+from crfield.estimators import hmm_fit
+from crfield.optimize.history import CALLBACK, INTERRUPTED, NO_IMPROVEMENT, TOLERANCE, Result, Step
 from crfield.scoring.densities import DiagonalGaussian, Fitting
 from crfield.scoring.densities_categorical import Categorical
 from crfield.training import em_starts
-from crfield.training.em import Markov, expected, fit_em, log_prior, maximised
+from crfield.training.em import Markov, expected, first_model, fit_em, log_prior, maximised
 from crfield.training.hmm_durations import Durations
 from tests.contracts.estimator_cases import as_arrays, same, world
 
@@ -86,7 +87,8 @@ def test_a_weight_is_a_number_of_copies(weight: tuple[int, ...]) -> None:
 
 def test_the_objective_has_the_priors() -> None:
     """Smoothing is a Dirichlet prior of both tables and, for symbols, of the shares."""
-    (model, fitting), rows, free = climbs(1)[0][0], *climbs(1)[1:]
+    starts, rows, free = climbs(1)
+    model, fitting = starts[0]
     prior = 0.7 * (np.log(model.start).sum() + np.log(model.transition).sum())
     assert log_prior(model, 0.7, fitting) == pytest.approx(prior, rel=1e-12)
     assert log_prior(model, 0.0, fitting) == 0.0
@@ -99,23 +101,91 @@ def test_the_objective_has_the_priors() -> None:
     assert -result.value == pytest.approx(total + log_prior(found, 0.7, fitting), rel=1e-12)
 
 
+class Worse(DiagonalGaussian):
+    """A fit that is not of maximum likelihood, as that of a foreign estimator may be."""
+
+    def refit(self, rows: np.ndarray, responsibility: np.ndarray, fitting: Fitting = Fitting()) -> Worse:  # noqa: B008
+        return Worse(self.mean + 5.0, self.deviation)
+
+
+def test_a_step_down_is_not_taken() -> None:
+    starts, rows, free = climbs(1)
+    model = starts[0][0]
+    assert isinstance(model.emissions, DiagonalGaussian)
+    worse = Markov(model.start, model.transition, Worse(model.emissions.mean, model.emissions.deviation))
+    found, result = fit_em(worse, rows, free)
+    assert (result.reason, result.n_iter, result.converged) == (NO_IMPROVEMENT, 0, True)
+    assert found is worse
+
+
 # ------------------------------------------------------------------------------------------------------------ starts
 
 
-@pytest.mark.parametrize("emissions", ["gaussian", "mixture", "categorical"])
-def test_starts_side_by_side_have_the_same_bits(emissions: str) -> None:
+@pytest.mark.parametrize(("emissions", "seed"), [("gaussian", 7), ("mixture", 7), ("categorical", 5)])
+def test_starts_side_by_side_have_the_same_bits(emissions: str, seed: int) -> None:
     X = as_arrays(world(8)[0])
     X = [np.abs(x).astype(int) for x in X] if emissions == "categorical" else X
     one, *others = (
-        HMM(emissions, training="em", n_states=3, n_init=3, tol=1e-3, random_state=4, n_jobs=jobs).fit(X)
+        HMM(emissions, training="em", n_states=3, n_init=3, tol=1e-3, random_state=seed, n_jobs=jobs).fit(X)
         for jobs in (1, 2, 3)
     )
-    assert len(set(one.start_objectives_.tolist())) > 1, "starts differ"
+    assert one.start_objectives_.argmin() > 0, "the best is not the first"
     for other in others:
         assert other.start_objectives_.tobytes() == one.start_objectives_.tobytes()
         assert other.transition_probabilities_.tobytes() == one.transition_probabilities_.tobytes()
         assert same(other.predict_proba(X), one.predict_proba(X))
     assert one.objective_ == one.start_objectives_.min()
+
+
+def test_where_starts_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first at what is known, where every label is known somewhere; the others are drawn; none where all is."""
+    X, y = as_arrays(world(12)[0]), world(12)[1]
+    few = [labels if k < 5 else [None] * len(labels) for k, labels in enumerate(y)]
+    begun: list[tuple[Markov, Fitting]] = []
+
+    def each(starts: Any, *args: Any, **options: Any) -> Any:
+        begun.extend(starts)
+        return em_starts.fit_each(starts, *args, **options)
+
+    monkeypatch.setattr(hmm_fit, "fit_each", each)
+    HMM(training="em", n_init=3, tol=1.0).fit(X, few)
+    counted = HMM().fit(X[:5], y[:5])
+    away = [np.abs(first.emissions.mean - counted.emissions_.mean).max() for first, _ in begun]  # type: ignore[attr-defined]
+    assert away[0] < 1e-12
+    assert min(away[1:]) > 1e-3
+    assert len({fitting.seed for _, fitting in begun}) == len(begun) == 3
+    begun.clear()
+    HMM(training="em", n_init=3, deviation_factor=1.0).fit(X, y)
+    assert len(begun) == 1
+    wide, plain = (HMM(training="em", n_init=1, tol=1.0, deviation_factor=f).fit(X, few) for f in (2.0, 1.0))
+    np.testing.assert_allclose(wide.emissions_.deviation, 2.0 * plain.emissions_.deviation, rtol=1e-12)
+
+
+@pytest.mark.parametrize("known", ["some", "sets"])
+def test_a_drawn_start_keeps_to_what_is_known(known: str) -> None:
+    """Rows about 10 belong to label 0 and rows about 0 to label 1, which a few labels or the sets say."""
+    rng = np.random.default_rng(2)
+    rows = np.concatenate([10.0 + rng.normal(size=(20, 1)), rng.normal(size=(20, 1))])
+    chains, labels, allowed = Chains.from_lengths([40]), np.full(40, -1), np.ones((40, 2), bool)
+    if known == "some":
+        labels[[3, 5]], labels[[23, 25]] = 0, 1
+    else:
+        allowed[:20, 1] = allowed[20:, 0] = False
+    target = Target(chains, 2, labels, allowed)
+    for seed in range(6):
+        first = first_model(
+            DiagonalGaussian,
+            rows,
+            target,
+            smoothing=1.0,
+            fitting=Fitting(),
+            durations=None,
+            rng=np.random.default_rng(seed),
+            known_only=False,
+        )
+        assert isinstance(first.emissions, DiagonalGaussian)
+        assert first.emissions.mean[0, 0] > 8.0
+        assert first.emissions.mean[1, 0] < 2.0
 
 
 def climbs(n: int) -> tuple[list[tuple[Markov, Fitting]], np.ndarray, Target]:
