@@ -7,6 +7,7 @@
     crfield convert   turn a model file into another tool's
     crfield models    which model when, one with its example
     crfield compare-inference   the model wrong, or the inference? all engines on the same scores
+    crfield compare-trainers    objective and held-out score of several trainers against CPU time
     crfield experiment   a table of the documentation, computed again
     crfield reproduce    an experiment of a paper, run again with all its repetitions
     crfield simulate  robots that play tag or soccer, as a table and as a page to watch
@@ -30,6 +31,7 @@ from typer.core import TyperGroup
 
 import crfield
 from crfield.cli.compare_inference import compare_inference
+from crfield.cli.compare_trainers import compare_trainers
 from crfield.cli.convert import convert
 from crfield.cli.demo import demo
 from crfield.cli.evaluate import evaluate
@@ -119,6 +121,7 @@ for verb in (
     convert,
     models,
     compare_inference,
+    compare_trainers,
     experiment,
     reproduce,
     simulate,
