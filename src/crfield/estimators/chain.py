@@ -9,7 +9,6 @@ the shapes that `crfield.features` reads; y a list of label sequences of the sam
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Self
 
@@ -23,7 +22,7 @@ from crfield.core.topology import Chains
 from crfield.data.batch import Batch
 from crfield.data.label_growth import grown_labels
 from crfield.data.labels import LabelCoder
-from crfield.errors import ConvergenceWarning, InputError, NotFittedError
+from crfield.errors import InputError, NotFittedError
 from crfield.estimators.chain_answers import ChainAnswers
 from crfield.estimators.chain_calibration import cooled, fitted_temperature
 from crfield.estimators.chain_checks import (
@@ -35,6 +34,7 @@ from crfield.estimators.chain_checks import (
 )
 from crfield.estimators.chain_columns import fresh_columns, grown_columns
 from crfield.estimators.chain_models import ColumnModel, FunctionModel, build_columns, tabulate_sequences
+from crfield.estimators.chain_ongoing import learn_part
 from crfield.estimators.chain_rules import forbidden_pairs, ruled, with_costs, with_rules
 from crfield.estimators.chain_training import (
     Watch,
@@ -43,6 +43,7 @@ from crfield.estimators.chain_training import (
     open_checkpoint,
     run_training,
     training_digests,
+    warn_unless_converged,
 )
 from crfield.estimators.chain_weights import strongest_features
 from crfield.estimators.held_out import HeldOut
@@ -51,7 +52,7 @@ from crfield.estimators.step_scores import StepScorer, column_steps
 from crfield.features.template import Template
 from crfield.inference.chain import ChainEngine
 from crfield.inference.decode import check_decoder
-from crfield.optimize.history import CALLBACK, HELD_OUT, INTERRUPTED, Result, Step
+from crfield.optimize.history import Result, Step
 from crfield.report.weights import FeatureList, TransitionTable
 from crfield.scoring.tables import TableScorer
 from crfield.training.chain_plan import ChainParts, Plan, fit_chain, plan_chain, prepare
@@ -228,6 +229,25 @@ class ChainCRF(ChainAnswers, BaseEstimator):
         if held is not None:
             held_out = HeldOut(self, model, coder, *held, score=self.validation_score, patience=self.patience)
         result = self._train(problem, model, held_out)
+        self._ongoing, self.n_seen_ = None, len(y)
+        self._learnt(model, coder, result)
+        warn_unless_converged(result, self.tol)
+        return self
+
+    def partial_fit(
+        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, *, n_sequences: float | None = None
+    ) -> Self:
+        """Learn from one more part of the data, in one pass of stochastic steps; features and labels may be new.
+
+        ``classes`` lists labels that parts to come may hold (it is not needed). Penalties are shared out over
+        ``n_sequences``, by default all that were handed in so far: give the number of different ones where parts come
+        more than once, and many passes approach what ``fit`` finds. ``objective_`` is the loss met on the way.
+        """
+        self._check_parameters()
+        self._learnt(*learn_part(self, X, y, classes, sample_weight, n_sequences))
+        return self
+
+    def _learnt(self, model: ColumnModel | FunctionModel, coder: LabelCoder, result: Result) -> None:
         model.weights = result.weights
         self._model, self._labels_known, self._parts = model, coder, None
         self._rules = getattr(self, "constraints", None)
@@ -238,19 +258,6 @@ class ChainCRF(ChainAnswers, BaseEstimator):
         self.history_ = result.history
         self.converged_ = result.converged
         self.stop_reason_ = result.reason
-        if not result.converged and result.reason not in (CALLBACK, HELD_OUT):
-            advice = (
-                "The best weights so far are kept"
-                if result.reason == INTERRUPTED
-                else "Raise max_iter or tol, or scale numeric features (standardize=True)"
-            )
-            warnings.warn(
-                f"training stopped before the tolerance {self.tol:g} was met ({result.reason}, {result.n_iter} "
-                f"steps, objective {result.value:.6g}). {advice}.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
-        return self
 
     def _check_parameters(self) -> None:
         check_parameters(self.get_params(deep=False))
@@ -259,7 +266,10 @@ class ChainCRF(ChainAnswers, BaseEstimator):
         self, X: Any, y: Any, coder: LabelCoder, sample_weight: Any, before: ColumnModel | FunctionModel | None
     ) -> tuple[Any, ColumnModel | FunctionModel]:
         model, batch, target = self._encoded(X, y, coder, sample_weight, before)
-        return self._planned(ChainParts.columns(model.layout, batch, target, n_jobs=resolve_jobs(self.n_jobs))), model
+        return self._planned(self._parts_of(model, batch, target)), model
+
+    def _parts_of(self, model: ColumnModel, batch: Batch, target: Target) -> ChainParts:
+        return ChainParts.columns(model.layout, batch, target, n_jobs=resolve_jobs(self.n_jobs))
 
     def _planned(self, parts: ChainParts) -> tuple[Plan, Any, Any]:
         plan = plan_chain(self.objective, self.solver, costs=getattr(parts.target, "cost", None) is not None)

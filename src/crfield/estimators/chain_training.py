@@ -7,18 +7,19 @@ checkpoint (`storage.checkpoints`).
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from crfield.errors import InputError
+from crfield.errors import ConvergenceWarning, InputError
 from crfield.estimators.chain_checks import random_generator
 from crfield.estimators.chain_models import ColumnModel, FunctionModel
 from crfield.estimators.held_out import HeldOut, check_validation, split_sequences, taken
 from crfield.estimators.progress import Progress
-from crfield.optimize.history import CALLBACK, INTERRUPTED, Result, Step
+from crfield.optimize.history import CALLBACK, HELD_OUT, INTERRUPTED, Result, Step
 from crfield.optimize.penalty import Penalty
 from crfield.storage.checkpoints import Checkpoint
 from crfield.storage.digests import digest
@@ -133,3 +134,20 @@ def divide(
     train, held = split_sequences(len(X), float(fraction), rng)
     weight = None if sample_weight is None else np.asarray(sample_weight)[train]
     return taken(X, train), taken(y, train), weight, (taken(X, held), taken(y, held))
+
+
+def warn_unless_converged(result: Result, tol: float) -> None:
+    """`ConvergenceWarning`, at the line that called ``fit``, where training ended early without being told to."""
+    if result.converged or result.reason in (CALLBACK, HELD_OUT):
+        return
+    advice = (
+        "The best weights so far are kept"
+        if result.reason == INTERRUPTED
+        else "Raise max_iter or tol, or scale numeric features (standardize=True)"
+    )
+    warnings.warn(
+        f"training stopped before the tolerance {tol:g} was met ({result.reason}, {result.n_iter} steps, objective "
+        f"{result.value:.6g}). {advice}.",
+        ConvergenceWarning,
+        stacklevel=3,
+    )

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import isfinite
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -150,6 +150,12 @@ class MEstimatedCRF(ChainCRF):
     ) -> tuple[Any, ColumnModel | FunctionModel]:
         model, batch, target = self._encoded(X, y, coder, sample_weight, before)
         return (batch, target), model
+
+    def partial_fit(
+        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, *, n_sequences: float | None = None
+    ) -> Self:
+        """There is none: the estimator needs the counts of all data at once."""
+        raise InputError("MEstimatedCRF has no stochastic steps: use fit, or go on with to_chain().partial_fit.")
 
     def _train(
         self, problem: tuple[Batch, Target], model: ColumnModel | FunctionModel, held_out: HeldOut | None = None

@@ -22,13 +22,13 @@ import numpy as np
 
 from crfield.core.graphs import Graphs
 from crfield.core.potentials import Potentials
+from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.data.batch import Batch
-from crfield.data.labels import LabelCoder
 from crfield.errors import InputError
 from crfield.estimators.chain import ChainCRF
 from crfield.estimators.chain_answers import ChainAnswers
-from crfield.estimators.chain_models import ColumnModel, FunctionModel
+from crfield.estimators.chain_models import ColumnModel
 from crfield.estimators.jobs import resolve_jobs
 from crfield.estimators.step_scores import StepScorer, column_steps
 from crfield.inference.chain import ChainEngine
@@ -73,12 +73,9 @@ class MEMM(ChainCRF):
                 f"{', '.join(map(repr, LOCAL_SOLVERS))}, got {self.solver!r}."
             )
 
-    def _column_problem(
-        self, X: Any, y: Any, coder: LabelCoder, sample_weight: Any, before: ColumnModel | FunctionModel | None
-    ) -> tuple[Any, ColumnModel | FunctionModel]:
-        model, batch, target = self._encoded(X, y, coder, sample_weight, before)
+    def _parts_of(self, model: ColumnModel, batch: Batch, target: Target) -> ChainParts:
         engine = ChainEngine(resolve_jobs(self.n_jobs))
-        return self._planned(ChainParts(_Forward(model.layout), batch, target, engine)), model
+        return ChainParts(_Forward(model.layout), batch, target, engine, likelihood=GoldPast())
 
     def _planned(self, parts: ChainParts) -> tuple[Plan, Any, Any]:
         return super()._planned(replace(parts, likelihood=GoldPast()))

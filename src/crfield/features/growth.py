@@ -96,20 +96,21 @@ def _grow_records(old: RecordEncoder, X: Any, min_count: int) -> Grown:
     node = node if made._scale is None else made._scale.apply(node)
     edge, places = None, (np.zeros(0, np.int64), np.zeros(0, np.int64))
     if old._edges is not None and old.transition_features is not None:
-        wanted = _chosen(table, old.transition_features)
-        fresh = EdgeChoice(wanted.columns[wanted.columns >= columns], wanted.dense[wanted.dense >= dense])
-        made._edges = _joined_choice(old._edges, fresh, topology, node, min_count)
+        made._edges, places = _joined_choice(
+            old._edges, _chosen(table, old.transition_features), topology, node, min_count
+        )
         edge = made._edges.take(topology, node)
-        places = (np.arange(len(old._edges.columns)), np.arange(len(old._edges.dense)))
     return Grown(made, Batch(topology, node, edge), np.arange(columns), np.arange(dense), *places)
 
 
-def _joined_choice(old: EdgeChoice, fresh: EdgeChoice, topology: Chains, node: Columns, min_count: int) -> EdgeChoice:
-    """The old choice and those of the fresh columns that are seen on enough edges, in rising order."""
-    seen, _ = fresh.learn(topology, node, min_count)
-    return EdgeChoice(
-        np.sort(np.concatenate([old.columns, seen.columns])), np.sort(np.concatenate([old.dense, seen.dense]))
-    )
+def _joined_choice(
+    old: EdgeChoice, wanted: EdgeChoice, topology: Chains, node: Columns, min_count: int
+) -> tuple[EdgeChoice, tuple[Places, Places]]:
+    """The old choice and whatever else is wanted and seen on enough edges; and where the old columns are in it."""
+    other = EdgeChoice(np.setdiff1d(wanted.columns, old.columns), np.setdiff1d(wanted.dense, old.dense))
+    seen, _ = other.learn(topology, node, min_count)
+    made = EdgeChoice(np.union1d(old.columns, seen.columns), np.union1d(old.dense, seen.dense))
+    return made, (np.searchsorted(made.columns, old.columns), np.searchsorted(made.dense, old.dense))
 
 
 def _grown_scale(old: Scale | None, node: Columns, places: Places, n_dense: int) -> Scale | None:
@@ -142,14 +143,13 @@ def _grow_matrices(old: MatrixEncoder, X: Any, min_count: int) -> Grown:
     made._kept = kept
     made._scale = _grown_scale(old._scale, node, places, 0) if old.standardize else None
     node = node if made._scale is None else made._scale.apply(node)
-    edge, edges = None, np.zeros(0, np.int64)
+    nothing = np.zeros(0, np.int64)
+    edge, edges = None, (nothing, nothing)
     if old._edges is not None:
         moved = EdgeChoice(places[old._edges.columns], old._edges.dense)
-        wanted = made._chosen(old._width, kept)
-        fresh = EdgeChoice(np.setdiff1d(wanted.columns, places), np.zeros(0, np.int32))
-        made._edges = _joined_choice(moved, fresh, topology, node, min_count)
-        edge, edges = made._edges.take(topology, node), np.searchsorted(made._edges.columns, moved.columns)
-    return Grown(made, Batch(topology, node, edge), places, np.zeros(0, np.int64), edges, np.zeros(0, np.int64))
+        made._edges, edges = _joined_choice(moved, made._chosen(old._width, kept), topology, node, min_count)
+        edge = made._edges.take(topology, node)
+    return Grown(made, Batch(topology, node, edge), places, nothing, *edges)
 
 
 def _grow_template(old: TemplateEncoder, X: Any, min_count: int) -> Grown:
