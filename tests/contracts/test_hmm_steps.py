@@ -112,7 +112,8 @@ def test_a_step_down_is_not_taken() -> None:
     starts, rows, free = climbs(1)
     model = starts[0][0]
     assert isinstance(model.emissions, DiagonalGaussian)
-    worse = Markov(model.start, model.transition, Worse(model.emissions.mean, model.emissions.deviation))
+    densities: Any = Worse(model.emissions.mean, model.emissions.deviation)
+    worse = Markov(model.start, model.transition, densities)
     found, result = fit_em(worse, rows, free)
     assert (result.reason, result.n_iter, result.converged) == (NO_IMPROVEMENT, 0, True)
     assert found is worse
