@@ -16,28 +16,35 @@ import numpy as np
 
 from crfield.core.potentials import Potentials
 from crfield.core.target import Target
-from crfield.inference.tangent import chain_tangent
+from crfield.inference.tangent import ChainCovariance
 from crfield.objectives.margin import raise_by_cost
 
 
-def contrast_product(
-    potentials: Potentials, direction: Potentials, target: Target, *, costs: bool = False, n_jobs: int = 1
-) -> tuple[np.ndarray, np.ndarray]:
-    """H d for the likelihood, or with ``costs`` for the softmax margin, in the shapes of the potentials.
+class ContrastCurvature:
+    """H of the likelihood, or with ``costs`` of the softmax margin, at given scores.
 
     >>> from crfield.core.topology import Chains
     >>> chains = Chains.from_lengths([1])
     >>> scores = Potentials(np.zeros((1, 2)), np.zeros((1, 2, 2)), chains)
     >>> up = Potentials(np.array([[1.0, 0.0]]), np.zeros((1, 2, 2)), chains)
-    >>> contrast_product(scores, up, Target(chains, 2, np.array([0])))[0].tolist()
+    >>> ContrastCurvature(scores, Target(chains, 2, np.array([0]))).times(up)[0].tolist()
     [[0.25, -0.25]]
     """
-    raised = raise_by_cost(potentials, target) if costs else potentials
-    node, edge = chain_tangent(raised, direction.node, direction.edge, weight=target.weight, n_jobs=n_jobs)
-    if target.complete.all():
-        return node, edge
-    masked = Potentials(
-        np.where(target.mask, raised.node, -np.inf), raised.edge, potentials.topology, potentials.table
-    )
-    less_node, less_edge = chain_tangent(masked, direction.node, direction.edge, weight=target.weight, n_jobs=n_jobs)
-    return node - less_node, edge - less_edge
+
+    def __init__(self, potentials: Potentials, target: Target, *, costs: bool = False, n_jobs: int = 1) -> None:
+        raised = raise_by_cost(potentials, target) if costs else potentials
+        self._weight = target.weight
+        self._free = ChainCovariance(raised, n_jobs=n_jobs, keep=True)
+        self._clamped: ChainCovariance | None = None
+        if not target.complete.all():
+            masked = np.where(target.mask, raised.node, -np.inf)
+            allowed = Potentials(masked, raised.edge, potentials.topology, potentials.table)
+            self._clamped = ChainCovariance(allowed, n_jobs=n_jobs, keep=True)
+
+    def times(self, direction: Potentials) -> tuple[np.ndarray, np.ndarray]:
+        """H d in the shapes of the potentials."""
+        node, edge = self._free.times(direction.node, direction.edge, weight=self._weight)
+        if self._clamped is None:
+            return node, edge
+        less_node, less_edge = self._clamped.times(direction.node, direction.edge, weight=self._weight)
+        return node - less_node, edge - less_edge

@@ -13,7 +13,7 @@ import numpy as np
 
 from crfield.core.potentials import Potentials
 from crfield.errors import InputError
-from crfield.objectives.curvature import contrast_product
+from crfield.objectives.curvature import ContrastCurvature
 from crfield.optimize.conjugate_gradient import minimize_cg
 from crfield.optimize.history import Result
 from crfield.optimize.newton_cg import Product, minimize_newton_cg
@@ -131,13 +131,11 @@ class CurvedChain:
         """v ↦ ∇²f(weights) v; and about the diagonal, where the packed problem knows it."""
         parts = self._parts
         here = parts.scorer.score(weights, parts.batch)
+        curvature = ContrastCurvature(here, parts.target, costs=self._costs, n_jobs=parts.engine.n_jobs)
 
         def product(vector: np.ndarray) -> np.ndarray:
             direction: Potentials = self._directions.score(vector, parts.batch)
-            node, edge = contrast_product(
-                here, direction, parts.target, costs=self._costs, n_jobs=parts.engine.n_jobs
-            )
-            return parts.scorer.pull(node, edge, parts.batch)
+            return parts.scorer.pull(*curvature.times(direction), parts.batch)
 
         known = isinstance(self._plain, FusedChain) and not (
             self._plain.layout.n_edge_columns or self._plain.layout.n_edge_dense
