@@ -70,6 +70,16 @@ def test_a_step_against_enumeration(least: tuple[int, int], known: tuple[int, in
     np.testing.assert_allclose(better.emissions.mean[:, 0], mean, rtol=1e-9)
 
 
+def test_only_free_steps_are_counted() -> None:
+    """Of three steps that a label must last, only what comes after them was chosen."""
+    X = [np.arange(6.0)[:, None]]
+    y = [["a", "a", "a", "a", "b", "b"]]
+    plain = HMM(smoothing=0.0).fit(X, y)
+    lasting = HMM(smoothing=0.0, min_duration={"a": 3}).fit(X, y)
+    np.testing.assert_allclose(plain.transition_probabilities_, [[0.75, 0.25], [0.0, 1.0]], rtol=1e-12)
+    np.testing.assert_allclose(lasting.transition_probabilities_, [[0.5, 0.5], [0.0, 1.0]], rtol=1e-12)
+
+
 @pytest.mark.parametrize("weight", [(2, 2, 2), (1, 3, 2)], ids=str)
 def test_a_weight_is_a_number_of_copies(weight: tuple[int, ...]) -> None:
     lengths, rng = [5, 1, 4], np.random.default_rng(1)
@@ -149,7 +159,8 @@ def test_where_starts_begin(monkeypatch: pytest.MonkeyPatch) -> None:
         return em_starts.fit_each(starts, *args, **options)
 
     monkeypatch.setattr(hmm_fit, "fit_each", each)
-    HMM(training="em", n_init=3, tol=1.0).fit(X, few)
+    HMM(training="em", n_init=3, tol=1.0, n_jobs=2).fit(X, few)
+    assert {fitting.n_jobs for _, fitting in begun} == {1}, "sums over threads would have other bits"
     counted = HMM().fit(X[:5], y[:5])
     away = [np.abs(first.emissions.mean - counted.emissions_.mean).max() for first, _ in begun]  # type: ignore[attr-defined]
     assert away[0] < 1e-12
