@@ -16,6 +16,7 @@ _HOME: dict[str, str] = {
     "ChainCRF": "crfield.estimators.chain",
     "ClassifierHMM": "crfield.estimators.classifier_hmm",
     "compare_inference": "crfield.report.inference_comparison",
+    "compare_trainers": "crfield.estimators.compare_trainers",
     "Constraints": "crfield.core.constraints",
     "convert_model": "crfield.compat.model_files",
     "ContinuousCRF": "crfield.estimators.continuous",

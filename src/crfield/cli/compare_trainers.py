@@ -72,6 +72,9 @@ def compare_trainers(
     plot: Annotated[
         str | None, typer.Option(metavar="FILE", help="Also draw it: .png, .svg or .pdf (needs matplotlib).")
     ] = None,
+    relative: Annotated[
+        bool, typer.Option("--relative", help="Times in the table as multiples of the first trainer's.")
+    ] = False,
     threads: Annotated[int, typer.Option(min=1, help="Threads.", metavar="N")] = 1,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of the split, the phrases and the trainers.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the report, warnings and errors.")] = False,
@@ -120,7 +123,7 @@ def compare_trainers(
     if as_json:
         emit(comparison.to_dict())
     else:
-        print(comparison)
+        print(comparison.text(relative=relative))
 
 
 def _data(

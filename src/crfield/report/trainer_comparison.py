@@ -100,17 +100,18 @@ class TrainerComparison:
             "trainers": [_plain(asdict(row)) for row in self.rows],
         }
 
-    def table(self) -> str:
-        """The trainers that ran, aligned."""
+    def table(self, *, relative: bool = False) -> str:
+        """The trainers that ran, aligned; ``relative`` gives times as multiples of the first one's."""
         shown = [row for row in self.rows if row.ran]
+        unit = (shown[0].seconds or 1.0) if relative and shown else 1.0
         columns = [
             ("trainer", [row.name for row in shown]),
             ("trains", [row.objective for row in shown]),
             ("steps", [_number(row.n_iter, ",") for row in shown]),
-            ("CPU s", [_number(row.seconds, ".2f") for row in shown]),
+            ("time" if relative else "CPU s", [_number(_over(row.seconds, unit), ".2f") for row in shown]),
             ("-log p + penalty", [_number(row.value, ",.1f") for row in shown]),
             ("above best", [_number(row.gap, ".1e") for row in shown]),
-            ("within 1 % after", [_number(row.to_percent, ".2f") for row in shown]),
+            ("within 1 % after", [_number(_over(row.to_percent, unit), ".2f") for row in shown]),
             (f"held-out {self.score_name}", [_number(row.score, ".4f") for row in shown]),
             ("active", [_number(row.n_active, ",") for row in shown]),
             ("ended by", [row.ended for row in shown]),
@@ -125,22 +126,28 @@ class TrainerComparison:
         ]
         return "\n".join(lines)
 
-    def __str__(self) -> str:
+    def text(self, *, relative: bool = False) -> str:
+        """The data, the table, and why some trainers were not run."""
         head = (
             f"{self.n_sequences:,} sequences, {self.n_steps:,} steps, {self.n_weights:,} weights; "
             f"l1 = {self.l1:g}, l2 = {self.l2:g}"
         )
-        parts = [head, self.table()] if any(row.ran for row in self.rows) else [head]
+        parts = [head, self.table(relative=relative)] if any(row.ran for row in self.rows) else [head]
         refused = [f"  {row.name}: {row.reason}" for row in self.rows if not row.ran]
         if refused:
             parts.append("not run\n" + "\n".join(refused))
         return "\n\n".join(parts)
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return self.text()
 
 
 def _number(value: float | None, form: str) -> str:
     return _NONE if value is None or not math.isfinite(value) else format(value, form)
+
+
+def _over(value: float | None, unit: float) -> float | None:
+    return None if value is None else value / unit
 
 
 def _finite(value: Any) -> Any:
