@@ -1,8 +1,9 @@
 """A `ChainCRF` that leaves out rare weights, pair by pair, as CRFsuite's ``feature.minfreq`` does.
 
 `ChainCRF` drops columns that are rare; CRFsuite drops rare pairs of a feature and a label, and rare transitions. The
-difference matters to somebody who wants the same model as there, and to nobody else, so it stands apart. Pairs are
-counted by the steps they occur on: CRFsuite adds up values instead, and so loses features whose values are negative.
+difference matters to somebody who wants the same model as there, and to nobody else, so it stands apart. How often a
+pair occurs is the sum of its values, as there; but of their sizes, for CRFsuite adds up negative values as they are
+and so loses the features that have them.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class _FrequentChain(ChainCRF):
         self, X: Any, y: Any, coder: LabelCoder, sample_weight: Any, before: ColumnModel | FunctionModel | None
     ) -> tuple[ColumnModel, Batch, Target]:
         model, batch, target = super()._encoded(X, y, coder, sample_weight, before)
-        if before is None and self._least > 1:
+        if before is None and self._least > 0:
             model.layout = frequent_layout(model.layout, batch, target, self._least)
             model.weights = np.zeros(model.layout.n_weights)
         return model, batch, target
@@ -49,15 +50,16 @@ def frequent_chain(least: float, **parameters: Any) -> ChainCRF:
 
 
 def frequent_layout(layout: Layout, batch: Batch, target: Target, least: float) -> Layout:
-    """The layout with only the (column, label) pairs and transitions that occur on ``least`` steps or more."""
+    """The layout with only the (column, label) pairs and transitions that occur ``least`` times or more."""
     if target.allowed is not None or batch.edge is not None:
         raise InputError(
             "rare pairs are left out of models with known labels and without features of transitions only."
         )
     labels = layout.n_labels
     rows = np.repeat(np.arange(batch.node.n_rows), np.diff(batch.node.indptr))
-    cells, counts = np.unique(batch.node.indices.astype(np.int64) * labels + target.labels[rows], return_counts=True)
-    cells = cells[counts >= least]
+    cells, which = np.unique(batch.node.indices.astype(np.int64) * labels + target.labels[rows], return_inverse=True)
+    sizes = None if batch.node.values is None else np.abs(batch.node.values)
+    cells = cells[np.bincount(which, sizes, minlength=len(cells)) >= least]
     heads = target.topology.heads
     codes = target.labels.astype(np.int64)
     pairs, counts = np.unique(codes[heads - 1] * labels + codes[heads], return_counts=True)

@@ -32,25 +32,24 @@ class _Algorithm:
     solver: str
     max_iterations: int
     takes: tuple[str, ...]  # parameters that CRFsuite knows for it
-    options: Mapping[str, str]  # of these, the ones that are options of our solver
     inner: tuple[str, ...] = ()  # of these, the ones without a counterpart
 
 
 _LBFGS = ("num_memories", "epsilon", "linesearch", "max_linesearch")
 _CALIBRATION = tuple(f"calibration_{name}" for name in ("eta", "rate", "samples", "candidates", "max_trials"))
 ALGORITHMS: dict[str, _Algorithm] = {
-    "lbfgs": _Algorithm("auto", _UNLIMITED, ("c1", "c2", "period", "delta", *_LBFGS), {}, _LBFGS),
-    "l2sgd": _Algorithm("sgd", 1000, ("c2", "period", "delta", *_CALIBRATION), {}, _CALIBRATION),
-    "ap": _Algorithm("perceptron", 100, ("epsilon",), {}),
+    "lbfgs": _Algorithm("auto", _UNLIMITED, ("c1", "c2", "period", "delta", *_LBFGS), _LBFGS),
+    "l2sgd": _Algorithm("sgd", 1000, ("c2", "period", "delta", *_CALIBRATION), _CALIBRATION),
+    "ap": _Algorithm("perceptron", 100, ("epsilon",)),
     "pa": _Algorithm(
         "passive_aggressive",
         100,
         ("epsilon", "pa_type", "c", "error_sensitive", "averaging"),
-        {"pa_type": "variant", "c": "C", "averaging": "averaged"},
         ("error_sensitive",),
     ),
-    "arow": _Algorithm("arow", 100, ("epsilon", "variance", "gamma"), {"variance": "variance", "gamma": "r"}),
+    "arow": _Algorithm("arow", 100, ("epsilon", "variance", "gamma")),
 }
+_VARIANTS = {0: "PA", 1: "PA-I", 2: "PA-II"}
 _SPECIAL = ("c1", "c2", "period", "delta", *_LBFGS, *_CALIBRATION)
 _SPECIAL += ("pa_type", "c", "error_sensitive", "averaging", "variance", "gamma")
 # What CRFsuite itself takes: to spell it out is not worth a warning.
@@ -93,6 +92,7 @@ def chain_for(parameters: Mapping[str, Any]) -> ChainCRF:
         tol = given.get("delta", 1e-5) / max(given.get("period", 10), 1)
     else:
         tol = given.get("epsilon", 1e-5)
+    steps = algorithm.max_iterations if parameters["max_iterations"] is None else parameters["max_iterations"]
     settings: dict[str, Any] = {
         "l1": given.get("c1", 0.0),
         "l2": 2.0 * given.get("c2", 1.0) if "c2" in algorithm.takes else 0.0,
@@ -101,21 +101,31 @@ def chain_for(parameters: Mapping[str, Any]) -> ChainCRF:
         "intercept": False,
         "boundaries": False,
         "solver": algorithm.solver,
+        "solver_options": None if name == "lbfgs" else {"epochs": steps, **_options(name, given)},
         "tol": max(float(tol), _SMALLEST),
-        "max_iter": algorithm.max_iterations
-        if parameters["max_iterations"] is None
-        else parameters["max_iterations"],
+        "max_iter": steps,
         "n_jobs": parameters["n_jobs"],
         "random_state": parameters["random_state"],
         "verbose": 2 if parameters["verbose"] else 0,
     }
-    options = {ours: given[theirs] for theirs, ours in algorithm.options.items() if theirs in given}
-    if options:
-        settings["solver_options"] = options
-    known = ChainCRF().get_params(deep=False)
-    if "solver_options" in settings and "solver_options" not in known:
-        raise InputError(f"algorithm={name!r} cannot be steered by {', '.join(algorithm.options)} in this version.")
     return frequent_chain(float(parameters["min_freq"] or 0.0), **settings)
+
+
+def _options(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of our solver that stand for parameters of CRFsuite's, with its defaults."""
+    if name == "pa":
+        variant = given.get("pa_type", 1)
+        if variant not in _VARIANTS:
+            raise InputError(f"pa_type must be 0, 1 or 2, got {variant!r}.")
+        return {
+            "variant": _VARIANTS[variant],
+            "C": given.get("c", 1.0),
+            "averaged": bool(given.get("averaging", True)),
+        }
+    if name == "arow":
+        # Variances that begin at v times one, with γ, move the weights as variances of one do with γ / v.
+        return {"r": given.get("gamma", 1.0) / given.get("variance", 1.0)}
+    return {}
 
 
 def with_zeros(X: Any) -> Any:
