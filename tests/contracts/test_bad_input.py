@@ -285,6 +285,13 @@ def test_templates_and_columns_that_do_not_fit() -> None:
         ({"min_count": 1.5}, ["min_count", "got 1.5"]),
         ({"solver": "adam"}, ["solver must be one of 'auto', 'lbfgs', 'warm'", "got 'adam'"]),
         ({"solver": None}, ["solver must be one of", "got None"]),
+        ({"objective": "accuracy"}, ["objective must be one of 'auto', 'likelihood'", "got 'accuracy'"]),
+        ({"objective": ["hinge"]}, ["objective must be one of", "got ['hinge']"]),
+        (
+            {"objective": "hinge", "solver": "lbfgs"},
+            ["solver='lbfgs' trains 'likelihood'", "not 'hinge'", "What trains it"],
+        ),
+        ({"solver": "cg", "l1": 0.5}, ["solver='cg' has no l1 penalty, got l1=0.5", "'lbfgs'"]),
         ({"decode": "best"}, ["decode must be one of 'viterbi', 'map', 'marginal'", "got 'best'"]),
         ({"feature_pairs": "some"}, ["feature_pairs must be one of 'observed', 'all'", "got 'some'"]),
         ({"feature_pairs": ["all"]}, ["feature_pairs must be one of", "['all']"]),

@@ -3,12 +3,12 @@
     w = w⁺ − w⁻,  w⁺ ≥ 0,  w⁻ ≥ 0:        F = f(w⁺ − w⁻) + l1 Σ (w⁺ + w⁻) + ½ l2 ‖w⁺ − w⁻‖²
 
 |w| is not smooth at zero, where an l1 penalty puts most weights, but w⁺ + w⁻ is, at the price of twice as many
-variables that must not be negative (Tibshirani 1996; Goodman 2004 for log-linear models). A variable that is zero and
-would go below it is held; conjugate gradients (Polak–Ribière+, `conjugate_gradient`) run over the others; steps are
-bent at the bounds: x ← max(0, x + t d), with t made smaller until F falls enough (Bertsekas 1976, *On the
-Goldstein–Levitin–Polyak gradient projection method*). Where the set of variables that are held changes, the direction
-starts again for those that changed. After a step the smaller of w⁺, w⁻ is taken off both, which leaves w alone and
-lowers F.
+variables that must not be negative (Goodman 2004 for log-linear models; Vail 2008, section 2.4.3, for chains of
+activities). A variable that is zero and would go below it is held; conjugate gradients (Polak–Ribière+,
+`conjugate_gradient`) run over the others; steps are bent at the bounds: x ← max(0, x + t d), with t shortened until
+F falls enough (Bertsekas 1976, *On the Goldstein–Levitin–Polyak gradient projection method*). Where the set of
+variables that are held changes, the direction starts again for those that changed. After a step the smaller of w⁺, w⁻
+is taken off both, which leaves w alone and lowers F.
 
 This is how l1 was done before OWL-QN, which has the same orthants but a model of the curvature; expect several times
 as many evaluations here. Weights that are not penalised have no bounds.
