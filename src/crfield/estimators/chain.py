@@ -29,22 +29,15 @@ from crfield.estimators.chain_checks import (
     check_label_functions,
     check_parameters,
     check_weights,
-    random_generator,
     without_weightless,
 )
 from crfield.estimators.chain_columns import fresh_columns, grown_columns
+from crfield.estimators.chain_encoded import fit_encoded
 from crfield.estimators.chain_models import ColumnModel, FunctionModel, build_columns, tabulate_sequences
 from crfield.estimators.chain_ongoing import learn_part
 from crfield.estimators.chain_rules import forbidden_pairs, ruled, with_costs, with_rules
-from crfield.estimators.chain_training import (
-    Watch,
-    chain_penalty,
-    divide,
-    open_checkpoint,
-    run_training,
-    training_digests,
-    warn_unless_converged,
-)
+from crfield.estimators.chain_runs import LongerAnswers, is_longer, parts_of, plain_part, with_runs
+from crfield.estimators.chain_training import divide, train_planned, training_digests, warn_unless_converged
 from crfield.estimators.chain_weights import strongest_features
 from crfield.estimators.held_out import HeldOut
 from crfield.estimators.jobs import resolve_jobs
@@ -55,7 +48,8 @@ from crfield.inference.decode import check_decoder
 from crfield.optimize.history import Result, Step
 from crfield.report.weights import FeatureList, TransitionTable
 from crfield.scoring.tables import TableScorer
-from crfield.training.chain_plan import ChainParts, Plan, fit_chain, plan_chain, prepare
+from crfield.storage.encoded import EncodedDataset
+from crfield.training.chain_plan import ChainParts, Plan, plan_chain, prepare
 
 
 class ChainCRF(ChainAnswers, BaseEstimator):
@@ -85,6 +79,9 @@ class ChainCRF(ChainAnswers, BaseEstimator):
         A score for each label everywhere; at the first and at the last step.
     penalize_intercepts : bool
         Whether the penalties touch those scores.
+    order : int
+        How many labels a label looks back at. Above 1, runs of up to ``order`` + 1 labels that occur in y have a
+        weight, others fall back on shorter ones; exact (`crfield.scoring.higher_order`).
     objective : str
         What is minimised: "auto" (what the solver trains, the likelihood as a rule) or a name of
         `crfield.training.chain_plan`, such as "pseudo_likelihood", "softmax_margin" or "label_accuracy".
@@ -156,6 +153,7 @@ class ChainCRF(ChainAnswers, BaseEstimator):
         intercept: bool = True,
         boundaries: bool = True,
         penalize_intercepts: bool = True,
+        order: int = 1,
         objective: str = "auto",
         solver: str = "auto",
         solver_options: dict[str, Any] | None = None,
@@ -190,6 +188,7 @@ class ChainCRF(ChainAnswers, BaseEstimator):
         self.intercept = intercept
         self.boundaries = boundaries
         self.penalize_intercepts = penalize_intercepts
+        self.order = order
         self.objective = objective
         self.solver = solver
         self.solver_options = solver_options
@@ -212,13 +211,16 @@ class ChainCRF(ChainAnswers, BaseEstimator):
 
     # ------------------------------------------------------------------ fitting
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, validation: Any = None) -> Self:
-        """Learn the weights from sequences X and their labels y.
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, validation: Any = None) -> Self:
+        """Learn the weights from sequences X and their labels y, or from a `crfield.EncodedDataset` on disk.
 
         ``sample_weight`` has one number for each sequence; 0 leaves it out. ``validation`` is a pair (X, y) of
         held-out sequences to stop by. Ctrl-C ends training with the best weights so far.
         """
         self._check_parameters()
+        if isinstance(X, EncodedDataset):
+            model, coder, result = fit_encoded(self, X, y, sample_weight, validation)
+            return self._finish(model, coder, result, len(X))
         X, y, sample_weight = without_weightless(X, y, sample_weight)
         before = self._fitted if self.warm_start and self.__sklearn_is_fitted__() else None
         coder = grown_labels(None if before is None else self._coder, y)
@@ -229,7 +231,10 @@ class ChainCRF(ChainAnswers, BaseEstimator):
         if held is not None:
             held_out = HeldOut(self, model, coder, *held, score=self.validation_score, patience=self.patience)
         result = self._train(problem, model, held_out)
-        self._ongoing, self.n_seen_ = None, len(y)
+        return self._finish(model, coder, result, len(y))
+
+    def _finish(self, model: ColumnModel | FunctionModel, coder: LabelCoder, result: Result, n: int) -> Self:
+        self._ongoing, self.n_seen_ = None, n
         self._learnt(model, coder, result)
         warn_unless_converged(result, self.tol)
         return self
@@ -268,8 +273,8 @@ class ChainCRF(ChainAnswers, BaseEstimator):
         model, batch, target = self._encoded(X, y, coder, sample_weight, before)
         return self._planned(self._parts_of(model, batch, target)), model
 
-    def _parts_of(self, model: ColumnModel, batch: Batch, target: Target) -> ChainParts:
-        return ChainParts.columns(model.layout, batch, target, n_jobs=resolve_jobs(self.n_jobs))
+    def _parts_of(self, model: ColumnModel, batch: Batch, target: Target) -> Any:
+        return parts_of(model, batch, target, n_jobs=resolve_jobs(self.n_jobs))
 
     def _planned(self, parts: ChainParts) -> tuple[Plan, Any, Any]:
         plan = plan_chain(self.objective, self.solver, costs=getattr(parts.target, "cost", None) is not None)
@@ -288,11 +293,12 @@ class ChainCRF(ChainAnswers, BaseEstimator):
             return self._target(topology, coder, y, sample_weight)
 
         if isinstance(before, ColumnModel):
-            model, batch, target, _ = grown_columns(parameters, X, make_target, before)
+            model, batch, target, _ = grown_columns(parameters, X, make_target, plain_part(before))
         else:
             model, batch, target = fresh_columns(parameters, X, make_target)
         layout = with_rules(model.layout, getattr(self, "constraints", None), coder, target)
-        return ColumnModel(model.encoder, layout, model.weights), batch, target
+        model = with_runs(ColumnModel(model.encoder, layout, model.weights), target, parameters["order"], before)
+        return model, batch, target
 
     def _function_problem(
         self, X: Any, y: Any, coder: LabelCoder, sample_weight: Any, before: ColumnModel | FunctionModel | None
@@ -315,25 +321,7 @@ class ChainCRF(ChainAnswers, BaseEstimator):
         return with_costs(Target(topology, coder.n_labels, labels, allowed, weight), vars(self), coder)
 
     def _train(self, problem: Any, model: ColumnModel | FunctionModel, held_out: HeldOut | None = None) -> Result:
-        plan, handed, digests = problem
-        parameters = self._training_parameters()
-        start = model.weights if model.weights.any() else None
-        common: dict[str, Any] = {
-            "tol": self.tol,
-            "max_iter": self.max_iter,
-            "n_jobs": resolve_jobs(self.n_jobs),
-            "rng": random_generator(self.random_state),
-            "options": parameters["solver_options"],
-        }
-
-        def run(**watched: Any) -> Result:
-            return fit_chain(plan, handed, chain_penalty(parameters, model), start=start, **{**common, **watched})
-
-        checkpoint = None
-        if digests is not None:
-            checkpoint = open_checkpoint(parameters, digests, start=start, held_out=held_out)
-        name = type(self).__name__
-        return run_training(run, Watch(self.callback, held_out, checkpoint, self.verbose, self.max_iter, name))
+        return train_planned(self, self._training_parameters(), problem, model, held_out)
 
     # --------------------------------------------------------------- prediction
 
@@ -366,7 +354,20 @@ class ChainCRF(ChainAnswers, BaseEstimator):
         """The scores of X, for engines and comparisons of your own."""
         return self._fitted.potentials(X, n_jobs=resolve_jobs(self.n_jobs))
 
+    def _beliefs(self, X: Any, known: Any = None) -> tuple[np.ndarray, Chains | Graphs]:
+        if is_longer(self._fitted):
+            answers = LongerAnswers(self, X)
+            return answers.beliefs(known), answers.topology
+        return super()._beliefs(X, known)
+
+    def log_prob(self, X: Any, y: Any) -> np.ndarray:
+        """log p(y | x) of every sequence, (B,); for partial labels the probability of all they allow."""
+        return LongerAnswers(self, X).log_prob(y) if is_longer(self._fitted) else super().log_prob(X, y)
+
     def _codes(self, X: Any, known: Any = None) -> tuple[np.ndarray, Chains | Graphs]:
+        if is_longer(self._fitted):
+            answers = LongerAnswers(self, X)
+            return answers.codes(known), answers.topology
         if known is None and check_decoder(self.decode) == "viterbi":  # from packed weights, no scores written out
             return self._fitted.best_paths(X, n_jobs=resolve_jobs(self.n_jobs))
         return super()._codes(X, known)

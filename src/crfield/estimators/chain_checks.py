@@ -16,6 +16,7 @@ import numpy as np
 
 from crfield.errors import InputError, ShapeError
 from crfield.estimators.chain_rules import check_rules
+from crfield.estimators.chain_runs import check_order
 from crfield.estimators.jobs import resolve_jobs
 from crfield.features.template import Template
 from crfield.inference.decode import DECODERS
@@ -49,6 +50,7 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
         if not isinstance(parameters[name], str) or parameters[name] not in choices:
             raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}, got {parameters[name]!r}.")
     check_rules(parameters)
+    check_order(parameters)
     costs = any(parameters.get(name) is not None for name in ("class_weight", "costs"))
     plan_chain(parameters["objective"], parameters["solver"], costs=costs)
     check_solver_options(parameters["solver"], parameters.get("solver_options"))

@@ -19,6 +19,7 @@ from crfield.features.detect import encoder_from_state
 from crfield.features.encoder import Encoder
 from crfield.inference.chain import ChainEngine
 from crfield.kernels import linear
+from crfield.scoring.higher_order import RunLayout, RunScores, runs_from_state
 from crfield.scoring.layout import Layout
 from crfield.scoring.tables import FunctionTables, LabelFunction, TableScorer, tabulate
 
@@ -37,7 +38,8 @@ class ColumnModel:
     def tagger(self) -> linear.Tagger:
         """Weights laid out for the kernels, made once."""
         if self._tagger is None:
-            self._tagger = linear.Tagger(self.layout, self.weights)
+            layout = self.layout.plain if isinstance(self.layout, RunLayout) else self.layout
+            self._tagger = linear.Tagger(layout, self.weights[: layout.n_weights])
         return self._tagger
 
     def with_layout(self, layout: Layout) -> ColumnModel:
@@ -57,15 +59,25 @@ class ColumnModel:
             )
         return batch
 
+    def run_scores(self, X: Any, *, n_jobs: int) -> RunScores:
+        """Scores of X for a layout of higher order."""
+        assert isinstance(self.layout, RunLayout)
+        return RunScores.of(self.layout, self.weights, self.encode(X), n_jobs=n_jobs)
+
     def potentials(self, X: Any, *, n_jobs: int) -> Potentials:
-        """Scores of X."""
+        """Scores of X; those of states where the order is above 1."""
+        if isinstance(self.layout, RunLayout):
+            return self.run_scores(X, n_jobs=n_jobs).potentials()
         batch = self.encode(X)
         return Potentials(*self.tagger.scores(batch, n_jobs=n_jobs), batch.topology)
 
     def best_paths(self, X: Any, *, n_jobs: int) -> tuple[np.ndarray, Chains]:
         """Codes of the best path (N,) and the chains they lie on; scores are never written out."""
         batch = self.encode(X)
-        path, total = self.tagger.decode(batch, n_jobs=n_jobs)
+        if isinstance(self.layout, RunLayout):
+            total, path = RunScores.of(self.layout, self.weights, batch, n_jobs=n_jobs).best(n_jobs=n_jobs)
+        else:
+            path, total = self.tagger.decode(batch, n_jobs=n_jobs)
         if np.isneginf(total).any():
             raise LabelError(
                 f"sequence {int(np.argmin(total))} has no labelling that the constraints allow. Relax them."
@@ -119,6 +131,8 @@ def build_columns(
         return {name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)}
 
     layout = Layout.from_state(header["layout"], under("layout/"))
+    if "order" in header["layout"]:
+        layout = runs_from_state(layout, header["layout"], under("layout/"))
     encoder = encoder_from_state(
         header.get("encoder"),  # type: ignore[arg-type]
         under("encoder/"),

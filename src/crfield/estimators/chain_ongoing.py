@@ -40,6 +40,8 @@ def learn_part(
     """The model after one pass over a part, its labels, and the report."""
     if crf.label_functions is not None:
         raise InputError("partial_fit is for models with columns; functions of two labels are trained by fit.")
+    if crf._training_parameters()["order"] != 1:
+        raise InputError("partial_fit is for chains of order 1; train others by fit, with warm_start to go on.")
     if n_sequences is not None and (
         not isinstance(n_sequences, Real) or isinstance(n_sequences, bool) or not 0 < float(n_sequences) < np.inf
     ):

@@ -59,6 +59,7 @@ class HeldOut:
         self._probe._model = _Encoded(inner, X) if isinstance(inner, ColumnModel) else copy.copy(inner)
         self._probe._labels_known, self._probe._parts = coder, None
         self._probe.classes_ = coder.classes_
+        self._probe._rules = getattr(estimator, "constraints", None)
         self._X, self._y, self._patience = X, y, patience
         self._score = _scorer(score, y) if isinstance(score, str) else score
         self.scores: dict[int, float] = {}

@@ -62,9 +62,11 @@ class MEMM(ChainCRF):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        for name in ("constraints", "class_weight", "costs"):
-            if getattr(self, name) is not None:
-                raise InputError(f"MEMM has no {name}: its steps are normalised one by one. Use ChainCRF.")
+        for name, usual in (("constraints", None), ("class_weight", None), ("costs", None), ("order", 1)):
+            if getattr(self, name) is not usual:
+                raise InputError(
+                    f"MEMM has no {name} but {usual}: its steps are normalised one by one. Use ChainCRF."
+                )
         if self.objective not in ("auto", "likelihood"):
             raise InputError(f"MEMM is trained by its likelihood: leave objective at 'auto', got {self.objective!r}.")
         if self.solver not in LOCAL_SOLVERS:

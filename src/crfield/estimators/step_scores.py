@@ -218,6 +218,8 @@ def is_dense(model: Any) -> bool:
 
 def column_steps(model: ColumnModel, *, history: int | None) -> DenseSteps | SequenceSteps:
     """Scores of single steps of a fitted model of columns."""
+    if "runs" in model.layout.part:
+        raise InputError("streams and exports remember one label; train with order=1 for them.")
     if is_dense(model):
         return DenseSteps.of_columns(model)
     layout, encoder = model.layout, model.encoder
