@@ -53,6 +53,15 @@ def test_the_temperature_is_the_best_one(kind: str) -> None:
     assert after < before / 2
 
 
+def test_longer_memories_are_calibrated_too() -> None:
+    X, y = world(40, 0)
+    model = crfield.ChainCRF(l2=0.02, order=2).fit(X, y)
+    X_held, y_held = world(60, 1)
+    cool = model.calibrated(X_held, y_held)
+    assert cool.log_prob(X_held, y_held).sum() > model.log_prob(X_held, y_held).sum()
+    assert cool.calibrated(X_held, y_held).temperature_ == pytest.approx(1.0, abs=1e-3)
+
+
 def test_unknown_steps_and_sets() -> None:
     X, y = world(10, 0)
     model = crfield.ChainCRF().fit(X, y)

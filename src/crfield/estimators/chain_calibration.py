@@ -37,8 +37,8 @@ def fitted_temperature(crf: Any, model: ColumnModel, X: Any, y: Any) -> float:
 
 def cooled(crf: Any, model: ColumnModel, temperature: float) -> Any:
     """A copy of the estimator with its weights divided by the temperature."""
-    out = copy.copy(crf)
-    out._model = ColumnModel(model.encoder, model.layout, model.weights / temperature)
-    out._parts = None
+    out, cool = copy.copy(crf), copy.copy(model)  # a copied model has no compiled state
+    cool.weights = model.weights / temperature
+    out._model, out._parts = cool, None
     out.temperature_ = temperature
     return out
