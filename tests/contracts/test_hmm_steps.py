@@ -15,8 +15,9 @@ from crfield.core.topology import Chains
 from crfield.errors import LabelError
 from crfield.estimators import hmm_fit
 from crfield.optimize.history import CALLBACK, INTERRUPTED, NO_IMPROVEMENT, TOLERANCE, Result, Step
-from crfield.scoring.densities import DiagonalGaussian, Fitting
+from crfield.scoring.densities import DiagonalGaussian, Fitting, family_of_kind
 from crfield.scoring.densities_categorical import Categorical
+from crfield.scoring.densities_full import FullGaussian
 from crfield.training import em_starts
 from crfield.training.em import Markov, expected, first_model, fit_em, log_prior, maximised
 from crfield.training.hmm_durations import Durations
@@ -78,6 +79,56 @@ def test_only_free_steps_are_counted() -> None:
     lasting = HMM(smoothing=0.0, min_duration={"a": 3}).fit(X, y)
     np.testing.assert_allclose(plain.transition_probabilities_, [[0.75, 0.25], [0.0, 1.0]], rtol=1e-12)
     np.testing.assert_allclose(lasting.transition_probabilities_, [[0.5, 0.5], [0.0, 1.0]], rtol=1e-12)
+
+
+def test_a_label_after_an_unknown_step_may_have_begun_before() -> None:
+    lasting = Durations(np.array([3, 1]))
+    labels, allowed = np.array([-1, 0, 1, 0, 0]), np.ones((5, 2), bool)
+    free = lasting.free_edges(Target(Chains.from_lengths([3, 2]), 2, labels, allowed))
+    assert free.tolist() == [False, True, False]
+    with pytest.raises(LabelError, match="ends after 1 steps at step 0 of sequence 1"):
+        lasting.free_edges(Target(Chains.from_lengths([1, 2]), 2, np.array([1, 0, 1])))
+
+
+def test_the_best_labelling_of_lasting_labels() -> None:
+    """States of a label are that label, and a step that looks like another one does not end it."""
+    X = [np.array([[0.0], [0.1], [4.0], [0.2], [4.1], [3.9], [4.0]])]
+    y = [["a", "a", "a", "a", "b", "b", "b"]]
+    model = HMM(min_duration=3, decode="viterbi").fit(X, y)
+    assert model.predict(X)[0].tolist() == y[0]
+    total, labels = model.best_labellings(X)
+    assert labels[0].tolist() == y[0]
+    assert total[0] <= model.log_likelihood(X)[0]
+
+
+def test_refits_do_not_depend_on_where_they_begin() -> None:
+    """Moments are taken about the means so far, and put right."""
+    rng = np.random.default_rng(3)
+    rows, share = rng.normal(size=(30, 2)) + 5.0, rng.dirichlet(np.ones(2), 30)
+    for at in (0.0, 5.0, 9.0):
+        full = FullGaussian(np.full((2, 2), at), np.stack([np.eye(2)] * 2)).refit(rows, share, Fitting(floor=0.0))
+        plain = DiagonalGaussian(np.full((2, 2), at), np.ones((2, 2))).refit(rows, share, Fitting(floor=0.0))
+        for c in range(2):
+            mean, table = np.average(rows, axis=0, weights=share[:, c]), np.cov(rows.T, aweights=share[:, c], ddof=0)
+            np.testing.assert_allclose(full.mean[c], mean, rtol=1e-12)
+            np.testing.assert_allclose(full.covariance[c], table, rtol=1e-10, atol=1e-12)
+            np.testing.assert_allclose(plain.mean[c], mean, rtol=1e-12)
+            np.testing.assert_allclose(plain.deviation[c] ** 2, np.diag(table), rtol=1e-10)
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "full", "mixture", "categorical"])
+def test_a_label_that_no_row_speaks_for_keeps_its_density(kind: str) -> None:
+    rng = np.random.default_rng(4)
+    rows = rng.integers(0, 3, (40, 2)).astype(float) if kind == "categorical" else rng.normal(size=(40, 2))
+    family = family_of_kind(kind).fit(rows, rng.dirichlet(np.ones(2), 40), Fitting(n_components=2))
+    again = family.refit(rows, np.tile([1.0, 0.0], (40, 1)), Fitting(n_components=2))
+    before, after = family.log_density(rows), again.log_density(rows)
+    np.testing.assert_allclose(after[:, 1], before[:, 1], rtol=1e-12)
+    assert np.abs(after[:, 0] - before[:, 0]).max() > 1e-3
+    wide = family.widened(3.0).to_arrays()
+    for name, power in {"deviation": 1, "covariance": 2}.items():
+        if name in wide:
+            np.testing.assert_allclose(wide[name], 3.0**power * family.to_arrays()[name], rtol=1e-12)
 
 
 @pytest.mark.parametrize("weight", [(2, 2, 2), (1, 3, 2)], ids=str)
