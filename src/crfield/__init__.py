@@ -23,6 +23,8 @@ _HOME: dict[str, str] = {
     "DiscriminativeRandomField": "crfield.estimators.discriminative_field",
     "edge_list": "crfield.data.graph_builders",
     "Edges": "crfield.data.graph",
+    "encode_dataset": "crfield.estimators.encoding",
+    "EncodedDataset": "crfield.storage.encoded",
     "FactorialCRF": "crfield.estimators.factorial",
     "from_frame": "crfield.data.frames",
     "from_lengths": "crfield.data.lengths",

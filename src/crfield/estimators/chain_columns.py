@@ -39,7 +39,7 @@ def fresh_columns(
     )
     batch = encoder.fit(X, min_count=parameters["min_count"])
     target = make_target(batch.topology)
-    layout = _observe(parameters, encoder, batch, target, parameters["intercept"], parameters["boundaries"])
+    layout = observe_layout(parameters, encoder, batch, target, parameters["intercept"], parameters["boundaries"])
     return ColumnModel(encoder, layout, np.zeros(layout.n_weights)), batch, target
 
 
@@ -52,7 +52,7 @@ def grown_columns(
     target = make_target(grown.batch.topology)
     old = before.layout
     places = {name: getattr(grown, name) for name in ("node", "dense", "edge", "edge_dense")}
-    seen = _observe(parameters, grown.encoder, grown.batch, target, old.bias, old.boundaries)
+    seen = observe_layout(parameters, grown.encoder, grown.batch, target, old.bias, old.boundaries)
     layout = joined(old, seen, places)
     if _same(old, layout):
         return ColumnModel(grown.encoder, old, before.weights), grown.batch, target, places
@@ -60,9 +60,10 @@ def grown_columns(
     return ColumnModel(grown.encoder, layout, weights), grown.batch, target, places
 
 
-def _observe(
+def observe_layout(
     parameters: Mapping[str, Any], encoder: Any, batch: Batch, target: Target, bias: bool, boundaries: bool
 ) -> Layout:
+    """The layout that a batch and its target ask for; a template without a ``B`` line has no transitions."""
     transitions = parameters["transition_pairs"]
     if isinstance(encoder, TemplateEncoder) and not encoder.template.transitions:
         transitions = "none"

@@ -18,11 +18,13 @@ from crfield.errors import ConvergenceWarning, InputError
 from crfield.estimators.chain_checks import random_generator
 from crfield.estimators.chain_models import ColumnModel, FunctionModel
 from crfield.estimators.held_out import HeldOut, check_validation, split_sequences, taken
+from crfield.estimators.jobs import resolve_jobs
 from crfield.estimators.progress import Progress
 from crfield.optimize.history import CALLBACK, HELD_OUT, INTERRUPTED, Result, Step
 from crfield.optimize.penalty import Penalty
 from crfield.storage.checkpoints import Checkpoint
 from crfield.storage.digests import digest
+from crfield.training.chain_plan import Plan, fit_chain
 
 Run = Callable[..., Result]
 _MATTERS = ("l1", "l2", "penalize_intercepts", "objective", "solver", "solver_options", "random_state")
@@ -75,6 +77,34 @@ def run_training(run: Run, watch: Watch) -> Result:
     return result if held_out is None else held_out.kept(result)
 
 
+def train_planned(
+    crf: Any,
+    parameters: Mapping[str, Any],
+    problem: tuple[Plan, Any, Any],
+    model: ColumnModel | FunctionModel,
+    held_out: HeldOut | None,
+) -> Result:
+    """Carry out what a chain estimator has planned: (plan, problem, digests of it or None without a checkpoint)."""
+    plan, handed, digests = problem
+    start = model.weights if model.weights.any() else None
+    common: dict[str, Any] = {
+        "tol": parameters["tol"],
+        "max_iter": parameters["max_iter"],
+        "n_jobs": resolve_jobs(parameters["n_jobs"]),
+        "rng": random_generator(parameters["random_state"]),
+        "options": parameters["solver_options"],
+    }
+
+    def run(**watched: Any) -> Result:
+        return fit_chain(plan, handed, chain_penalty(parameters, model), start=start, **{**common, **watched})
+
+    checkpoint = None
+    if digests is not None:
+        checkpoint = open_checkpoint(parameters, digests, start=start, held_out=held_out)
+    beside = Watch(crf.callback, held_out, checkpoint, crf.verbose, parameters["max_iter"], type(crf).__name__)
+    return run_training(run, beside)
+
+
 def chain_penalty(parameters: Mapping[str, Any], model: ColumnModel | FunctionModel) -> Penalty:
     """The penalty that ``l1``, ``l2`` and ``penalize_intercepts`` mean for a model."""
     penalised = None
@@ -89,12 +119,16 @@ def training_digests(parameters: Mapping[str, Any], parts: Any) -> dict[str, str
     ``tol``, ``max_iter`` and ``n_jobs`` are not among them: a training may go on for longer, or on another machine.
     """
     batch, target = getattr(parts, "batch", parts), getattr(parts, "target", None)
-    chosen = {name: parameters.get(name) for name in _MATTERS}
     return {
         "the data": digest([batch, target]),
         "the features and labels": digest(getattr(parts, "layout", None)),
-        "the parameters": digest(chosen),
+        "the parameters": parameters_digest(parameters),
     }
+
+
+def parameters_digest(parameters: Mapping[str, Any]) -> str:
+    """The digest of the parameters that training depends on beside the data."""
+    return digest({name: parameters.get(name) for name in _MATTERS})
 
 
 def open_checkpoint(
@@ -149,5 +183,5 @@ def warn_unless_converged(result: Result, tol: float) -> None:
         f"training stopped before the tolerance {tol:g} was met ({result.reason}, {result.n_iter} steps, objective "
         f"{result.value:.6g}). {advice}.",
         ConvergenceWarning,
-        stacklevel=3,
+        stacklevel=4,
     )

@@ -202,3 +202,41 @@ def _grow_functions(old: FunctionEncoder, X: Any, min_count: int) -> Grown:
         return Grown(made, batch, grown[0].node, grown[0].dense, nothing, nothing)
     made._edge = grown[1].encoder  # type: ignore[assignment]
     return Grown(made, batch, grown[0].node, grown[0].dense, grown[1].node, grown[1].dense)
+
+
+def without_rare(encoder: Encoder, node: np.ndarray, edge: np.ndarray) -> Encoder:
+    """The encoder with only those sparse columns of steps, and of edges, where ``node`` and ``edge`` are true.
+
+    >>> encoder = RecordEncoder()
+    >>> _ = encoder.fit([[["a", "b"]]])
+    >>> without_rare(encoder, np.array([False, True]), np.zeros(0, bool)).node_name(0)
+    'b'
+    """
+    made = copy.copy(encoder)
+    if isinstance(made, FunctionEncoder):
+        made._node = without_rare(made._node, node, np.zeros(0, bool))  # type: ignore[assignment]
+        if made.transition_names:
+            made._edge = without_rare(made._edge, edge, np.zeros(0, bool))  # type: ignore[assignment]
+        return made
+    if isinstance(made, TemplateEncoder):
+        alphabet, *sides = made._fitted()
+        kept = (node, edge if made.template.bigrams else np.zeros(sides[1].width, bool))
+        made._node, made._edge = (
+            made._restored(side.patterns, alphabet, *_selected(side, keep)) for side, keep in zip(sides, kept)
+        )
+        return made
+    if isinstance(made, RecordEncoder):
+        made._table = made.table.subset(node)
+    elif isinstance(made, MatrixEncoder) and made._kept is not None:
+        made._kept = made._kept[node]
+    if isinstance(made, RecordEncoder | MatrixEncoder):
+        if made._scale is not None and len(node):
+            scale = made._scale
+            varied = np.concatenate([scale.varied[: len(node)][node], scale.varied[len(node) :]])
+            made._scale = Scale(
+                scale.mean[node], scale.deviation[node], scale.dense_mean, scale.dense_deviation, varied
+            )
+        if made._edges is not None and len(node):
+            columns = made._edges.columns[edge]
+            made._edges = EdgeChoice((np.cumsum(node) - 1)[columns[node[columns]]], made._edges.dense)
+    return made

@@ -94,7 +94,7 @@ def learn_pass(
         weights -= gradient
         step *= mask * (count / n_sequences)
         if penalty.l1:
-            np.copyto(weights, np.sign(weights) * np.maximum(np.abs(weights) - penalty.l1 * step, 0.0))
+            np.copyto(weights, np.sign(weights) * np.maximum(np.abs(weights) - penalty.l1 * step, 0.0) + 0.0)
         if penalty.l2:
             step *= penalty.l2
             weights /= 1.0 + step

@@ -115,7 +115,15 @@ def descend(
     return True
 
 
-def preconditioner(problem: Stochastic, weights: np.ndarray, *, l2: float, power: float = POWER) -> np.ndarray:
+class Curved(Protocol):
+    """A problem that knows about its second derivative."""
+
+    def curvature(self, weights: np.ndarray) -> np.ndarray:
+        """About its diagonal."""
+        ...
+
+
+def preconditioner(problem: Curved, weights: np.ndarray, *, l2: float, power: float = POWER) -> np.ndarray:
     """(W,) the diagonal H0 of the module's essay, taken at the given weights."""
     return _powered(problem.curvature(weights), l2, power)
 
