@@ -28,6 +28,7 @@ COMPARISONS = (
     "streaming",
     "m-estimator",
     "hmm",
+    "online",
 )
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 

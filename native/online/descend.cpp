@@ -60,7 +60,10 @@ double Trainer::sum_gradient(const int64_t* sequences, int n, bool margin, bool 
       std::memcpy(sweep.score + (g.start[t] + b) * stride, score + t * stride, sizeof(double) * stride);
       partial |= gold_.labels[first + t] < 0;
     }
-    if (!partial) value -= weight_of(s) * path_score(s, score, gold_.labels + first);
+    if (partial) continue;
+    const double gold = path_score(s, score, gold_.labels + first);
+    if (!(gold > -INFINITY)) throw std::invalid_argument("what is allowed of a sequence is forbidden by fixed scores");
+    value -= weight_of(s) * gold;
   }
   second_.resize(cells);
   if (partial) {

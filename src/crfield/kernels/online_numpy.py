@@ -174,10 +174,10 @@ class Trainer:
         """(W,) bool: the weights that a sequence reads, those of all sequences among them."""
         model, (part, _) = self.model, self._part(s)
         read = np.ones(model.n_weights, dtype=bool)
-        columns = np.isin(np.arange(model.columns), part.node[1])
+        columns = np.isin(np.arange(model.columns), part.node[1])  # type: ignore[arg-type]
         read[model.part["node"]] = columns[model.node_at // model.labels]
         if model.edge_columns:
-            columns = np.isin(np.arange(model.edge_columns), part.edge[1])
+            columns = np.isin(np.arange(model.edge_columns), part.edge[1])  # type: ignore[arg-type]
             read[model.part["edge"]] = columns[model.edge_at // model.labels**2]
         return read
 
@@ -329,9 +329,11 @@ class Trainer:
         node, edge = self._scores(part)
 
         def value(path: np.ndarray) -> float:
-            at = np.arange(len(path) - 1) if len(edge) > 1 else 0
+            at = np.arange(len(path) - 1) if self.model.edge_features else 0
             return float(node[np.arange(len(path)), path].sum() + edge[at, path[:-1], path[1:]].sum())
 
+        if np.isneginf(value(gold)):
+            raise ValueError("what is allowed of a sequence is forbidden by fixed scores")
         values = [self._distance(s, path) + value(path) for path, _ in planes]
         top, best = _best_path(node + self.cost[rows], edge)
         loss = weight * max(0.0, top - value(gold))

@@ -94,13 +94,13 @@ def fit_arow(
     callback: Callback | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Result:
-    """AROW with a diagonal. Options: ``epochs`` (10), ``averaged`` (True), ``r`` (1).
+    """AROW with a diagonal. Options: ``epochs`` (10), ``averaged`` (True), ``r`` (100).
 
     With sequence weights r is divided by them. The value is the hinge.
     """
     chosen = Options("arow", options)
     epochs, averaged = chosen.count("epochs", 10), chosen.flag("averaged", True)
-    regularity = chosen.positive("r", 1.0)
+    regularity = chosen.positive("r", 100.0)
     trainer = online_trainer(parts, penalty, start=start)
     run = Passes(trainer, penalty, "hinge", rng, callback, trainer.average if averaged else trainer.weights)
 
