@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import crfield
-from crfield import ChainCRF, write_crfsuite_model
+from crfield import MEMM, ChainCRF, write_crfsuite_model
 from crfield.errors import InputError, ModelFileError
 from crfield.estimators.crfsuite_chain import to_crfsuite
 from crfield.storage.cqdb import build_cqdb, hash_of, parse_cqdb
@@ -145,9 +145,12 @@ def test_intercepts_and_boundaries_are_carried_by_attributes_that_the_data_have(
         (ChainCRF(**PLAIN), [np.eye(3)], "vectors"),
         (ChainCRF(standardize=True, **PLAIN), [[{"a": 1.0}, {"a": 2.0}, {"b": 3.0}]], "standardised"),
         (ChainCRF(transition_features="all", **PLAIN), [[["a"], ["b"], ["c"]]], "features of transitions"),
+        (ChainCRF(order=2, **PLAIN), [[["a"], ["b"], ["c"]]], "an order above 1"),
+        (ChainCRF(constraints=[("V", "V")], **PLAIN), [[["a"], ["b"], ["c"]]], "fixed scores"),
+        (MEMM(**PLAIN), [[["a"], ["b"], ["c"]]], "a normaliser for each step"),
         (ChainCRF(**PLAIN), [[{"a:b": "c"}, {"a": "b:c"}, {"d": "e"}]], "two features would both be called 'a:b:c'"),
     ],
-    ids=["vectors", "standardised", "edge features", "names that meet"],
+    ids=["vectors", "standardised", "edge features", "order", "rules", "memm", "names that meet"],
 )
 def test_what_crfsuite_cannot_hold_is_refused(model: ChainCRF, data: Any, words: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=words):

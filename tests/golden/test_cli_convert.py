@@ -51,6 +51,15 @@ def test_a_listing_in_json_names_every_weight(folder: Path) -> None:
     assert (listing["labels"], listing["template"]) == (["A", "B"], "U:%x[0,0]\nB")
 
 
+def test_a_listing_tells_of_rules_and_longer_runs(folder: Path) -> None:
+    longer = ChainCRF(order=2, constraints=[("V", "V")], intercept=False, boundaries=False).fit(X, Y)
+    longer.save(folder / "longer.crfield")
+    works("convert", folder / "longer.crfield", folder / "longer.json")
+    listing = json.loads((folder / "longer.json").read_text())
+    assert listing["forbidden"] == [["V", "V"]]
+    assert [run["labels"] for run in listing["runs"]] == [["D", "N", "V"]]
+
+
 def test_inspect_says_where_a_model_was_trained(folder: Path) -> None:
     shown = works("inspect", folder / "m.crfsuite").stdout
     assert "trained by CRFsuite" in shown

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from crfield.estimators.chain import ChainCRF
+from crfield.estimators.chain_runs import is_longer
 from crfield.estimators.chain_weights import strongest_features
 from crfield.features.template import Template
 
@@ -39,8 +40,22 @@ def chain_listing(model: ChainCRF) -> dict[str, Any]:
             for (before, after), weight in pairs.items()
             if weight
         ],
+        **_more(model),
         "features": [{"name": name, **_labels(label), "weight": weight} for name, label, weight in features],
     }
+
+
+def _more(model: ChainCRF) -> dict[str, Any]:
+    """Pairs that rules forbid, and weights of longer runs of labels, where there are any."""
+    inner, labels = model._columns("a listing"), [_name(label) for label in model._coder.labels]
+    more: dict[str, Any] = {}
+    if inner.layout.fixed is not None:
+        more["forbidden"] = [[labels[i], labels[j]] for i, j in np.argwhere(np.isneginf(inner.layout.fixed.edge))]
+    if is_longer(inner):
+        runs = [run for table in inner.layout.runs.runs for run in table.tolist()]  # type: ignore[attr-defined]
+        weights = inner.weights[inner.layout.part["runs"]].tolist()
+        more["runs"] = [{"labels": [labels[k] for k in run], "weight": w} for run, w in zip(runs, weights) if w]
+    return more
 
 
 def _labels(label: Any) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """A `ChainCRF` as a model of CRFsuite, where that is the same model.
 
 CRFsuite knows weights of (attribute, label) and of pairs of labels, and nothing else. A model of ours that has more
-(intercepts, boundary scores, features of transitions, vectors, standardised columns, forbidden transitions) would be
+(intercepts, boundary scores, features of transitions, vectors, standardised columns, rules, longer runs) would be
 another model there, so it is refused with a word on what to train without. Intercepts and boundary scores can be
 carried by attributes, if the data that CRFsuite will tag have these: one on every step, one on the first, one on the
 last. Names of dict features are joined as python-crfsuite joins them, ``word:dog``, so the same dicts mean the same.
@@ -16,6 +16,8 @@ import numpy as np
 from crfield.errors import InputError
 from crfield.estimators.chain import ChainCRF
 from crfield.estimators.chain_models import ColumnModel
+from crfield.estimators.chain_runs import is_longer
+from crfield.estimators.memm import MEMM
 from crfield.features.joined_items import SEPARATOR
 from crfield.features.records import RecordEncoder
 from crfield.features.template_encoder import TemplateEncoder
@@ -86,9 +88,11 @@ def attribute_weights(model: ChainCRF) -> tuple[list[str], np.ndarray, np.ndarra
     inner = model._fitted
     if not isinstance(inner, ColumnModel):
         _refuse("functions of two labels")
+    if isinstance(model, MEMM):
+        _refuse("a normaliser for each step (MEMM)")
     layout = inner.layout
-    if layout.n_labels != model._coder.n_labels:
-        _refuse("states that are more than its labels")
+    if is_longer(inner):
+        _refuse("an order above 1")
     if layout.n_dense or layout.n_edge_columns or layout.n_edge_dense:
         _refuse("vectors, or features of transitions")
     if getattr(layout, "fixed", None) is not None:
