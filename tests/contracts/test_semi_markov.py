@@ -221,6 +221,7 @@ def test_long_spans_are_cut_and_counted() -> None:
 
 
 def test_limits_for_each_label() -> None:
+    assert named()._model.layout.limit.tolist() == [3, 1, 3]
     model = named(max_length={"PER": 2, "LOC": 3})
     assert model._model.layout.limit.tolist() == [3, 1, 2]
     assert np.isneginf(model.lengths_).sum(axis=0).tolist() == [0, 2, 1]

@@ -103,6 +103,11 @@ def test_the_history_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked == [(training.PAIRS, 2)]
 
 
+def test_a_sequence_that_counts_twice_is_two() -> None:
+    weighted = model().fit(X, TAGS, sample_weight=[2.0, 1.0, 1.0, 1.0, 1.0])
+    assert weighted.objective_ == pytest.approx(model().fit([X[0], *X], [TAGS[0], *TAGS]).objective_, rel=1e-8)
+
+
 def test_warm_start_goes_on() -> None:
     warm = model(warm_start=True, segment_text=["word"]).fit(X, TAGS)
     before, evaluations = warm.coef_.copy(), warm.n_evaluations_
