@@ -6,9 +6,10 @@
 
 A batch trainer looks at all sequences before it moves once; these move at every mistake, and are near a good place
 after a few passes. They know no penalty and minimise no objective; that they end with the average of all weights met
-(Freund & Schapire 1999) takes its place. Where labels are partly known, the best labelling of those allowed stands
-for the truth. The loops are compiled (`crfield.kernels.online`); a visit costs a decoding, a mistake the features of
-the steps that were wrong.
+(Freund & Schapire 1999) takes its place. Where only the last weights make no mistake at all, and not the average,
+they are the result. Where labels are partly known, the best labelling of those allowed stands for the truth. The
+loops are compiled (`crfield.kernels.online`); a visit costs a decoding, a mistake the features of the steps that were
+wrong.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@
     adagrad    a rate for every weight (Duchi, Hazan & Singer 2011), l1 and l2 by proximal steps
 
 All train the likelihood, the softmax margin, or the hinge by its subgradients, also with labels partly known.
-Penalties wait until a weight is next read, so that a step costs what its sequence holds: see `crfield.kernels.online`,
-where the loops are compiled. A rate is tried out by the loss met on the way over up to 1,000 sequences, each before
-the weights have seen it.
+Penalties wait until a weight is next read, so that a step costs what its sequence holds; the loops are compiled
+(`crfield.kernels.online`). A rate is tried out by the loss met on the way over up to 1,000 sequences, each before the
+weights have seen it. With an l1 penalty AdaGrad makes weights small, but few of them zero: use sgd_l1 for that.
 """
 
 from __future__ import annotations

@@ -68,6 +68,12 @@ class Passes:
         except KeyboardInterrupt:
             self.reason = INTERRUPTED
         weights = self.weights_of()
+        if tol is None and self.reason == TOLERANCE:
+            # the last weights made no mistake; the average may
+            last = self.trainer.weights()
+            self.trainer.set_weights(weights)
+            if self.trainer.perceptron(numbers).mistakes:
+                weights = last
         value = self.trainer.evaluate(weights, loss=self.loss)
         value += 0.0 if tol is None else penalty_value(self.penalty, weights)
         converged = self.reason in (TOLERANCE, EPOCHS_DONE)
