@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from crfield.experiments.kernel_letters import (
     run_fold,
 )
 
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
 SMALL: dict[str, Any] = {**FULL, "seeds": [0, 1], "n_components": 32, "steps": 20, "inner_steps": 10}
 
 
@@ -78,3 +80,15 @@ def test_cases_are_folds() -> None:
             STUDY.cases({**FULL, "seeds": folds})
     with pytest.raises(InputError, match="there is no model"):
         options_of("forest", 40)
+
+
+def test_what_was_found() -> None:
+    """The figure that is asked for, and that it was found by the settings of the whole form."""
+    told = json.loads((RESULTS / "kernel-letters.json").read_text(encoding="utf-8"))
+    assert told["settings"] == FULL
+    assert [case["seed"] for case in told["cases"]] == list(range(10))
+    rows = {row["model"]: row for row in told["rows"]}
+    assert rows[MANY]["first fold"] >= 0.94
+    assert rows[MANY]["letters"]["mean"] >= 0.94
+    for case in told["cases"]:
+        assert case["held out"][f"{case['gamma']:g}, {case['l2']:g}"] == max(case["held out"].values())
