@@ -55,9 +55,9 @@ def from_frame(
         raise InputError(f"the frame has no columns left for features beside {roles}.")
     groups = _groups(frame, keys, time)
     columns = {name: values_of(frame, name) for name in chosen}
-    numbers = {name: _numbers(values) for name, values in columns.items()}
-    if all(column is not None for column in numbers.values()):
-        table = np.column_stack([numbers[name] for name in chosen])
+    numbers = [column for column in map(_numbers, columns.values()) if column is not None]
+    if len(numbers) == len(chosen):
+        table = np.column_stack(numbers)
         X: list[Any] = [table[rows] for rows in groups]
     else:
         steps = _dicts(columns)
@@ -105,7 +105,8 @@ def to_frame(
         flat = [value for answer in answers for value in _plain_list(answer)]
         new[name] = _scattered(flat, order)
     else:
-        stacked = np.concatenate([np.asarray(answer).reshape(-1, len(classes)) for answer in answers] or [[]])
+        shape = (-1, len(classes))
+        stacked = np.concatenate([np.zeros((0, len(classes))), *(np.reshape(answer, shape) for answer in answers)])
         for k, label in enumerate(_plain_list(classes)):
             new[f"{name}_{label}"] = _scattered(stacked[:, k].tolist(), order)
     return _with_columns(frame, new, keys[0])

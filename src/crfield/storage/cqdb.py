@@ -136,7 +136,7 @@ def words(data: np.ndarray, at: np.ndarray) -> np.ndarray:
     >>> words(np.array([1, 2, 0, 0, 0], np.uint8), np.array([0, 1])).tolist()
     [513, 2]
     """
-    return sum(data[at + k].astype(np.int64) << (8 * k) for k in range(4))  # type: ignore[return-value]
+    return sum(data[at + k].astype(np.int64) << (8 * k) for k in range(4))
 
 
 def hashes(pool: np.ndarray, offsets: np.ndarray) -> np.ndarray:

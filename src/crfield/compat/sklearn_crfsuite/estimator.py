@@ -143,19 +143,16 @@ class CRF(BaseEstimator):
             model.fit(with_zeros(X), y)
         order = list(dict.fromkeys(chain.from_iterable(y)))
         self._chain, self._order, self._info_known = model, order, None
-        self.training_log_ = training_log(model)
+        log = training_log(model)
         if X_dev is not None:
-            self._score_held_out(X_dev, y_dev)
+            found = self.predict(X_dev)
+            log.last_iteration["item_accuracy_float"] = flat_accuracy_score(y_dev, found)
+            log.last_iteration["instance_accuracy_float"] = sequence_accuracy_score(y_dev, found)
+            log.last_iteration["avg_f1"] = float(flat_f1_score(y_dev, found, average="macro", zero_division=0.0))
+        self.training_log_ = log
         if self.model_filename is not None:
             write_crfsuite_model(self.model_filename, to_crfsuite(model))
         return self
-
-    def _score_held_out(self, X: Any, y: Any) -> None:
-        found = self.predict(X)
-        last = self.training_log_.last_iteration
-        last["item_accuracy_float"] = flat_accuracy_score(y, found)
-        last["instance_accuracy_float"] = sequence_accuracy_score(y, found)
-        last["avg_f1"] = float(flat_f1_score(y, found, average="macro", zero_division=0.0))
 
     # --------------------------------------------------------------- prediction
 
@@ -184,6 +181,7 @@ class CRF(BaseEstimator):
     # ---------------------------------------------------------------- attributes
 
     training_log_: TrainingLog | None = None
+    _info_known: ModelInfo | None = None
 
     @property
     def chain_(self) -> ChainCRF:
@@ -247,7 +245,7 @@ class CRF(BaseEstimator):
     def _info(self) -> ModelInfo:
         known = self.chain_
         if self._info_known is None:
-            self._info_known: ModelInfo | None = model_info(known, self._labels())
+            self._info_known = model_info(known, self._labels())
         return self._info_known
 
     def __sklearn_is_fitted__(self) -> bool:
