@@ -203,6 +203,27 @@ def test_label_accuracy_starts_at_the_likelihood() -> None:
     assert model.objective_ == pytest.approx(wrong(model) + 0.05 * float(model.coef_ @ model.coef_), rel=1e-9)
 
 
+@pytest.mark.parametrize("end", ["asked", "interrupted"])
+def test_an_early_end_tells_the_objective_asked_for(end: str) -> None:
+    """Also while the likelihood is still being climbed for a start."""
+
+    def stop(step: Any, weights: np.ndarray) -> bool:
+        if end == "interrupted":
+            raise KeyboardInterrupt
+        return True
+
+    model = ChainCRF(objective="label_accuracy", callback=stop)
+    if end == "interrupted":
+        with pytest.warns(ConvergenceWarning):
+            model.fit(X, Y)
+    else:
+        model.fit(X, Y)
+    assert model.stop_reason_ == (INTERRUPTED if end == "interrupted" else CALLBACK)
+    assert model.n_iter_ == 1
+    wrong = sum(1 - p[label] for x, y in zip(model.predict_marginals(X), Y) for p, label in zip(x, y))
+    assert model.objective_ == pytest.approx(wrong + 0.5 * float(model.coef_ @ model.coef_), rel=1e-9)
+
+
 def test_memm_has_a_few_solvers() -> None:
     best = MEMM(tol=1e-10, max_iter=3000).fit(X, Y)
     for solver in ("cg", "projected_cg"):

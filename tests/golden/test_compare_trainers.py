@@ -50,6 +50,29 @@ def test_files_a_template_and_a_picture(files: Files, tmp_path: Path) -> None:
     assert result.stderr == ""
 
 
+def test_train_takes_any_of_them(files: Files, tmp_path: Path) -> None:
+    model = tmp_path / "model.crfield"
+    works(
+        *(
+            "train",
+            files / "train.crfsuite",
+            "-m",
+            model,
+            "-q",
+            "--objective",
+            "softmax_margin",
+            "--solver",
+            "newton_cg",
+        ),
+        *("--tol", "1e-2", "--threads", 1),
+    )
+    made = crfield.load(model)
+    assert (made.objective, made.solver, made.converged_) == ("softmax_margin", "newton_cg", True)
+    result = run("train", files / "train.crfsuite", "-m", model, "--objective", "accuracy")
+    assert result.exit_code == 2
+    assert "expected one of auto, likelihood" in " ".join(result.stderr.replace("│", " ").split())
+
+
 def test_time_is_up() -> None:
     phrases = crfield.make_phrases(30)
     X = [crfield.phrase_features(tokens) for tokens in phrases.tokens]

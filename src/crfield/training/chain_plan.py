@@ -23,7 +23,7 @@ are let go. The other looks into the data (one sequence at a time, second deriva
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
 
@@ -33,9 +33,9 @@ from crfield.core.target import Target
 from crfield.errors import InputError
 from crfield.inference.chain import ChainEngine
 from crfield.objectives.contrast import Contrast
-from crfield.optimize.history import INTERRUPTED, Result, Step
+from crfield.optimize.history import CALLBACK, INTERRUPTED, Result, Step
 from crfield.optimize.keeping import Keeper
-from crfield.optimize.penalty import Penalty
+from crfield.optimize.penalty import Penalised, Penalty, Point
 from crfield.scoring.layout import Layout
 from crfield.scoring.linear import LinearScorer
 from crfield.training.full_batch import FullBatch, Objective, Scorer
@@ -234,8 +234,10 @@ def fit_chain(
         rough = {**common, "tol": max(tol, START_TOL), "options": {}}
         likely = problem.problem("likelihood")
         first = TRAINERS["lbfgs"].load()(likely, penalty, start=None, **rough)
-        if first.reason == INTERRUPTED:
-            return first
+        if first.reason in (INTERRUPTED, CALLBACK):
+            here = Point(first.weights, np.empty_like(first.weights))
+            Penalised(problem.problem(plan.objective), penalty, n_jobs=n_jobs).evaluate(here)
+            return replace(first, value=here.value, n_evaluations=first.n_evaluations + 1)
         start = first.weights
     if keeper is not None:
         common["keeper"] = keeper
