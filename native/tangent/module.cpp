@@ -36,6 +36,29 @@ void belief_tangent(Array1<const int64_t> offsets, Array2<const double> node, Ar
   sweep(c, to_node, to_edge, each, n_jobs);
 }
 
+void pair_marginals(Array1<const int64_t> offsets, Array2<const double> score, Array2<const double> table,
+                    Array2<const double> node, Array3<double> edge_out, Array1<uint8_t> hard, int n_jobs) {
+  const int64_t sequences = (int64_t)offsets.shape(0) - 1, L = (int64_t)node.shape(1);
+  require(sequences >= 0 && offsets(0) == 0, "offsets must start at 0 and not fall");
+  int64_t edges = 0;
+  for (int64_t s = 0; s < sequences; s++) {
+    require(offsets(s) <= offsets(s + 1), "offsets must start at 0 and not fall");
+    const int64_t steps = offsets(s + 1) - offsets(s);
+    edges += steps > 1 ? steps - 1 : 0;
+  }
+  const int64_t nodes = offsets(sequences);
+  require(L >= 1 && L < (1 << 15) && shaped(node, nodes, L) && shaped(score, nodes, L) && shaped(table, L, L),
+          "scores and marginals do not fit the chains");
+  require(shaped(edge_out, edges, L, L) && shaped(hard, sequences), "results do not fit the chains");
+  require(n_jobs >= 1 && n_jobs <= 1024, "n_jobs must lie in 1 … 1024");
+  const int64_t* at = offsets.data();
+  const double *scores = score.data(), *weights = table.data(), *p = node.data();
+  double* q = edge_out.data();
+  uint8_t* flags = hard.data();
+  nb::gil_scoped_release release;
+  pairs(sequences, L, at, scores, weights, p, q, flags, n_jobs);
+}
+
 }  // namespace
 
 }  // namespace tangent
@@ -44,4 +67,5 @@ void belief_tangent(Array1<const int64_t> offsets, Array2<const double> node, Ar
 NB_MODULE(_tangent, m) {
   nanobind::set_leak_warnings(false);  // an array still alive when Python ends is no fault
   m.def("belief_tangent", &crfield::tangent::belief_tangent);
+  m.def("pair_marginals", &crfield::tangent::pair_marginals);
 }

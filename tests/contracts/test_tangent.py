@@ -16,7 +16,7 @@ from crfield.inference.chain import ChainEngine
 from crfield.inference.tangent import chain_tangent
 from crfield.kernels import choice
 from crfield.kernels.chain import sum_product
-from crfield.kernels.tangent import belief_tangent
+from crfield.kernels.tangent import belief_tangent, pair_marginals
 from crfield.objectives.contrast import Contrast
 from crfield.objectives.curvature import ContrastCurvature
 from crfield.objectives.margin import SoftMargin
@@ -200,3 +200,34 @@ def test_both_bodies_agree(body: str) -> None:
             plain = belief_tangent(offsets, p, q, node, edge, each=each)
         for one, other in zip(native, plain):
             np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-13)
+
+
+@pytest.mark.parametrize("scale", [1.0, 30.0, 400.0], ids=str)
+def test_pairs_are_those_of_the_chain_or_known_to_be_hard(scale: float) -> None:
+    """Far apart scores leave the range of doubles; then the flag says so and the covariance is right all the same."""
+    rng = np.random.default_rng(4)
+    potentials = random_potentials(rng, [6, 1, 0, 9, 2, 12], 4, scale=scale, forbidden=0.15)
+    offsets = potentials.topology.offsets
+    _, p, q = sum_product(offsets, potentials.node, potentials.edge, each=True)
+    found, hard = pair_marginals(offsets, potentials.node, potentials.edge[0], p)
+    assert hard.any() == (scale == 400.0)
+    fine = ~hard[potentials.topology.sequence_of_edge]
+    np.testing.assert_allclose(found[fine], q[fine], rtol=1e-9, atol=1e-14)
+    node = rng.standard_normal(p.shape)
+    whole = chain_tangent(potentials, node)
+    each = chain_tangent(potentials.each(), node)
+    np.testing.assert_allclose(whole[0], each[0], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(whole[1][0], each[1].sum(axis=0), rtol=1e-9, atol=1e-12)
+
+
+def test_pairs_refuse_what_does_not_fit() -> None:
+    p, table = np.full((2, 2), 0.5), np.zeros((2, 2))
+    for offsets, node, edge in (
+        ([0, 3], p, table),
+        ([1, 2], p, table),
+        ([0, 2], np.zeros((2, 3)), table),
+        ([0, 2], p, np.zeros((3, 3))),
+        ([0, 2], np.zeros((2, 0)), np.zeros((0, 0))),
+    ):
+        with pytest.raises(ValueError, match=r"fit|offsets"):
+            pair_marginals(np.array(offsets), node, edge, p)

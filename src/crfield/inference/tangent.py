@@ -20,7 +20,7 @@ from crfield.core.topology import Chains
 from crfield.errors import InputError, ShapeError
 from crfield.inference.labellings import check_scores
 from crfield.kernels import chain
-from crfield.kernels.tangent import belief_tangent
+from crfield.kernels.tangent import belief_tangent, pair_marginals
 
 AT_ONCE = 2_000_000  # marginals of pairs that are written out at one time: 16 MB
 KEPT = 20_000_000  # those that may be kept between products: 160 MB
@@ -88,8 +88,14 @@ class ChainCovariance:
         known = self._kept.get(nodes.start)
         if known is not None:
             return known
-        scores = self._potentials.edge if self._potentials.shared else self._potentials.edge[tables]
-        _, p, q = chain.sum_product(offsets, self._potentials.node[nodes], scores, each=True, n_jobs=self._jobs)
+        node, edge = self._potentials.node[nodes], self._potentials.edge
+        hard = np.ones(1, dtype=bool)
+        if self._potentials.shared:
+            p = chain.sum_product(offsets, node, edge, n_jobs=self._jobs)[1]
+            q, hard = pair_marginals(offsets, node, edge[0], p, n_jobs=self._jobs)
+        if hard.any():
+            edge = edge if self._potentials.shared else edge[tables]
+            _, p, q = chain.sum_product(offsets, node, edge, each=True, n_jobs=self._jobs)
         if self._keep and nodes.stop > nodes.start:
             self._kept[nodes.start] = p, q
         return p, q

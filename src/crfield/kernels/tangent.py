@@ -60,3 +60,28 @@ def belief_tangent(
         offsets, node, edge, node_dot, edge_dot, weight, node_out, edge_out, each, max(1, int(n_jobs))
     )
     return node_out, edge_out
+
+
+def pair_marginals(
+    offsets: np.ndarray, score: np.ndarray, table: np.ndarray, node: np.ndarray, *, n_jobs: int = 1
+) -> tuple[np.ndarray, np.ndarray]:
+    """Marginals of every pair (E, L, L), from node scores (N, L), one table (L, L) and node marginals (N, L).
+
+        q_t(i, j) = p_t(j) α_{t-1}(i) e^table(i, j) / Σ_i' α_{t-1}(i') e^table(i', j)
+
+    which takes no exponential for each pair. Also ``hard`` (B,) bool: where scores lie so far apart that α leaves the
+    range of doubles; the pairs of those sequences are not valid.
+
+    >>> q, hard = pair_marginals(np.array([0, 2]), np.zeros((2, 2)), np.log([[2.0, 1.0], [1.0, 2.0]]),
+    ...                          np.full((2, 2), 0.5))
+    >>> q.round(6).tolist(), hard.tolist()
+    ([[[0.333333, 0.166667], [0.166667, 0.333333]]], [False])
+    """
+    offsets = np.ascontiguousarray(offsets, np.int64)
+    score, table, node = (np.ascontiguousarray(x, np.float64) for x in (score, table, node))
+    if score.ndim != 2 or table.ndim != 2 or node.ndim != 2 or offsets.ndim != 1 or len(offsets) < 1:
+        raise ValueError("scores and marginals do not fit the chains")
+    edges = int(np.maximum(np.diff(offsets) - 1, 0).sum())
+    out, hard = np.empty((edges, node.shape[1], node.shape[1])), np.zeros(len(offsets) - 1, dtype=np.uint8)
+    choice.body("tangent").pair_marginals(offsets, score, table, node, out, hard, max(1, int(n_jobs)))
+    return out, hard.astype(bool)

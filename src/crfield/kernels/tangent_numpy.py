@@ -6,6 +6,8 @@ import numpy as np
 
 from crfield.kernels.chain_numpy import check_offsets
 
+SMALLEST = 1e-200  # probabilities below it count for nothing, and sums above it have lost nothing that counts
+
 
 def belief_tangent(
     offsets: np.ndarray,
@@ -37,7 +39,7 @@ def belief_tangent(
     first = np.asarray(offsets)[:-1][order]
     first_edge = np.concatenate([[0], np.cumsum(np.maximum(lengths - 1, 0))])[:-1][order]
     counts = [int(np.searchsorted(-lengths[order], -t, side="left")) for t in range(int(lengths.max(initial=0)))]
-    inverse = np.divide(1.0, node, out=np.zeros_like(node), where=node > 0)
+    inverse = np.divide(1.0, node, out=np.zeros_like(node), where=node > SMALLEST)
     before = np.zeros_like(node)  # a
     for t, count in enumerate(counts):
         rows = first[:count] + t
@@ -68,3 +70,44 @@ def belief_tangent(
             edge_out[at] = found
         else:
             edge_out[0] += found.sum(axis=0)
+
+
+def pair_marginals(
+    offsets: np.ndarray,
+    score: np.ndarray,
+    table: np.ndarray,
+    node: np.ndarray,
+    edge_out: np.ndarray,
+    hard: np.ndarray,
+    n_jobs: int,
+) -> None:
+    """Body of `crfield.kernels.tangent.pair_marginals`; results go to the last arrays."""
+    check_offsets(offsets)
+    lengths, labels = np.diff(offsets), node.shape[1]
+    fits = labels >= 1 and node.shape == score.shape == (offsets[-1], labels) and table.shape == (labels, labels)
+    if not fits or len(edge_out) != np.maximum(lengths - 1, 0).sum():
+        raise ValueError("scores and marginals do not fit the chains")
+    weights = _exponentials(table.reshape(1, -1)).reshape(labels, labels)
+    psi = _exponentials(score)
+    first_edge = np.concatenate([[0], np.cumsum(np.maximum(lengths - 1, 0))])
+    for s in np.flatnonzero(lengths > 1).tolist():
+        begin, at = int(offsets[s]), int(first_edge[s])
+        if not node[begin].any():
+            edge_out[at : at + lengths[s] - 1] = 0.0
+            continue
+        alpha = psi[begin]
+        for t in range(1, int(lengths[s])):
+            total, p = alpha @ weights, node[begin + t]
+            ahead = total * psi[begin + t]
+            if (total[p > 0] < SMALLEST).any() or not ahead.sum() >= SMALLEST:
+                hard[s] = 1
+                break
+            share = np.divide(p, total, out=np.zeros_like(p), where=p > 0)
+            edge_out[at + t - 1] = alpha[:, None] * weights * share
+            alpha = ahead / ahead.sum()
+
+
+def _exponentials(x: np.ndarray) -> np.ndarray:
+    """exp(x − max of its row), zero where everything is forbidden."""
+    top = x.max(axis=1, keepdims=True, initial=-np.inf)
+    return np.exp(x - np.where(np.isneginf(top), 0.0, top))
