@@ -82,12 +82,11 @@ def test_value_by_enumeration_and_gradient_by_differences(body: str, o: Options,
     gradient, spare = np.empty(len(weights)), np.empty(len(weights))
     value, expected = problem.evaluate(weights, gradient), 0.0
     chains = case.batch.topology
-    for s in np.flatnonzero(chains.lengths):
+    for s in np.flatnonzero(chains.lengths).tolist():
         found = written_out(case, weights, s)
         first = int(chains.offsets[s])
-        raised = [
-            v + sum(target.cost[first + t, y] for t, y in enumerate(p)) if costs else v for p, v in found.items()
-        ]  # type: ignore[index]
+        cost = np.zeros(target.mask.shape) if target.cost is None else target.cost
+        raised = [v + sum(cost[first + t, y] for t, y in enumerate(p)) for p, v in found.items()]
         inside = [v for p, v in found.items() if all(target.mask[first + t, y] for t, y in enumerate(p))]
         size = 1.0 if target.weight is None else target.weight[s]
         expected += size * (np.logaddexp.reduce(raised) - np.logaddexp.reduce(inside))
@@ -140,8 +139,8 @@ def test_answers_equal_enumeration(fitted: tuple[ChainCRF, list[Any], list[list[
     model, X, _ = fitted
     labels = model.classes_.tolist()
     for x in (X[0][:4], X[1][:1], X[2][3:9]):
-        batch = model._fitted.encode([x])  # type: ignore[union-attr]
-        case = LinearCase(model._fitted.layout, batch, None)  # type: ignore[arg-type, union-attr]
+        batch = model._fitted.encode([x])
+        case = LinearCase(model._fitted.layout, batch, None)  # type: ignore[arg-type]
         found = written_out(case, model._fitted.weights, 0)
         values = np.array(list(found.values()))
         chances = np.exp(values - np.logaddexp.reduce(values))
@@ -183,7 +182,7 @@ def test_files_pickles_and_warm_starts(fitted: tuple[ChainCRF, list[Any], list[l
     more = [[*tags[:3], "c", *tags[4:]] for tags in y]
     grown = warm.fit(X, more)
     assert len(grown.coef_) > len(model.coef_)
-    header, arrays = model._fitted.layout.state()  # type: ignore[union-attr]
+    header, arrays = model._fitted.layout.state()
     plain = Layout.from_state(header, arrays)
     for damage in (
         {"runs_2": np.array([[0, 0, 9]], np.int32)},

@@ -74,6 +74,15 @@ class FixedScores:
         zeros = np.zeros(self.n_labels)
         return FixedScores(self.edge, zeros, zeros)
 
+    def scaled(self, factor: float) -> FixedScores:
+        """All finite scores times a factor above 0; what is forbidden stays so.
+
+        >>> import numpy as np
+        >>> FixedScores(np.array([[-2.0]]), np.array([-np.inf]), np.zeros(1)).scaled(0.5).edge.tolist()
+        [[-1.0]]
+        """
+        return FixedScores(self.edge * factor, self.start * factor, self.end * factor)
+
     def of_path(self, path: np.ndarray | list[int]) -> float:
         """What one labelling of a whole sequence gets."""
         codes = np.asarray(path, dtype=np.int64)

@@ -11,6 +11,7 @@ are divided by T, so the model stays a plain one; rules of neighbouring labels s
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,8 @@ def cooled(crf: Any, model: ColumnModel, temperature: float) -> Any:
     """A copy of the estimator with its weights divided by the temperature."""
     out, cool = copy.copy(crf), copy.copy(model)  # a copied model has no compiled state
     cool.weights = model.weights / temperature
+    if model.layout.fixed is not None:
+        cool.layout = replace(model.layout, fixed=model.layout.fixed.scaled(1 / temperature))
     out._model, out._parts = cool, None
     out.temperature_ = temperature
     return out

@@ -118,6 +118,12 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
             "labels that differ in the order of their phases: latent-dynamic CRF, plain chain, Bayes rule",
             {"seeds": (0, 1), "n_sequences": 40, "n_test": 40},
         ),
+        "higher-order": Experiment(
+            "crfield.experiments.higher_order",
+            "chains of order one, two and three: worlds of known order, chunks of sentences (needs data)",
+            {"worlds": (2,), "orders": (1, 2), "seeds": (1, 2), "length": 200, "most_sentences": 60, "tol": 1e-2},
+            needs_data=True,
+        ),
         "one-data-set": Experiment(
             "crfield.experiments.one_data_set",
             "which model when: HMM, MEMM, CRF and their relatives on one world with four switches",
@@ -127,6 +133,18 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
             "crfield.experiments.spanish_segments",
             "Spanish names: tags of tokens against labels of segments, with lengths and texts (needs data)",
             {"penalties": (1.0,), "most_sentences": 300, "tol": 1e-2},
+            needs_data=True,
+        ),
+        "spanish-entities": Experiment(
+            "crfield.experiments.spanish_entities",
+            "Spanish names: features of text, rules of tags; each group of features left out (needs data)",
+            {
+                "sets": ("as it comes",),
+                "penalties": (1.0,),
+                "groups": ("affixes",),
+                "most_sentences": 300,
+                "tol": 1e-2,
+            },
             needs_data=True,
         ),
         "wearable-layers": Experiment(
