@@ -62,7 +62,7 @@ double Trainer::sum_gradient(const int64_t* sequences, int n, bool margin, bool 
     }
     if (partial) continue;
     const double gold = path_score(s, score, gold_.labels + first);
-    if (!(gold > -INFINITY)) throw std::invalid_argument("what is allowed of a sequence is forbidden by fixed scores");
+    check_total(gold);
     value -= weight_of(s) * gold;
   }
   second_.resize(cells);
@@ -77,7 +77,7 @@ double Trainer::sum_gradient(const int64_t* sequences, int n, bool margin, bool 
     else
       m.k->sweep(table, sweep);
     for (int b = 0; b < n; b++) {
-      if (!(sweep.total[b] > -INFINITY)) throw std::invalid_argument("what is allowed of a sequence is forbidden by fixed scores");
+      check_total(sweep.total[b]);
       value += sign * weight_of(g.sequence[b]) * sweep.total[b];
     }
   };

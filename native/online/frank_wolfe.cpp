@@ -46,7 +46,7 @@ Met Trainer::frank_wolfe(const int64_t* order, int64_t n, double l2, int steps) 
     for (int visit = 0; visit < steps; visit++) {
       double* score = score_sequence(s);
       const double gold = path_score(s, score, gold_.labels + x_.offsets[s]);
-      if (!(gold > -INFINITY)) throw std::invalid_argument("what is allowed of a sequence is forbidden by fixed scores");
+      check_total(gold);
       value.clear();
       double mixed = 0;
       for (const Plane& p : planes) {

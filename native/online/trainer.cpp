@@ -41,6 +41,7 @@ Trainer::Trainer(std::unique_ptr<const Model> model, BatchView batch, const Gold
 
 void Trainer::set_weights(const double* flat) {
   slots_.spread(flat, w_.data());
+  change_.zero();
   for (Buffer<double>* b : {&late_, &variance_, &squares_, &received_}) *b = Buffer<double>();
   visits_ = 1;
   shrink_clock_ = push_clock_ = 0;
@@ -57,9 +58,18 @@ void Trainer::average(double* flat) const {
 }
 
 double Trainer::evaluate(const double* flat, Loss loss) {
-  Buffer<double> kept = std::move(w_);
-  w_.resize(slots_.size());
-  slots_.spread(flat, w_.data());
+  struct Restore {  // whatever happens, the trainer's own weights come back
+    Trainer& t;
+    Buffer<double> kept;
+    ~Restore() {
+      t.w_ = std::move(kept);
+      t.refresh();
+    }
+  };
+  Buffer<double> given(slots_.size());
+  slots_.spread(flat, given.data());
+  const Restore restore{*this, std::move(w_)};
+  w_ = std::move(given);
   refresh();
   const bool margin = loss == Loss::HINGE || loss == Loss::SOFTMAX_MARGIN;
   double value = 0;
@@ -70,8 +80,6 @@ double Trainer::evaluate(const double* flat, Loss loss) {
     else
       value += sum_gradient(&s, 1, margin, false);
   }
-  w_ = std::move(kept);
-  refresh();
   return value;
 }
 
@@ -167,7 +175,7 @@ Trainer::Choice Trainer::choose(int64_t s, bool margin) {
         if (!allows(first + t, j)) second_[t * m.stride + j] = -INFINITY;
     gold = decode(s, second_.data(), truth_.data());
   }
-  if (!(gold > -INFINITY)) throw std::invalid_argument("what is allowed of a sequence is forbidden by fixed scores");
+  check_total(gold);
   if (margin) {
     raise(s, score);
     gold += distance(s, truth_.data());

@@ -3,7 +3,9 @@
 // A step costs what its sequence holds: only columns that are there are read, brought up to date and changed.
 // Everything is sequential; the same order gives the same bits.
 #pragma once
+#include <cmath>
 #include <memory>
+#include <stdexcept>
 #include <vector>
 
 #include "chain/model.hpp"
@@ -30,6 +32,12 @@ struct Met {
   int64_t mistakes = 0;  // sequences that changed weights (best path), or of positive loss
   double missing = 0;    // Frank–Wolfe: by how much the mixtures fell short
 };
+
+// What a sequence's gold labels score: -inf where fixed scores forbid them all, not finite where weights ran away.
+inline void check_total(double total) {
+  if (total == -INFINITY) throw std::invalid_argument("what is allowed of a sequence is forbidden by fixed scores");
+  if (!std::isfinite(total)) throw std::invalid_argument("scores are not finite any more");
+}
 
 class Trainer {
  public:

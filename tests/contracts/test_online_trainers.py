@@ -10,7 +10,7 @@ import pytest
 from sklearn.base import clone
 
 from crfield import ChainCRF, load
-from crfield.errors import ConvergenceWarning, InputError
+from crfield.errors import ConvergenceWarning, InputError, LabelError
 
 X = [
     [{"word": "the"}, {"word": "dog"}, {"word": "barks"}],
@@ -179,6 +179,20 @@ def test_it_goes_on_from_where_it_was(solver: str) -> None:
     model = ChainCRF(solver=solver, warm_start=True).fit(X, Y)
     model.fit(X, Y)
     assert (model.n_iter_, model.stop_reason_) == (1, "tolerance")
+
+
+def test_steps_that_run_away_say_so() -> None:
+    for solver in ("sgd", "adagrad"):
+        with pytest.raises(InputError, match="smaller rate"):
+            fitted(solver, l2=0.0, solver_options={"rate": 1e308})
+
+
+def test_labels_that_the_rules_leave_no_way_for() -> None:
+    rules = [("D", "N"), ("D", "V"), ("D", "D")]
+    unsure = [["D", None, None], [None, "N"], [], ["V", "N", "V"], ["V"]]
+    for solver in LATENT:
+        with pytest.raises(LabelError):
+            fitted(solver, labels=unsure, constraints=rules)
 
 
 def test_models_without_columns_say_so() -> None:

@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from crfield.errors import InputError, ShapeError
+from crfield.errors import InputError, LabelError, ShapeError
 from crfield.kernels import choice
 
 LOSSES = ("likelihood", "softmax_margin", "perceptron", "hinge")
@@ -115,24 +115,36 @@ class Trainer:
         """A new start: all that is kept beside the weights is forgotten."""
         self._trainer.set_weights(np.ascontiguousarray(weights, dtype=np.float64))
 
+    def _call(self, method: str, *arguments: Any) -> Any:
+        try:
+            return getattr(self._trainer, method)(*arguments)
+        except ValueError as error:
+            if "forbidden" in str(error):
+                raise LabelError(f"{error}. Do labels and constraints fit together?") from None
+            if "not finite" in str(error):
+                raise InputError(
+                    f"{error}: the steps were too large. Choose a smaller rate, or scale numeric features."
+                ) from None
+            raise
+
     def evaluate(self, weights: np.ndarray, *, loss: str) -> float:
         """Σ_s weight_s loss_s at the weights given; the trainer's own stay."""
-        return float(self._trainer.evaluate(np.ascontiguousarray(weights, dtype=np.float64), _loss(loss)))
+        return float(self._call("evaluate", np.ascontiguousarray(weights, dtype=np.float64), _loss(loss)))
 
     def perceptron(self, order: Any) -> Met:
         """A pass of the averaged perceptron."""
-        return Met(*self._trainer.perceptron(_order(order)))
+        return Met(*self._call("perceptron", _order(order)))
 
     def passive_aggressive(self, order: Any, *, variant: str = "PA-I", aggressiveness: float = 1.0) -> Met:
         """A pass of passive-aggressive steps; ``aggressiveness`` is C."""
         if variant not in VARIANTS:
             raise InputError(f"variant must be one of {', '.join(map(repr, VARIANTS))}, got {variant!r}.")
         number = VARIANTS.index(variant)
-        return Met(*self._trainer.passive_aggressive(_order(order), number, _positive("C", aggressiveness)))
+        return Met(*self._call("passive_aggressive", _order(order), number, _positive("C", aggressiveness)))
 
     def arow(self, order: Any, *, regularity: float = 1.0) -> Met:
         """A pass of AROW; ``regularity`` is r."""
-        return Met(*self._trainer.arow(_order(order), _positive("r", regularity)))
+        return Met(*self._call("arow", _order(order), _positive("r", regularity)))
 
     def descend(
         self,
@@ -149,7 +161,7 @@ class Trainer:
         if sizes.ndim != 1 or not (np.isfinite(sizes).all() and (sizes >= 0).all()):
             raise ShapeError("rates must be a 1-D array of finite numbers of at least 0.")
         penalties = (_not_negative("l1", l1), _not_negative("l2", l2))
-        return Met(*self._trainer.descend(_order(order), sizes, int(batch), _loss(loss), *penalties))
+        return Met(*self._call("descend", _order(order), sizes, int(batch), _loss(loss), *penalties))
 
     def adagrad(
         self,
@@ -164,12 +176,12 @@ class Trainer:
         """A pass of AdaGrad."""
         penalties = (_not_negative("l1", l1), _not_negative("l2", l2))
         return Met(
-            *self._trainer.adagrad(_order(order), _positive("rate", rate), int(batch), _loss(loss), *penalties)
+            *self._call("adagrad", _order(order), _positive("rate", rate), int(batch), _loss(loss), *penalties)
         )
 
     def frank_wolfe(self, order: Any, *, l2: float, steps: int = 1) -> Met:
         """A pass of pairwise Frank–Wolfe steps, up to ``steps`` a visit; the first starts from zero weights."""
-        return Met(*self._trainer.frank_wolfe(_order(order), _positive("l2", l2), max(1, int(steps))))
+        return Met(*self._call("frank_wolfe", _order(order), _positive("l2", l2), max(1, int(steps))))
 
     def mixture_cost(self) -> float:
         """Σ_i Σ_y α_i(y) cost_i(y): the dual value is this less ½ l2 |w|²."""

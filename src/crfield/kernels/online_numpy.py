@@ -135,8 +135,7 @@ class Trainer:
         part, rows = self._part(s)
         node, edge = self._scores(part)
         clamped, gold = _best_path(np.where(self.mask[rows], node, -np.inf), edge)
-        if np.isneginf(clamped):
-            raise ValueError("what is allowed of a sequence is forbidden by fixed scores")
+        _check_total(clamped)
         steps = np.arange(len(gold))
         if margin:
             node = node + self.cost[rows]
@@ -162,8 +161,7 @@ class Trainer:
             node = node + self.cost[rows]
         free, p, pairs = _marginals(part, node, edge)
         clamped, q, gold = _marginals(part, np.where(self.mask[rows], node, -np.inf), edge)
-        if np.isneginf(clamped):
-            raise ValueError("what is allowed of a sequence is forbidden by fixed scores")
+        _check_total(clamped)
         gradient, table = np.zeros(self.model.n_weights), pairs - gold
         if not self.model.edge_features:
             table = table.sum(axis=0, keepdims=True)
@@ -332,8 +330,7 @@ class Trainer:
             at = np.arange(len(path) - 1) if self.model.edge_features else 0
             return float(node[np.arange(len(path)), path].sum() + edge[at, path[:-1], path[1:]].sum())
 
-        if np.isneginf(value(gold)):
-            raise ValueError("what is allowed of a sequence is forbidden by fixed scores")
+        _check_total(value(gold))
         values = [self._distance(s, path) + value(path) for path, _ in planes]
         top, best = _best_path(node + self.cost[rows], edge)
         loss = weight * max(0.0, top - value(gold))
@@ -367,6 +364,13 @@ def _rows(part: tuple[Any, Any, Any], rows: slice) -> tuple[Any, Any, Any]:
     here = slice(int(indptr[rows.start]), int(indptr[rows.stop]))
     starts = indptr[rows.start : rows.stop + 1] - indptr[rows.start]
     return starts, indices[here], None if values is None else values[here]
+
+
+def _check_total(total: float) -> None:
+    if np.isneginf(total):
+        raise ValueError("what is allowed of a sequence is forbidden by fixed scores")
+    if not np.isfinite(total):
+        raise ValueError("scores are not finite any more")
 
 
 def _best_path(node: np.ndarray, edge: np.ndarray) -> tuple[float, np.ndarray]:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from crfield.errors import InputError
+from crfield.errors import InputError, LabelError
 from crfield.kernels.online import Met, Trainer
 from crfield.optimize.history import Result
 from crfield.optimize.penalty import Penalty
@@ -150,7 +150,12 @@ def _calibrate(trainer: Trainer, loss_of: Callable[[float], float]) -> float:
     start = trainer.weights()
 
     def tried(rate: float) -> float:
-        found = loss_of(rate)
+        try:
+            found = loss_of(rate)
+        except LabelError:
+            raise
+        except InputError:  # too large
+            found = math.inf
         trainer.set_weights(start)
         return found if math.isfinite(found) else math.inf
 
