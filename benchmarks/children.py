@@ -13,6 +13,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,42 @@ def imports(*statements: str) -> dict[str, Any]:
     return {"seconds": spent, "unwanted": unwanted}
 
 
+def train_encoded(path: str, max_iter: str) -> dict[str, Any]:
+    """A few steps on an encoded data set, from opening it on."""
+    import crfield
+    from crfield.errors import ConvergenceWarning
+
+    warnings.simplefilter("ignore", ConvergenceWarning)
+    began = time.perf_counter()
+    model = crfield.ChainCRF(solver="lbfgs", tol=1e-12, max_iter=int(max_iter)).fit(crfield.EncodedDataset(path))
+    seconds = time.perf_counter() - began
+    return {"weights": len(model.coef_), "evaluations": model.n_evaluations_, "seconds": seconds}
+
+
+def same_objective(path: str) -> dict[str, Any]:
+    """The optimum from disk and that of the same data in memory."""
+    import numpy as np
+    from scipy.sparse import csr_array
+
+    import crfield
+
+    dataset = crfield.EncodedDataset(path)
+    options: dict[str, Any] = {"solver": "lbfgs", "l2": 5.0, "tol": 1e-10, "max_iter": 2000}
+    disk = crfield.ChainCRF(**options).fit(dataset).objective_
+    X, y = [], []
+    for shard in dataset.shards():
+        node, offsets = shard.batch.node, shard.batch.topology.offsets
+        rows = csr_array((node.values, node.indices, node.indptr), shape=(node.n_rows, node.width))
+        for first, stop in pairwise(offsets.tolist()):
+            X.append(rows[first:stop])
+            y.append(dataset.labels[np.asarray(shard.target.labels[first:stop])])
+    memory = crfield.ChainCRF(**options).fit(X, y).objective_
+    return {"disk": disk, "memory": memory, "difference": abs(disk / memory - 1)}
+
+
 TASKS: dict[str, Callable[..., dict[str, Any]]] = {
+    "train_encoded": train_encoded,
+    "same_objective": same_objective,
     "train_ours": train_ours,
     "train_crfsuite": train_crfsuite,
     "imports": imports,

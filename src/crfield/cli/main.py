@@ -5,6 +5,7 @@
     crfield evaluate  score a model, or a file that was tagged already
     crfield inspect   show what a model has learnt
     crfield convert   turn a model file into another tool's
+    crfield encode    data of any size to an encoded data set, for training from disk
     crfield models    which model when, one with its example
     crfield compare-inference   the model wrong, or the inference? all engines on the same scores
     crfield compare-trainers    objective and held-out score of several trainers against CPU time
@@ -34,6 +35,7 @@ from crfield.cli.compare_inference import compare_inference
 from crfield.cli.compare_trainers import compare_trainers
 from crfield.cli.convert import convert
 from crfield.cli.demo import demo
+from crfield.cli.encode import encode
 from crfield.cli.evaluate import evaluate
 from crfield.cli.experiment import experiment
 from crfield.cli.gallery import gallery
@@ -119,6 +121,7 @@ for verb in (
     evaluate,
     inspect,
     convert,
+    encode,
     models,
     compare_inference,
     compare_trainers,

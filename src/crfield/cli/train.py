@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -170,6 +171,27 @@ def train(
     seed: Annotated[
         int, typer.Option(min=0, metavar="N", help="Seed of the stochastic steps.", rich_help_panel=_SEARCH)
     ] = 0,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Keep the state of training here; the same command goes on from it. Removed at the end.",
+            rich_help_panel=_SEARCH,
+        ),
+    ] = None,
+    patience: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="End after N steps without a better likelihood of the --dev file, and keep the best weights.",
+            rich_help_panel=_SEARCH,
+        ),
+    ] = None,
+    encoded: Annotated[
+        bool,
+        typer.Option("--encoded", help="DATA is a folder that crfield encode wrote.", rich_help_panel=_DATA),
+    ] = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Only warnings and errors.", rich_help_panel=_OUTPUT)
     ] = False,
@@ -182,8 +204,21 @@ def train(
         raise typer.BadParameter("a template is for column files: leave out --template or --format crfsuite.")
     if dev == "-" and "-" in data:
         raise typer.BadParameter("standard input ('-') can be read only once.")
+    if patience is not None and dev is None:
+        raise typer.BadParameter("--patience looks at the scores of a --dev file: name one.")
+    if encoded and (len(data) != 1 or template is not None):
+        raise typer.BadParameter(
+            "--encoded takes one folder, with its template inside: leave out what else is named."
+        )
     began = time.perf_counter()
-    examples, used = _read(data, template, format, label_column, quiet=quiet)
+    examples, dataset = None, None  # type: Examples | None, crfield.EncodedDataset | None
+    if encoded:
+        dataset = crfield.EncodedDataset(data[0])
+        used = None if dataset.template is None else Template(dataset.template)
+        counts = (len(dataset), dataset.n_steps)
+    else:
+        examples, used = _read(data, template, format, label_column, quiet=quiet)
+        counts = (len(examples.y), examples.n_steps)
     read = time.perf_counter()
     crf = crfield.ChainCRF(
         l1=l1,
@@ -202,15 +237,23 @@ def train(
         n_jobs=-1 if threads is None else threads,
         random_state=seed,
         verbose=int(on_terminal() and not quiet),
+        checkpoint=checkpoint,
+        patience=5 if patience is None else patience,
     )
     # Read before the long part: a mistake in it should not wait until the end.
     check = None if dev is None else reading.read_for(crf, [dev], asked=Format.auto, label_column=label_column)
-    crf.fit(examples.X, examples.y, sample_weight=examples.weights)
+    held = None if check is None or patience is None else (check.X, check.y)
+    if dataset is not None:
+        crf.fit(dataset, validation=held)
+    elif examples is not None:
+        crf.fit(examples.X, examples.y, sample_weight=examples.weights, validation=held)
     trained = time.perf_counter()
     scores = None if check is None else judge(check.y, crf.predict(check.X), scheme=scheme)
     # Threads and progress belong to this run, not to the model.
     crf.set_params(n_jobs=None, verbose=0).save(model)
-    report = _Report(model, examples, crf, scores, read - began, trained - read)
+    if checkpoint is not None and crf.stop_reason_ != INTERRUPTED:
+        Path(checkpoint).unlink(missing_ok=True)
+    report = _Report(model, *counts, crf, scores, read - began, trained - read)
     if as_json:
         emit(report.to_dict())
     elif not quiet:
@@ -252,7 +295,8 @@ class _Report:
     """What came of a training."""
 
     path: str
-    examples: Examples
+    n_sequences: int
+    n_steps: int
     model: Any
     scores: Judgement | None
     reading: float  # seconds
@@ -262,8 +306,8 @@ class _Report:
         """For JSON."""
         return {
             "model": self.path,
-            "sequences": len(self.examples.y),
-            "steps": self.examples.n_steps,
+            "sequences": self.n_sequences,
+            "steps": self.n_steps,
             **model_facts(self.model),
             "seconds": {"reading": round(self.reading, 3), "training": round(self.training, 3)},
             "dev": None if self.scores is None else self.scores.to_dict(),
@@ -271,7 +315,7 @@ class _Report:
 
     def text(self) -> str:
         """For people."""
-        lines = {"data": f"{len(self.examples.y):,} sequences, {self.examples.n_steps:,} steps"}
+        lines = {"data": f"{self.n_sequences:,} sequences, {self.n_steps:,} steps"}
         lines |= model_lines(self.model)
         lines["time"] = f"{self.reading:.1f} s reading, {self.training:.1f} s training"
         if self.scores is not None:
