@@ -33,6 +33,7 @@ from crfield.estimators.chain_checks import (
 )
 from crfield.estimators.chain_columns import fresh_columns, grown_columns
 from crfield.estimators.chain_encoded import fit_encoded
+from crfield.estimators.chain_explain import ChainExplanations
 from crfield.estimators.chain_models import ColumnModel, FunctionModel, build_columns, tabulate_sequences
 from crfield.estimators.chain_ongoing import learn_part
 from crfield.estimators.chain_rules import forbidden_pairs, ruled, with_costs, with_rules
@@ -52,7 +53,7 @@ from crfield.storage.encoded import EncodedDataset
 from crfield.training.chain_plan import ChainParts, Plan, plan_chain, prepare
 
 
-class ChainCRF(ChainAnswers, BaseEstimator):
+class ChainCRF(ChainAnswers, ChainExplanations, BaseEstimator):
     """Linear-chain conditional random field.
 
     Training minimises −Σ weight · log p(y | x) + ``l1`` ‖w‖₁ + ½ ``l2`` ‖w‖², or another ``objective``.

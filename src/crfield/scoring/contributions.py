@@ -25,8 +25,8 @@ class Term(NamedTuple):
     """One part of a difference of scores: value · (weight − other).
 
     ``kind`` is a part of the layout ("node", "dense", "bias", "start", "end", "transitions", "edge", "edge_dense",
-    "runs") or "fixed"; ``step`` the later one of a pair of steps; ``column`` the column of a feature, the number of
-    labels of a run, −1 for others.
+    "runs") or "fixed_edge", "fixed_start", "fixed_end"; ``step`` the later one of a pair of steps; ``column`` that of
+    a feature, the number of labels of a run, −1 for others.
 
     >>> Term("node", 3, 17, 2.0, 0.5, -0.25).amount
     1.5
@@ -164,8 +164,8 @@ def path_difference(
     constants("transitions", edges, np.nan_to_num(layout.transitions(weights)).ravel(), pair, other_pair, 1)
     if layout.fixed is not None:
         for name, at in ends.items():
-            constants("fixed", at, getattr(layout.fixed, name), path, other, 0)
-        constants("fixed", edges, layout.fixed.edge.ravel(), pair, other_pair, 1)
+            constants(f"fixed_{name}", at, getattr(layout.fixed, name), path, other, 0)
+        constants("fixed_edge", edges, layout.fixed.edge.ravel(), pair, other_pair, 1)
     if isinstance(layout, RunLayout):
         terms += _run_terms(layout, weights[part["runs"]], batch, path, other)
     return [term for term in terms if term.amount != 0.0]
