@@ -99,5 +99,7 @@ def test_refusals(tmp_path: Path) -> None:
     assert "a trainer is a solver (lbfgs, warm, " in result.stderr
     result = run("compare-trainers", "--demo", "--phrases", 20, "--trainers", "gis:hinge")
     assert "solver='gis' trains 'likelihood', not 'hinge'" in result.stderr
+    with pytest.raises(InputError, match="leave label_functions and order out"):
+        crfield.compare_trainers([[["a"]]], [["x"]], X_test=[], y_test=[], trainers=["cg"], order=2)
     with pytest.raises(InputError, match="X_test has 1 sequences and y_test 2"):
         crfield.compare_trainers([[["a"]]], [["x"]], X_test=[[["a"]]], y_test=[["x"], ["x"]], trainers=["cg"])

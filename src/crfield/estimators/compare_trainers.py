@@ -66,8 +66,8 @@ def compare_trainers(
         raise InputError(f"name at least one trainer: {', '.join(TRAINERS)}.")
     front = ChainCRF(**options)
     front._check_parameters()
-    if front.label_functions is not None:
-        raise InputError("trainers are compared on models of columns; leave label_functions out.")
+    if front.label_functions is not None or front.order != 1:
+        raise InputError("trainers are compared on plain chains of columns; leave label_functions and order out.")
     coder = LabelCoder().fit(y)
     model, batch, target = front._encoded(X, y, coder, sample_weight, None)
     jobs = resolve_jobs(front.n_jobs)
