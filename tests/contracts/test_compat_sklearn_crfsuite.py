@@ -140,6 +140,10 @@ def test_outputs_are_lists_and_marginals_are_dicts(data: tuple[Any, ...]) -> Non
 def test_labels_stand_in_the_order_of_their_first_occurrence() -> None:
     crf = CRF().fit([[["a"], ["b"], ["c"]]], [["Z", "A", "M"]])
     assert crf.classes_ == ["Z", "A", "M"]
+    partly = CRF().fit([[["a"], ["b"], ["c"]]], [np.array(["Z", None, "M"], dtype=object)])
+    assert partly.classes_ == ["Z", "M"]
+    arrays = CRF().fit([[["a"], ["b"]]], [np.array(["Z", "A"])])
+    assert [type(label) for label in arrays.classes_] == [str, str]
 
 
 def test_a_feature_whose_values_are_negative_keeps_its_weights() -> None:

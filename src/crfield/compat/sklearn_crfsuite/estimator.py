@@ -14,14 +14,20 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
-from itertools import chain
 from typing import Any, Self
 
 from sklearn.base import BaseEstimator
 
 from crfield.compat.sklearn_crfsuite.metrics import flat_accuracy_score, flat_f1_score, sequence_accuracy_score
 from crfield.compat.sklearn_crfsuite.settings import chain_for, with_zeros
-from crfield.compat.sklearn_crfsuite.tagger import ModelInfo, Tagger, TrainingLog, model_info, training_log
+from crfield.compat.sklearn_crfsuite.tagger import (
+    ModelInfo,
+    Tagger,
+    TrainingLog,
+    by_occurrence,
+    model_info,
+    training_log,
+)
 from crfield.errors import ConvergenceWarning, InputError, NotFittedError
 from crfield.estimators.chain import ChainCRF
 from crfield.estimators.crfsuite_chain import to_crfsuite
@@ -141,8 +147,8 @@ class CRF(BaseEstimator):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # max_iterations is a usual way to stop there
             model.fit(with_zeros(X), y)
-        order = list(dict.fromkeys(chain.from_iterable(y)))
-        self._chain, self._order, self._info_known = model, order, None
+        self._chain, self._info_known = model, None
+        self._order = by_occurrence(y, model.classes_.tolist())
         log = training_log(model)
         if X_dev is not None:
             found = self.predict(X_dev)

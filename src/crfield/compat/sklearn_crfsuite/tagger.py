@@ -45,6 +45,18 @@ def model_info(chain: ChainCRF, labels: Sequence[Any]) -> ModelInfo:
     )
 
 
+def by_occurrence(y: Any, classes: Sequence[Any]) -> list[Any]:
+    """The classes in the order in which they first occur in y, as CRFsuite numbers them.
+
+    >>> by_occurrence([["V", None], ["N", "V", {"A", "N"}]], ["A", "N", "V"])
+    ['V', 'N', 'A']
+    """
+    known = {label: label for label in classes}
+    met = (label for labels in y for label in labels if not isinstance(label, set | frozenset))
+    order = dict.fromkeys(known[label] for label in met if label in known)
+    return [*order, *(label for label in classes if label not in order)]
+
+
 class Tagger:
     """One sequence at a time, in the manner of ``pycrfsuite.Tagger``.
 
