@@ -4,6 +4,7 @@
     crfield tag       label data with a model
     crfield evaluate  score a model, or a file that was tagged already
     crfield inspect   show what a model has learnt
+    crfield explain   why a label, which features matter, which errors
     crfield convert   turn a model file into another tool's
     crfield encode    data of any size to an encoded data set, for training from disk
     crfield models    which model when, one with its example
@@ -38,6 +39,7 @@ from crfield.cli.demo import demo
 from crfield.cli.encode import encode
 from crfield.cli.evaluate import evaluate
 from crfield.cli.experiment import experiment
+from crfield.cli.explain import explain
 from crfield.cli.gallery import gallery
 from crfield.cli.inspect import inspect
 from crfield.cli.messages import complain, note, plain_warnings
@@ -120,6 +122,7 @@ for verb in (
     tag,
     evaluate,
     inspect,
+    explain,
     convert,
     encode,
     models,

@@ -219,9 +219,8 @@ class Explanation:
             ]
             if len(self.contributions) > _SHOWN:
                 rest = self.contributions[_SHOWN:]
-                lines.append(
-                    f"  {_signed(math.fsum(item.amount for item in rest))}  {len(rest)} smaller one{'s' * (len(rest) > 1)}"
-                )
+                amount, more = math.fsum(item.amount for item in rest), "s" * (len(rest) > 1)
+                lines.append(f"  {_signed(amount)}  {len(rest)} smaller one{more}")
             groups = ", ".join(f"{name} {_signed(amount)}" for name, amount in self.by_group().items())
             lines += [f"  {groups}"] if groups else ["  both score the same"]
         return "\n".join([*lines, *([] if self.flip is None else [f"  {self.flip}"])])
