@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +161,19 @@ def test_what_crfsuite_cannot_hold_is_refused(model: ChainCRF, data: Any, words:
 def test_labels_that_are_no_strings_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="labels are strings of one or more characters, this model has 1"):
         write_crfsuite_model(ChainCRF(**PLAIN).fit([[["a"], ["b"]]], [[1, 2]]), tmp_path / "m")
+
+
+def test_dicts_lists_and_attribute_files_mean_the_same(tmp_path: Path) -> None:
+    """Dicts are joined as python-crfsuite joins them, also after saving; a name that comes twice counts twice."""
+    read = crfield.load(io.BytesIO(format_crfsuite_model(SMALL)))
+    read.save(tmp_path / "m.crfield")
+    dicts = [[{"w": "é"}, {"w": ["b", "b"], "no": False}, {"w": {"x": "y"}, "w:b": 2.0, "new": "word"}]]
+    names = [[["w:é"], ["w:b", "w:b"], ["w:x:y", "w:b", "w:b"]]]
+    text = "O\tw\\:é\nO\tw\\:b\tw\\:b\nO\tw\\:b:2\n"
+    file = crfield.read_crfsuite(io.StringIO(text))[0]
+    for model in (read, crfield.load(tmp_path / "m.crfield"), pickle.loads(pickle.dumps(read))):
+        for X in (dicts, names, file):
+            assert model.potentials(X).node.tolist() == [[-0.25, 0.0, 1.5], [0.0, 4.0, 0.0], [0.0, 4.0, 0.0]]
 
 
 def test_weights_of_zero_and_their_attributes_are_left_out() -> None:
