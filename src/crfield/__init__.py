@@ -14,6 +14,7 @@ _HOME: dict[str, str] = {
     "BoostedRandomField": "crfield.estimators.boosted_field",
     "chain": "crfield.data.graph_builders",
     "ChainCRF": "crfield.estimators.chain",
+    "ChainCRFCV": "crfield.estimators.chain_cv",
     "ClassifierHMM": "crfield.estimators.classifier_hmm",
     "compare_inference": "crfield.report.inference_comparison",
     "compare_trainers": "crfield.estimators.compare_trainers",

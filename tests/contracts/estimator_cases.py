@@ -19,6 +19,7 @@ from crfield import (
     MEMM,
     BoostedRandomField,
     ChainCRF,
+    ChainCRFCV,
     ClassifierHMM,
     ContinuousCRF,
     DiscriminativeRandomField,
@@ -271,6 +272,7 @@ FRONT_DOOR = [
 ]
 # Classifiers of plain rows and transformers keep the contract of scikit-learn, each in a test of its own.
 PLAIN: list[type[Any]] = [
+    ChainCRFCV,
     ContinuousCRF,
     HiddenCRF,
     IncompleteBoost,

@@ -147,6 +147,12 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
             },
             needs_data=True,
         ),
+        "hidden-labels": Experiment(
+            "crfield.experiments.hidden_labels",
+            "chunks with half of the labels hidden, against half of the sentences (needs data)",
+            {"seeds": (0, 1), "most_sentences": 400, "tol": 1e-2},
+            needs_data=True,
+        ),
         "wearable-layers": Experiment(
             "crfield.experiments.wearable_layers",
             "motion and context: two chains, coupled layers, one chain of pairs",
