@@ -22,6 +22,7 @@ from crfield.estimators.held_out import HeldOut, check_validation
 from crfield.estimators.jobs import resolve_jobs
 from crfield.features.detect import encoder_from_state
 from crfield.optimize.history import Result
+from crfield.scoring.layout import Layout
 from crfield.scoring.layout_growth import joined
 from crfield.storage.digests import digest
 from crfield.storage.encoded import EncodedDataset
@@ -45,6 +46,8 @@ def fit_encoded(
             "label_functions and validation_fraction are for data in memory. Give validation=(X, y) to stop by "
             "held-out sequences."
         )
+    if parameters["order"] != 1:
+        raise InputError(f"data on disk is for chains of order 1, got order={parameters['order']!r}.")
     if isinstance(parameters.get("class_weight"), str):
         raise InputError(
             f"class_weight={parameters['class_weight']!r} would be counted anew in each shard. Give a dict of labels "
@@ -62,7 +65,8 @@ def fit_encoded(
         functions=functions,
         transition_functions=parameters["transition_functions"] if functions is not None else (),
     )
-    coder, layout = dataset.coder, None  # type: Any, Layout | None
+    coder = dataset.coder
+    layout: Layout | None = None
     constraints = getattr(crf, "constraints", None)
     for shard in dataset.shards():
         seen = observe_layout(

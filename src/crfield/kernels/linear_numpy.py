@@ -91,9 +91,10 @@ def _fixed(labels: int, *tables: np.ndarray | None) -> tuple[np.ndarray, np.ndar
         return np.zeros(shapes[0]), np.zeros(labels), np.zeros(labels)
     if any(table is None or table.shape != shape for table, shape in zip(tables, shapes)):
         raise ValueError("fixed scores do not fit the labels")
-    if any(not (table < np.inf).all() for table in tables):  # type: ignore[operator]
+    edge, start, end = (np.asarray(table, dtype=np.float64) for table in tables)
+    if not all((table < np.inf).all() for table in (edge, start, end)):
         raise ValueError("fixed scores must be finite or -inf")
-    return tables  # type: ignore[return-value]
+    return edge, start, end
 
 
 def _check_lists(what: str, ptr: np.ndarray | None, item: np.ndarray | None, columns: int, limit: int) -> None:
