@@ -2,13 +2,13 @@
 
 Averaged perceptron: CPU time of one pass over the training sentences, ours and CRFsuite's ``ap`` in turns. Both keep
 the same features (pairs that occur), visit in random order and decode every sentence once. Then quality on the test
-part: the perceptron after ten passes, SGD with the cumulative l1 penalty and OWL-QN with the same penalty (and their
-active features), and the hinge by block-coordinate Frank–Wolfe until its gap is 1e-3 of the objective, a bound that
-holds for the weights returned.
+part: the perceptron after ten passes; SGD with the cumulative l1 penalty and OWL-QN (from a warm start, default
+tolerance) with the same penalty, and their active features; the hinge by block-coordinate Frank–Wolfe until its gap
+is 1e-3 of the objective, a bound that holds for the weights returned.
 
-Passes and penalties were chosen on every fifth training sentence with the other four fifths trained on: ten passes
-are where the perceptron's held-out F1 stops rising, l1 = 1 the one of 0.7, 1 and 1.5 with the best held-out F1 among
-those with fewer than 15,000 active features. The hinge's l2 = 10 is one at which F1 no longer depends on it much.
+Passes and penalties were looked at on every fifth training sentence, the other four fifths trained on: ten passes are
+where the perceptron's held-out F1 stops rising; l1 = 1 was the first penalty tried, had a held-out F1 of 93.7 with
+10,955 active features, and was kept. The hinge's l2 = 10 was chosen for its gap alone.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def run(bench: Bench) -> list[Row]:
     model = chain(corpus.template, solver="perceptron", solver_options={"epochs": PASSES}).fit(train.rows, train.tags)
     name = f"online: span F1 of the averaged perceptron, {PASSES} passes"
     rows.append(Row(name, f1(model), unit="%", required=PERCEPTRON_F1 if judged else None))
-    for name, solver in (("SGD-L1", "sgd_l1"), ("OWL-QN", "lbfgs")):
+    for name, solver in (("SGD-L1", "sgd_l1"), ("OWL-QN after a warm start", "warm")):
         model = chain(corpus.template, l1=L1, l2=0.0, solver=solver).fit(train.rows, train.tags)
         active = int(np.count_nonzero(model.coef_))
         told = f"objective {model.objective_:,.1f} after {model.n_iter_} passes or steps"
