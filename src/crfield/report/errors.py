@@ -44,9 +44,13 @@ class ErrorExample:
     def __str__(self) -> str:
         around = [*self.before, f"[{self.text}]", *self.after]
         told = " ".join(shorten(printable(text), _WIDEST_TEXT) for text in around)
-        reasons = ", ".join(f"{c.amount:+.2f} {shorten(printable(c.name), _WIDEST_NAME)}" for c in self.strongest)
+        reasons = ", ".join(self._reason(c) for c in self.strongest)
         line = f"sequence {self.sequence}, step {self.step}: {told}  p = {self.probability:.3f}"
         return f"{line}  {reasons}" if reasons else line
+
+    def _reason(self, item: Contribution) -> str:
+        place = "" if item.step == self.step else f" (step {item.step})"
+        return f"{item.amount:+.2f} {shorten(item.text, _WIDEST_NAME)}{place}"
 
 
 @dataclass(frozen=True)
@@ -107,7 +111,7 @@ class ErrorReport:
                 "after": " ".join(one.after),
                 "probability": one.probability,
                 "margin": one.margin,
-                "strongest": [(c.name, c.amount) for c in one.strongest],
+                "strongest": [{"text": c.text, "step": c.step, "amount": c.amount} for c in one.strongest],
             }
             for group in self.groups
             for one in group.examples

@@ -78,6 +78,16 @@ class Contribution(NamedTuple):
         """The sort of thing it is, in words."""
         return GROUPS[self.kind]
 
+    @property
+    def text(self) -> str:
+        """Its name, or for transitions and runs the labels that it stands for.
+
+        >>> pair = LabelPair("O", "PER"), LabelPair("O", "O")
+        >>> Contribution("(transition)", 1, *pair, 1.0, 0.0, 0.5, -0.5, "transitions").text
+        'O → PER'
+        """
+        return shown_label(self.label) if self.kind in ("transitions", "runs") else printable(self.name)
+
 
 class RemovedFeature(NamedTuple):
     """A feature that was set aside: name, step, value there, and the part of the weights it belongs to."""
