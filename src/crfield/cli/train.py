@@ -20,9 +20,11 @@ from crfield.cli.facts import model_facts, model_lines
 from crfield.cli.messages import emit, listing, note, on_terminal
 from crfield.cli.reading import Examples, Format, Text
 from crfield.cli.scores import Judgement, Scheme, judge
+from crfield.core.constraints import SCHEMES as RULES_OF
 from crfield.errors import InputError
 from crfield.features.template import Template
 from crfield.optimize.history import INTERRUPTED
+from crfield.storage.encoded import EncodedDataset
 from crfield.training.chain_plan import OBJECTIVES, SOLVERS
 
 _DATA, _MODEL, _SEARCH, _OUTPUT = "Data", "Model", "Training", "Output"
@@ -142,6 +144,17 @@ def train(
             rich_help_panel=_MODEL,
         ),
     ] = Decode.viterbi,
+    constraints: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Rules of a tag scheme that no labelling may break: {', '.join(RULES_OF)}.",
+            metavar="SCHEME",
+            rich_help_panel=_MODEL,
+        ),
+    ] = None,
+    order: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Labels that a label looks back at.", rich_help_panel=_MODEL)
+    ] = 1,
     objective: Annotated[
         str,
         typer.Option(
@@ -211,9 +224,10 @@ def train(
             "--encoded takes one folder, with its template inside: leave out what else is named."
         )
     began = time.perf_counter()
-    examples, dataset = None, None  # type: Examples | None, crfield.EncodedDataset | None
+    examples: Examples | None = None
+    dataset: EncodedDataset | None = None
     if encoded:
-        dataset = crfield.EncodedDataset(data[0])
+        dataset = EncodedDataset(data[0])
         used = None if dataset.template is None else Template(dataset.template)
         counts = (len(dataset), dataset.n_steps)
     else:
@@ -229,6 +243,8 @@ def train(
         transition_pairs=str(transition_pairs),
         intercept=intercept,
         boundaries=boundaries,
+        constraints=constraints,
+        order=order,
         objective=objective,
         solver=solver,
         tol=tol,

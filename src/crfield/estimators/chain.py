@@ -220,8 +220,7 @@ class ChainCRF(ChainAnswers, ChainExplanations, BaseEstimator):
         """
         self._check_parameters()
         if isinstance(X, EncodedDataset):
-            model, coder, result = fit_encoded(self, X, y, sample_weight, validation)
-            return self._finish(model, coder, result, len(X))
+            return self._finish(*fit_encoded(self, X, y, sample_weight, validation), len(X))
         X, y, sample_weight = without_weightless(X, y, sample_weight)
         before = self._fitted if self.warm_start and self.__sklearn_is_fitted__() else None
         coder = grown_labels(None if before is None else self._coder, y)

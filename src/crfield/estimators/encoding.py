@@ -22,6 +22,7 @@ from crfield.errors import InputError
 from crfield.estimators.chain_checks import check_weights
 from crfield.features.columns_select import check_min_count, row_counts
 from crfield.features.detect import encoder_for
+from crfield.features.encoder import Encoder
 from crfield.features.growth import grow, without_rare
 from crfield.features.template import Template
 from crfield.storage.encoded import SHARD_BYTES, DatasetWriter, EncodedDataset
@@ -54,7 +55,8 @@ def encode_dataset(
     if not isinstance(shard_bytes, int | np.integer) or shard_bytes < 1:
         raise InputError(f"shard_bytes must be a whole number of at least 1, got {shard_bytes!r}.")
     least = max(check_min_count(min_count), 1)
-    encoder, coder = None, None  # type: Encoder | None, LabelCoder | None
+    encoder: Encoder | None = None
+    coder: LabelCoder | None = None
     counts = [np.zeros(0, np.int64), np.zeros(0, np.int64)]
     for X, y, _ in _read(parts):
         if encoder is None:
@@ -102,4 +104,4 @@ def _read(parts: Any) -> Iterator[tuple[Any, Any, Any]]:
     for part in given:
         if not isinstance(part, tuple | list) or len(part) not in (2, 3):
             raise InputError(f"parts must hold pairs (X, y) or triples (X, y, weights), got {type(part).__name__}.")
-        yield (*part, None) if len(part) == 2 else tuple(part)  # type: ignore[misc]
+        yield (*part, None) if len(part) == 2 else tuple(part)

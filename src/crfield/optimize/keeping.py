@@ -51,11 +51,13 @@ def steps_of_table(table: np.ndarray) -> list[Step]:
     >>> steps_of_table(steps_table([Step(3, 4, 12.5, 0.1, 1.0, 7, 0.02, 0.5)]))[0].n_active
     7
     """
-    counts = [field.type in (int, "int") for field in fields(Step)]
     made = []
-    for *row, score in table.tolist():
-        values = [int(x) if count else x for x, count in zip(row, counts)]
-        made.append(Step(*values, score=None if math.isnan(score) else score))
+    for row in table.tolist():
+        values: dict[str, Any] = {}
+        for field, x in zip(fields(Step), row):
+            values[field.name] = int(x) if field.type in (int, "int") else x
+        values["score"] = None if math.isnan(row[-1]) else row[-1]
+        made.append(Step(**values))
     return made
 
 

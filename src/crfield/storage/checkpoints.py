@@ -90,7 +90,8 @@ class Checkpoint:
         if self._last is not None:
             self._write(done=done)
         elif self._state is not None and done:  # nothing was left to do
-            self._last = (self._phase, lambda: self._state)  # type: ignore[assignment,return-value]
+            state = self._state
+            self._last = (self._phase, lambda: state)
             self._write(done=True)
 
     def _write(self, *, done: bool) -> None:
@@ -121,7 +122,9 @@ class Checkpoint:
         except ModelFileError as error:
             raise ModelFileError(f"the checkpoint cannot be used: {error} Delete it to begin anew.") from None
         header, arrays = archive.header, archive.arrays
-        digests, state, beside = (header.get(name) for name in ("digests", "state", "beside"))
+        digests: Any = header.get("digests")
+        state: Any = header.get("state")
+        beside: Any = header.get("beside")
         if header.get("kind") != KIND or not all(isinstance(part, dict) for part in (digests, state, beside)):
             raise ModelFileError(
                 f"{self.path} is no checkpoint (its kind is {header.get('kind')!r}), and is left as it is. "

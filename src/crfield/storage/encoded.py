@@ -75,16 +75,20 @@ class EncodedDataset:
         header = archive.header
         if header.get("kind") != KIND:
             raise ModelFileError(f"{front} is of kind {header.get('kind')!r}, not an encoded data set.")
-        counts = [header.get(name) for name in ("n_sequences", "n_steps", "n_columns", "n_dense")]
-        edge, rows = header.get("edge"), header.get("shards")
+        counts: list[Any] = [header.get(name) for name in ("n_sequences", "n_steps", "n_columns", "n_dense")]
+        edge: Any = header.get("edge")
+        rows: Any = header.get("shards")
         good = all(type(n) is int and n >= 0 for n in counts) and isinstance(rows, list)
         good &= edge is None or (isinstance(edge, list) and len(edge) == 2 and all(type(n) is int for n in edge))
-        good = good and all(_is_row(row) for row in rows)  # type: ignore[union-attr]
+        good = good and all(_is_row(row) for row in rows)
         if not good:
             raise ModelFileError(f"{front}: the header of the data set is damaged. Encode the data again.")
-        self.n_sequences, self.n_steps, self.n_columns, self.n_dense = counts
+        self.n_sequences: int = counts[0]
+        self.n_steps: int = counts[1]
+        self.n_columns: int = counts[2]
+        self.n_dense: int = counts[3]
         self._edge: list[int] | None = edge
-        self._rows: list[dict[str, Any]] = rows  # type: ignore[assignment]
+        self._rows: list[dict[str, Any]] = rows
         if [sum(row[name] for row in self._rows) for name in ("sequences", "steps")] != counts[:2]:
             raise ModelFileError(f"{front}: the shards do not add up to the data set. Encode the data again.")
         self.coder = LabelCoder.from_json(header.get("labels"))
@@ -108,7 +112,7 @@ class EncodedDataset:
         return sum(row["bytes"] for row in self._rows)
 
     def __len__(self) -> int:
-        return int(self.n_sequences)
+        return self.n_sequences
 
     def shards(self) -> Iterator[Shard]:
         """The shards in order; only the present one is in memory if you keep none."""
