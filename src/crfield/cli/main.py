@@ -1,6 +1,7 @@
 """The command ``crfield``: its verbs, and what happens when one of them fails.
 
     crfield train     learn a model from column files or CRFsuite files
+    crfield tune      choose the penalties by folds, then learn
     crfield tag       label data with a model
     crfield evaluate  score a model, or a file that was tagged already
     crfield inspect   show what a model has learnt
@@ -48,6 +49,7 @@ from crfield.cli.reproduce import reproduce
 from crfield.cli.simulate import simulate
 from crfield.cli.tag import tag
 from crfield.cli.train import train
+from crfield.cli.tune import tune
 from crfield.errors import CrfieldError
 
 FAILED, INTERRUPTED, PIPE_CLOSED = 1, 130, 141
@@ -119,6 +121,7 @@ def _options(
 
 for verb in (
     train,
+    tune,
     tag,
     evaluate,
     inspect,

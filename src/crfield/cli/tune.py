@@ -1,0 +1,124 @@
+"""``crfield tune``: labelled files in, the penalties that do best on held-out folds, and a model with them.
+
+Files are read as ``crfield train`` reads them. Folds are of whole sequences. The table goes to standard output; with
+``--model`` the best penalties train on everything, and the model is written.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from crfield.cli.messages import emit, note, on_terminal
+from crfield.cli.reading import Format
+from crfield.cli.train import _read
+from crfield.estimators.chain import ChainCRF
+from crfield.estimators.chain_checks import SCORES
+from crfield.estimators.chain_cv import L2S, ChainCRFCV
+
+
+def _penalties(text: str) -> list[float]:
+    try:
+        values = [float(part) for part in text.split(",")]
+    except ValueError:
+        values = []
+    if not values or any(not 0 <= value < float("inf") for value in values):
+        raise typer.BadParameter(f"expected numbers of at least 0 with commas between them, got {text!r}.")
+    return values
+
+
+def _known_score(name: str) -> str:
+    if name not in SCORES:
+        raise typer.BadParameter(f"expected one of {', '.join(SCORES)}, got {name!r}.")
+    return name
+
+
+def tune(
+    data: Annotated[
+        list[str], typer.Argument(metavar="DATA", help="Labelled files, plain or gzip; - for standard input.")
+    ],
+    *,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", "-m", metavar="FILE", help="Train with the best and write it.", show_default="none"),
+    ] = None,
+    l1: Annotated[str, typer.Option(metavar="X,Y,…", help="Strengths of the l1 penalty to try.")] = "0",
+    l2: Annotated[str, typer.Option(metavar="X,Y,…", help="Strengths of the l2 penalty to try.")] = ",".join(
+        f"{value:g}" for value in L2S
+    ),
+    folds: Annotated[int, typer.Option(min=2, metavar="N", help="Folds, of whole sequences.")] = 5,
+    score: Annotated[
+        str, typer.Option(metavar="NAME", help=f"What decides: {', '.join(SCORES)}.", callback=_known_score)
+    ] = "f1",
+    template: Annotated[
+        str | None,
+        typer.Option(
+            "--template",
+            "-t",
+            metavar="FILE",
+            help="CRF++ template for column files. Without one every column is read two steps either way.",
+        ),
+    ] = None,
+    format: Annotated[
+        Format, typer.Option(metavar="FORMAT", help=f"What the files hold: {', '.join(Format)}.")
+    ] = Format.auto,
+    label_column: Annotated[
+        int, typer.Option(metavar="N", help="Column of the labels, from 0; -1 is the last.")
+    ] = -1,
+    constraints: Annotated[
+        str | None, typer.Option(metavar="SCHEME", help="Tag scheme to keep: bio, iob1, bioes, bilou.")
+    ] = None,
+    min_count: Annotated[int, typer.Option(min=1, metavar="N", help="Features seen less often are dropped.")] = 1,
+    tol: Annotated[float, typer.Option(min=0, metavar="X", help="Stop this near the optimum (relative).")] = 1e-4,
+    max_iter: Annotated[int, typer.Option(min=1, metavar="N", help="Most steps of each training.")] = 500,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Folds at a time.", show_default="all processors", metavar="N")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of the folds and of the stochastic steps.")] = 0,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the report, warnings and errors.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Report as one JSON object.")] = False,
+) -> None:
+    """Choose l1 and l2 by cross-validation over sequences; print the scores and write the best model."""
+    if template is not None and format is Format.crfsuite:
+        raise typer.BadParameter("a template is for column files: leave out --template or --format crfsuite.")
+    l1s, l2s = _penalties(l1), _penalties(l2)
+    examples, used = _read(data, template, format, label_column, quiet=quiet)
+    chain = ChainCRF(
+        template=used,
+        constraints=constraints,
+        min_count=min_count,
+        tol=tol,
+        max_iter=max_iter,
+        random_state=seed,
+    )
+    search = ChainCRFCV(
+        chain,
+        l1s=l1s,
+        l2s=l2s,
+        cv=folds,
+        scoring=score,
+        refit=model is not None,
+        n_jobs=-1 if threads is None else threads,
+        random_state=seed,
+        verbose=int(on_terminal() and not quiet),
+    ).fit(examples.X, examples.y, examples.weights)
+    if model is not None:
+        search.save(model)
+        note(f"model of l1 {search.l1_:g}, l2 {search.l2_:g} written to {model}", quiet=quiet)
+    if as_json:
+        emit(_report(search, model, score))
+    else:
+        print(search.table())
+
+
+def _report(search: ChainCRFCV, model: str | None, score: str) -> dict[str, Any]:
+    return {
+        "l1": search.l1_,
+        "l2": search.l2_,
+        "score": score,
+        "best_score": search.best_score_,
+        "folds": search.scores_.shape[-1],
+        "rows": search.rows(),
+        "model": model,
+    }
