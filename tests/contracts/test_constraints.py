@@ -360,3 +360,18 @@ def test_a_temperature_cools_costs_too() -> None:
     cool = cooled(model, model._fitted, 2.0)
     np.testing.assert_allclose(cool.potentials(X[:3]).node, model.potentials(X[:3]).node / 2, rtol=1e-12)
     np.testing.assert_allclose(cool.potentials(X[:3]).edge, model.potentials(X[:3]).edge / 2, rtol=1e-12)
+
+
+def test_the_command_line_has_rules_and_orders(tmp_path: Path) -> None:
+    from tests.golden.cli_cases import run, works
+
+    (tmp_path / "t.txt").write_text("Ana B-PER\nLima I-PER\nsleeps O\n\nin O\nLima B-LOC\n\n")
+    (tmp_path / "w.template").write_text("U0:%x[0,0]\nB\n")
+    common = ("train", tmp_path / "t.txt", "--template", tmp_path / "w.template", "--model", tmp_path / "m.crf")
+    works(*common, "--constraints", "bio", "--order", 2, "--quiet")
+    model = crfield.load(tmp_path / "m.crf")
+    assert (model.constraints, model.order) == ("bio", 2)
+    assert legal(model.predict([[("Lima",), ("Lima",)]])[0])
+    failed = run(*common, "--constraints", "boi", "--quiet")
+    assert failed.exit_code == 1
+    assert "scheme of constraints" in failed.output
