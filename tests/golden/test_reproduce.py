@@ -244,8 +244,8 @@ def test_the_true_relation_is_picked(small: Any) -> None:
 
 
 def test_the_pages_show_what_was_found() -> None:
-    """Every text in docs/results stands in the page of its method, as it is."""
-    pages = "\n".join(page.read_text(encoding="utf-8") for page in (DOCS / "methods").glob("*.md"))
+    """Every text in docs/results stands in the page of its method or in a guide, as it is."""
+    pages = "\n".join(page.read_text(encoding="utf-8") for page in sorted(DOCS.rglob("*.md")))
     texts = sorted((DOCS / "results").glob("*.txt"))
     assert texts
     for text in texts:
