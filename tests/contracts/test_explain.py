@@ -163,10 +163,14 @@ def label_at(model: ChainCRF, x: Any, t: int) -> Any:
     return model.predict([x])[0][t]
 
 
-@pytest.mark.parametrize("case", ["records", "prices", "order 2", "marginal"])
-def test_a_flip_flips_and_needs_each_of_its_features(case: str) -> None:
+@pytest.mark.parametrize(
+    ("case", "more"),
+    [("records", 37), ("prices", 3), ("order 2", 33), ("marginal", 3)],  # where more is found than is needed
+    ids=["records", "prices", "order 2", "marginal"],
+)
+def test_a_flip_flips_and_needs_each_of_its_features(case: str, more: int) -> None:
     found, sizes = 0, set()
-    for seed in range(6):
+    for seed in (0, 1, 2, more):
         model, X = fitted(case, seed)
         for x in X[:3]:
             for t in range(len(x)):
@@ -300,7 +304,7 @@ def named_columns(model: ChainCRF, X: Any) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("case", ["edge records", "edge numbers", "functions", "order 3", "template"])
 def test_importances_of_pairs_and_constants(case: str) -> None:
     """Of every kind: the mean size of the terms of a step when its best label gives way to the second."""
-    model, X = fitted(case)
+    model, X = fitted(case, seed=1)
     inner = model._fitted
     assert isinstance(inner, ColumnModel)
     sums: dict[tuple[str, str], float] = {}
@@ -317,6 +321,7 @@ def test_importances_of_pairs_and_constants(case: str) -> None:
     listed = {(item.name, item.kind): item.importance for item in model.feature_importance(X, None)}
     expected = {key: value / steps for key, value in sums.items() if not key[1].startswith("fixed")}
     assert listed == pytest.approx(expected, rel=1e-9)
+    assert {"order 3": "runs", "edge numbers": "edge_dense"}.get(case, "edge") in {kind for _, kind in listed}
 
 
 @pytest.mark.parametrize("case", ["records", "all pairs", "numbers", "edge numbers", "sparse"])

@@ -61,14 +61,25 @@ def find_flip(
         margin, code = _margin(model, now, step, chosen), _predicted(estimator, model, now, step)
     if code == chosen:
         return Flip(labels[chosen], None, (), margin, count)
-    for item in removed[::-1]:  # the last ones did least
-        fewer = [other for other in removed if other is not item]
-        if fewer and (found := _predicted(estimator, model, without(batch, fewer), step)) != chosen:
-            removed, code = fewer, found
+    removed, code = _needed(estimator, model, batch, step, chosen, removed, code)
     named = tuple(
         RemovedFeature(feature_name(model, c.kind, c.column), _step_of(c), c.value, c.kind) for c in removed
     )
     return Flip(labels[chosen], labels[code], named, _margin(model, without(batch, removed), step, chosen), count)
+
+
+def _needed(
+    estimator: Any, model: ColumnModel, batch: Batch, step: int, chosen: int, removed: list[Candidate], code: int
+) -> tuple[list[Candidate], int]:
+    """The set without what is not needed, and the label without the rest."""
+    again = True
+    while again:  # what was needed in a larger set may not be in a smaller one
+        again = False
+        for item in removed[::-1]:  # the last ones did least
+            fewer = [other for other in removed if other is not item]
+            if fewer and (found := _predicted(estimator, model, without(batch, fewer), step)) != chosen:
+                removed, code, again = fewer, found, True
+    return removed, code
 
 
 def candidates(model: ColumnModel, batch: Batch, step: int, reach: int | None) -> list[Candidate]:
