@@ -233,3 +233,15 @@ def test_other_objectives_penalties_and_rules_go_on_too() -> None:
         ChainCRF(label_functions=[lambda before, label, x, t: 1.0]).partial_fit(X, y)
     with pytest.raises(InputError, match="no stochastic steps"):
         crfield.MEstimatedCRF().partial_fit(X, y)
+
+
+def test_a_loaded_model_goes_on_like_the_one_that_was_saved(tmp_path: Any) -> None:
+    raw, y = world(60)
+    X = as_strings(raw)
+    model = exact().fit(X[:50], y[:50])
+    model.save(tmp_path / "model")
+    loaded = crfield.load(tmp_path / "model")
+    assert loaded.n_seen_ == 50
+    model.partial_fit(X[50:], y[50:])
+    loaded.partial_fit(X[50:], y[50:])
+    assert loaded.coef_.tobytes() == model.coef_.tobytes()

@@ -54,7 +54,8 @@ def save_chain(model: ChainCRF, path: Any) -> None:
         "labels": model._coder.to_json(),
         "encoder": encoder_header,
         "layout": layout_header,
-        "report": {name: _plain(name, getattr(model, name)) for name in _REPORT},
+        "report": {name: _plain(name, getattr(model, name)) for name in _REPORT}
+        | {"n_seen_": int(getattr(model, "n_seen_", 0))},
     }
     arrays = {"weights": inner.weights}
     arrays |= {f"encoder/{name}": value for name, value in encoder_arrays.items()}
@@ -112,6 +113,8 @@ def load_chain(archive: Archive, *, functions: Sequence[Any] | None, transition_
         if not isinstance(value, kind):
             raise ModelFileError(f"the model file's report of training lacks {name}.")
         setattr(model, name, value)
+    seen = report.get("n_seen_") if isinstance(report, dict) else None
+    model.n_seen_ = seen if isinstance(seen, int) and not isinstance(seen, bool) and seen >= 0 else 0
     model.history_ = []
     model._parts = (header, arrays, functions, transition_functions, model._labels_known.n_labels)
     return model
