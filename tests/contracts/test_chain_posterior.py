@@ -88,12 +88,12 @@ def test_a_beam_that_runs_into_a_wall() -> None:
 # ------------------------------------------------------------------------------------------------------- estimators
 
 
-@pytest.fixture(scope="module")
-def model() -> crfield.ChainCRF:
+@pytest.fixture(scope="module", params=[1, 2], ids=["order 1", "order 2"])
+def model(request: pytest.FixtureRequest) -> crfield.ChainCRF:
     rng = np.random.default_rng(0)
     X = [[[f"w{rng.integers(6)}"] for _ in range(6)] for _ in range(30)]
     y = [rng.choice(TAGS, 6).tolist() for _ in range(30)]
-    return crfield.ChainCRF(l2=0.3).fit(X, y)
+    return crfield.ChainCRF(l2=0.3, order=request.param).fit(X, y)
 
 
 X = [[["w1"], ["w2"], ["w0"], ["w5"]], [], [["w3"]]]
@@ -217,8 +217,28 @@ def test_models_with_hidden_states_say_so() -> None:
         hidden.predict_n_best(X)
 
 
+def test_known_labels_are_given(model: crfield.ChainCRF) -> None:
+    known = [[None, "B-b", {"O", "I-b"}, None]]
+    chance = {
+        labels: p
+        for labels, p in distribution(model, X[0]).items()
+        if labels[1] == "B-b" and labels[2] in ("O", "I-b")
+    }
+    whole = sum(chance.values())
+    best = sorted(chance.items(), key=lambda pair: -pair[1])[:4]
+    found = model.predict_n_best(X[:1], 4, known=known)[0]
+    assert [tuple(own.labels) for own in found] == [labels for labels, _ in best]
+    assert [own.probability for own in found] == pytest.approx([p / whole for _, p in best], rel=1e-9)
+    p = np.array(list(chance.values())) / whole
+    assert model.entropy(X[:1], known=known)[0] == pytest.approx(-(p * np.log(p)).sum(), abs=1e-10)
+    assert set(model.sample_labels(X[:1], 50, known=known, random_state=0)[0][:, 1]) == {"B-b"}
+    assert model.predict_pairs(X[:1], known=known)[0].sum() == pytest.approx(3.0)
+    assert any(span.start == 1 for span in model.predict_spans(X[:1], known=known, method="risk")[0])
+    assert model.predict_beam(X[:1], 99, known=known).labels[0].tolist() == found[0].labels.tolist()
+
+
 def test_the_beam_of_a_model(model: crfield.ChainCRF) -> None:
-    found = model.predict_beam(X, width=5)
+    found = model.predict_beam(X, width=99)
     assert found.bounds.tolist() == [0.0, 0.0, 0.0]
     assert [own.tolist() for own in found.labels] == [own.tolist() for own in model.predict(X)]
 

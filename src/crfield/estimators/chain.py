@@ -37,7 +37,7 @@ from crfield.estimators.chain_explain import ChainExplanations
 from crfield.estimators.chain_models import ColumnModel, FunctionModel, build_columns, tabulate_sequences
 from crfield.estimators.chain_ongoing import learn_part
 from crfield.estimators.chain_rules import forbidden_pairs, ruled, with_costs, with_rules
-from crfield.estimators.chain_runs import LongerAnswers, is_longer, parts_of, plain_part, with_runs
+from crfield.estimators.chain_runs import LongerAnswers, is_longer, label_of_state, parts_of, plain_part, with_runs
 from crfield.estimators.chain_training import divide, train_planned, training_digests, warn_unless_converged
 from crfield.estimators.chain_weights import strongest_features
 from crfield.estimators.held_out import HeldOut
@@ -353,6 +353,9 @@ class ChainCRF(ChainAnswers, ChainExplanations, BaseEstimator):
     def potentials(self, X: Any) -> Potentials:
         """The scores of X, for engines and comparisons of your own."""
         return self._fitted.potentials(X, n_jobs=resolve_jobs(self.n_jobs))
+
+    def _label_of_state(self) -> np.ndarray | None:
+        return label_of_state(self._fitted)
 
     def _beliefs(self, X: Any, known: Any = None) -> tuple[np.ndarray, Chains | Graphs]:
         if is_longer(self._fitted):

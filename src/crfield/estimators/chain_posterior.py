@@ -14,6 +14,7 @@ import numpy as np
 
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
+from crfield.core.target import Target
 from crfield.data.labels import LabelCoder
 from crfield.errors import InputError, ShapeError
 from crfield.estimators.chain_checks import random_generator
@@ -87,59 +88,75 @@ class PosteriorAnswers:
         """The scores of X."""
         raise NotImplementedError
 
-    def _label_scores(self, X: Any) -> Potentials:
-        """Scores whose states are the labels themselves."""
-        coder, potentials = self._coder, self.potentials(X)
-        if potentials.n_labels != coder.n_labels:
+    def _label_of_state(self) -> np.ndarray | None:
+        """(S,) the label of each state of ``potentials``, if every labelling has one way through them; or None."""
+        return None
+
+    def _scored(self, X: Any, known: Any = None) -> tuple[Potentials, np.ndarray]:
+        """Scores of X, of what is ``known`` only, and the label of each of their states (S,)."""
+        coder, potentials, label = self._coder, self.potentials(X), self._label_of_state()
+        if label is None:
+            label = np.arange(coder.n_labels, dtype=np.int32)
+        if potentials.n_labels != len(label):
             raise InputError(
                 f"this question is about labels, but {type(self).__name__} scores {potentials.n_labels} hidden "
                 f"states of {coder.n_labels} labels. predict, predict_proba and log_prob sum over them."
             )
-        return potentials
+        if known is not None:
+            topology = potentials.topology
+            codes, allowed = coder.encode(known, topology.lengths)
+            mask = Target(topology, coder.n_labels, codes, allowed).mask[:, label]
+            node = np.where(mask, potentials.node, -np.inf)
+            potentials = Potentials(node, potentials.edge, topology, potentials.table)
+        return potentials, label
 
-    def predict_n_best(self, X: Any, n: int = 5) -> list[list[Labelling]]:
+    def predict_n_best(self, X: Any, n: int = 5, *, known: Any = None) -> list[list[Labelling]]:
         """Of every sequence the ``n`` most probable labellings, best first, with their probabilities; exact.
 
-        There are fewer where a sequence has no more labellings that are possible.
+        There are fewer where a sequence has no more labellings that are possible. Given ``known`` labels, as in
+        `predict`, they are the labellings that agree with these, and probabilities are given them.
         """
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
             raise InputError(f"n must be a whole number of at least 1, how many labellings are wanted, got {n!r}.")
-        potentials = self._label_scores(X)
+        potentials, label = self._scored(X, known)
         totals = self._engine.infer(potentials, Semiring.LOG).total
-        names = _names(self._coder)
+        names = _names(self._coder)[label]
         return [
             [Labelling(names[path], min(float(score - total), 0.0)) for path, score in zip(paths, scores)]
             for (paths, scores), total in zip(n_best_paths(potentials, int(n)), totals)
         ]
 
-    def predict_pairs(self, X: Any) -> np.ndarray:
+    def predict_pairs(self, X: Any, *, known: Any = None) -> np.ndarray:
         """Probabilities of neighbouring labels: a 1-D object array of arrays (steps − 1, classes, classes)."""
-        potentials = self._label_scores(X)
+        potentials, label = self._scored(X, known)
         pairs, bounds = self._engine.edge_marginals(potentials), potentials.topology.edge_offsets
+        if len(label) > self._coder.n_labels:
+            own = np.eye(self._coder.n_labels)[label]  # (S, L)
+            pairs = own.T @ pairs @ own
         out = np.empty(potentials.topology.n_sequences, dtype=object)
         for s in range(len(out)):
             out[s] = pairs[bounds[s] : bounds[s + 1]]
         return out
 
-    def entropy(self, X: Any) -> np.ndarray:
+    def entropy(self, X: Any, *, known: Any = None) -> np.ndarray:
         """(B,) the entropy of p(y | x) of every sequence, in nats: 0 where only one labelling is possible."""
-        potentials, engine = self._label_scores(X), self._engine
+        (potentials, _), engine = self._scored(X, known), self._engine
         return entropies(potentials, engine.infer(potentials, Semiring.LOG), engine.edge_marginals(potentials))
 
-    def sample_labels(self, X: Any, n: int = 1, *, random_state: Any = None) -> list[np.ndarray]:
+    def sample_labels(self, X: Any, n: int = 1, *, known: Any = None, random_state: Any = None) -> list[np.ndarray]:
         """Of every sequence ``n`` labellings drawn from p(y | x): arrays (n, steps) of labels."""
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
             raise InputError(f"n must be a whole number of at least 0, how many samples are wanted, got {n!r}.")
         rng, names = random_generator(random_state), _names(self._coder)
-        return [names[draw(node, pairs, int(n), rng)] for node, pairs in self._each_belief(X)]
+        return [names[label[draw(node, pairs, int(n), rng)]] for node, pairs, label in self._each_belief(X, known)]
 
-    def predict_beam(self, X: Any, width: int = 8) -> BeamLabels:
+    def predict_beam(self, X: Any, width: int = 8, *, known: Any = None) -> BeamLabels:
         """The best labelling by a beam of ``width`` labels, for large label sets, and a bound on what it may lose."""
         if isinstance(width, bool) or not isinstance(width, int | np.integer) or width < 1:
             raise InputError(f"width must be a whole number of at least 1, labels kept at a step, got {width!r}.")
-        potentials = self._label_scores(X)
+        potentials, label = self._scored(X, known)
         path, scores, bounds = beam_paths(potentials, width=int(width))
-        return BeamLabels(self._coder.decode(path, potentials.topology.offsets), scores, bounds)
+        return BeamLabels(self._coder.decode(label[path], potentials.topology.offsets), scores, bounds)
 
     # ------------------------------------------------------------------------------------------------------ spans
 
@@ -151,6 +168,7 @@ class PosteriorAnswers:
         method: str = "path",
         threshold: float = 0.5,
         offsets: Sequence[Sequence[tuple[int, int]]] | None = None,
+        known: Any = None,
     ) -> list[list[LabelledSpan]]:
         """The spans of every sequence, each with the probability that exactly this span is there.
 
@@ -165,16 +183,17 @@ class PosteriorAnswers:
         if method == "risk" and not RARE <= threshold < 1:
             raise InputError(f"threshold must be a probability of at least {RARE:g} and below 1, got {threshold!r}.")
         name, kinds, rules = self._span_rules(scheme)
-        read = iter(self.predict(X)) if method == "path" else None  # type: ignore[attr-defined]
+        read = iter(self.predict(X, known=known)) if method == "path" else None  # type: ignore[attr-defined]
         number = {kind: k for k, kind in enumerate(kinds)}
         out = []
-        for s, (node, pairs) in enumerate(self._each_belief(X)):
+        for s, (node, pairs, label) in enumerate(self._each_belief(X, known)):
+            own = rules.of(label)
             if read is None:
-                found = best_spans(likely_spans(node, pairs, rules, least=RARE), threshold=threshold)
+                found = best_spans(likely_spans(node, pairs, own, least=RARE), threshold=threshold)
             else:
                 labels = next(read).tolist()
                 marked = segments(labels) if name == RUNS else spans(labels, name)
-                found = [(a, b, number[k], _chance(node, pairs, rules, a, b, number[k])) for a, b, k in marked]
+                found = [(a, b, number[k], _chance(node, pairs, own, a, b, number[k])) for a, b, k in marked]
             places = None if offsets is None else _places(offsets, s, len(node))
             out.append(
                 [
@@ -196,25 +215,25 @@ class PosteriorAnswers:
         if len(spans) != len(beliefs):
             raise ShapeError(f"spans must have one list for each of {len(beliefs)} sequences, got {len(spans)}.")
         out = []
-        for s, (own, (node, pairs)) in enumerate(zip(spans, beliefs)):
-            chances = []
-            for start, stop, kind in own:
+        for s, (asked, (node, pairs, label)) in enumerate(zip(spans, beliefs)):
+            chances, own = [], rules.of(label)
+            for start, stop, kind in asked:
                 if not 0 <= start < stop <= len(node):
                     raise ShapeError(
                         f"span {(start, stop, kind)} of sequence {s} must satisfy 0 ≤ start < stop ≤ {len(node)}, "
                         "its number of steps."
                     )
-                chances.append(_chance(node, pairs, rules, start, stop, number[kind]) if kind in number else 0.0)
+                chances.append(_chance(node, pairs, own, start, stop, number[kind]) if kind in number else 0.0)
             out.append(np.array(chances))
         return out
 
-    def _each_belief(self, X: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Node (T, L) and pair (T − 1, L, L) marginals of every sequence."""
-        potentials = self._label_scores(X)
+    def _each_belief(self, X: Any, known: Any = None) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Node (T, S) and pair (T − 1, S, S) marginals of every sequence, and the label of each state (S,)."""
+        potentials, label = self._scored(X, known)
         node, pairs = self._engine.infer(potentials, Semiring.LOG).node, self._engine.edge_marginals(potentials)
         bounds, edges = potentials.topology.offsets.tolist(), potentials.topology.edge_offsets.tolist()
         for s in range(len(bounds) - 1):
-            yield node[bounds[s] : bounds[s + 1]], pairs[edges[s] : edges[s + 1]]
+            yield node[bounds[s] : bounds[s + 1]], pairs[edges[s] : edges[s + 1]], label
 
     def _span_rules(self, scheme: str | None) -> tuple[str, tuple[Hashable, ...], SpanRules]:
         """Name of the scheme, kinds of spans, and rules."""

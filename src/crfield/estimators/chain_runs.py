@@ -50,6 +50,11 @@ def is_longer(model: Any) -> bool:
     return isinstance(model, ColumnModel) and isinstance(model.layout, RunLayout)
 
 
+def label_of_state(model: Any) -> np.ndarray | None:
+    """(S,) the last label of each run that a model of higher order has for a state; None for other models."""
+    return model.layout.runs.label if is_longer(model) else None  # type: ignore[no-any-return]
+
+
 def plain_part(model: Any) -> Any:
     """The model without the weights of longer runs, as what is grown by new features; others as they are."""
     if not is_longer(model):

@@ -80,6 +80,17 @@ class SpanRules:
     begins: np.ndarray  # (L + 1, L + 1) bool
     ends: np.ndarray  # (L + 1, L + 1) bool
 
+    def of(self, label: np.ndarray) -> SpanRules:
+        """The rules of states, for the label of each (S,).
+
+        >>> import numpy as np
+        >>> rules = SpanRules(np.array([-1, 0]), np.eye(3, dtype=bool), np.eye(3, dtype=bool))
+        >>> rules.of(np.array([0, 1, 1])).kind.tolist()
+        [-1, 0, 0]
+        """
+        wide = np.append(label, len(self.kind))
+        return SpanRules(self.kind[label], self.begins[np.ix_(wide, wide)], self.ends[np.ix_(wide, wide)])
+
 
 def span_chances(
     node: np.ndarray, pairs: np.ndarray, rules: SpanRules, *, start: int, kind: int, least: float = 0.0
