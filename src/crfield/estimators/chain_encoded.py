@@ -48,8 +48,6 @@ def fit_encoded(
         )
     if parameters["order"] != 1:
         raise InputError(f"data on disk is for chains of order 1, got order={parameters['order']!r}.")
-    if parameters.get("order", 1) != 1:
-        raise InputError(f"data on disk is trained with order=1, got order={parameters['order']}.")
     if isinstance(parameters.get("class_weight"), str):
         raise InputError(
             f"class_weight={parameters['class_weight']!r} would be counted anew in each shard. Give a dict of labels "

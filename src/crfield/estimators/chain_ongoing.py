@@ -42,8 +42,6 @@ def learn_part(
         raise InputError("partial_fit is for models with columns; functions of two labels are trained by fit.")
     if crf._training_parameters()["order"] != 1:
         raise InputError("partial_fit is for chains of order 1; train others by fit, with warm_start to go on.")
-    if getattr(crf, "order", 1) != 1:
-        raise InputError(f"partial_fit is for order=1, got order={crf.order}: longer chains are trained by fit.")
     if n_sequences is not None and (
         not isinstance(n_sequences, Real) or isinstance(n_sequences, bool) or not 0 < float(n_sequences) < np.inf
     ):
