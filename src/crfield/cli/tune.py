@@ -17,6 +17,8 @@ from crfield.estimators.chain import ChainCRF
 from crfield.estimators.chain_checks import SCORES
 from crfield.estimators.chain_cv import L2S, ChainCRFCV
 
+_L2 = ",".join(map("{:g}".format, L2S))
+
 
 def _penalties(text: str) -> list[float]:
     try:
@@ -44,9 +46,7 @@ def tune(
         typer.Option("--model", "-m", metavar="FILE", help="Train with the best and write it.", show_default="none"),
     ] = None,
     l1: Annotated[str, typer.Option(metavar="X,Y,…", help="Strengths of the l1 penalty to try.")] = "0",
-    l2: Annotated[str, typer.Option(metavar="X,Y,…", help="Strengths of the l2 penalty to try.")] = ",".join(
-        f"{value:g}" for value in L2S
-    ),
+    l2: Annotated[str, typer.Option(metavar="X,Y,…", help="Strengths of the l2 penalty to try.")] = _L2,
     folds: Annotated[int, typer.Option(min=2, metavar="N", help="Folds, of whole sequences.")] = 5,
     score: Annotated[
         str, typer.Option(metavar="NAME", help=f"What decides: {', '.join(SCORES)}.", callback=_known_score)

@@ -22,6 +22,7 @@ import numpy as np
 
 from crfield.errors import InputError
 from crfield.estimators.chain import ChainCRF
+from crfield.estimators.held_out import taken
 from crfield.experiments.findings import Claim, Findings, mean_interval
 from crfield.metrics import span_report
 from crfield.storage.exchange import read_columns
@@ -64,7 +65,7 @@ def hidden_labels(
         rng = np.random.default_rng(seed)
         run(LABELS, X, hide(y, rng))
         kept = np.sort(rng.permutation(len(y))[: len(y) // 2])
-        run(SENTENCES, X[kept], [y[k] for k in kept])
+        run(SENTENCES, taken(X, kept), [y[k] for k in kept])
     drop = {name: [f1 - scores[ALL][0] for f1 in scores[name]] for name in (LABELS, SENTENCES)}
     lost = {name: -float(np.mean(drops)) for name, drops in drop.items()}
     rows = [

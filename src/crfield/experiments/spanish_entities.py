@@ -110,7 +110,8 @@ def spanish_entities(
         (
             f"features: {', '.join(sets)}, each with what the one before has, chosen at l2 = {penalties[0]:g}; then "
             f"l2 among {', '.join(f'{l2:g}' for l2 in penalties)}",
-            f"chosen: {chosen[0]}, l2 = {chosen[1]:g}; this model alone met testb; L-BFGS, {model.n_iter_} steps",
+            f"chosen: {chosen[0]}, l2 = {chosen[1]:g}; this model alone met testb; stochastic epochs, then "
+            f"{model.n_iter_} steps of L-BFGS",
         ),
     )
 
@@ -132,7 +133,7 @@ class _Trials:
     def row(self, name: str, options: Mapping[str, Any], l2: float, *, keep: bool = True) -> list[Any]:
         """Train, and score on testa; the cells of testb are left empty."""
         features = TextFeatures(**options)
-        model = ChainCRF(l2=l2, constraints="bio", solver="lbfgs", tol=self.tol, n_jobs=self.n_jobs)
+        model = ChainCRF(l2=l2, constraints="bio", tol=self.tol, n_jobs=self.n_jobs)
         model.fit(features.transform(self.train[0]), self.train[1])
         f1 = float(span_report(self.choose[1], self.predict(model, features, self.choose[0])).f1)
         if keep:

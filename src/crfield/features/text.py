@@ -271,9 +271,9 @@ class _Kinds(dict[str, TextColumn]):
         lexicons, key = self.options.lexicons or {}, name.removeprefix("lexicon.")
         if key not in lexicons:
             return None
-        lexicon = lexicons[key]
-        if not isinstance(lexicon, Lexicon):
-            lexicon = Lexicon(lexicon, ignore_case=self.options.ignore_case, name=key)
+        given: Any = lexicons[key]
+        built = isinstance(given, Lexicon)
+        lexicon: Lexicon = given if built else Lexicon(given, ignore_case=self.options.ignore_case, name=key)
         texts = np.array([*self.raw.values, ""], dtype=object)[self.raw.codes].tolist()
         numbers = {None: -1, "B": 0, "I": 1}
         codes = np.full(len(texts), -1, dtype=np.int64)
@@ -283,14 +283,14 @@ class _Kinds(dict[str, TextColumn]):
 
 
 def _counts(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and value >= 1
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
 
 
 def _places(name: str, window: Window) -> tuple[int, ...]:
     """The places of a window: a radius, places, or None."""
     if window is None:
         return ()
-    if isinstance(window, Integral) and not isinstance(window, bool) and window >= 0:
+    if isinstance(window, Integral) and not isinstance(window, bool) and int(window) >= 0:
         return tuple(range(-int(window), int(window) + 1))
     if isinstance(window, Iterable) and not isinstance(window, str):
         places = tuple(window)

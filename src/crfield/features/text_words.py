@@ -23,7 +23,8 @@ def shape(word: str) -> str:
     >>> [shape(word) for word in ("Coruña", "EFE", "25-M", "McDonald's", "extraordinario")]
     ['Xxxxx', 'XXX', 'dd-X', "XxXxxxx'x", 'xxxx']
     """
-    out, run = [], 0
+    out: list[str] = []
+    run = 0
     for kind in _kinds(word):
         run = run + 1 if out and out[-1] == kind else 1
         if run <= RUN:
