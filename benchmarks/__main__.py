@@ -29,6 +29,7 @@ COMPARISONS = (
     "m-estimator",
     "hmm",
     "online",
+    "letters",
     "out-of-core",
 )
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
