@@ -6,10 +6,10 @@ weights and so many steps are the opposite of text, where most of the time goes 
 arithmetic.
 
 Both have the same model (pairs that occur, no scores of labels alone, none of first and last steps) and the same
-penalty: CRFsuite's default, c2 = 1, which is l2 = 2 here, and a tenth of it. CRFsuite trains until it stops by itself, and its training
-time is that of `train`, without handing over the data. Ours is all of `fit`, the encoding of sparse matrices
-included, and it must end at an objective that is no worse than CRFsuite's by more than 1e-4 of it. `fit` takes a turn
-before and one after the long run of CRFsuite.
+penalty: CRFsuite's default, c2 = 1, which is l2 = 2 here, and a tenth of it. CRFsuite trains until it stops itself,
+and its training time is that of `train`, without handing over the data. Ours is all of `fit`, the encoding of sparse
+matrices included, and it must end at an objective that is no worse than CRFsuite's by more than 1e-4 of it. `fit`
+takes a turn before and one after the long run of CRFsuite.
 """
 
 from __future__ import annotations
