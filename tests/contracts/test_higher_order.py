@@ -165,8 +165,9 @@ def test_potentials_are_those_of_states(fitted: tuple[ChainCRF, list[Any], list[
     model, X, _ = fitted
     scores = model.potentials(X[:3])
     assert scores.n_labels > 3
-    with pytest.raises(InputError, match="hidden states"):
-        model.predict_pairs(X[:3])
+    pairs, table = model.predict_pairs(X[:3])[0], model.predict_proba(X[:3])[0]
+    np.testing.assert_allclose(pairs.sum(axis=2), table[:-1], atol=1e-12)
+    np.testing.assert_allclose(pairs.sum(axis=1), table[1:], atol=1e-12)
 
 
 def test_files_pickles_and_warm_starts(fitted: tuple[ChainCRF, list[Any], list[list[str]]], tmp_path: Path) -> None:
