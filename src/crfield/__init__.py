@@ -26,6 +26,7 @@ _HOME: dict[str, str] = {
     "Edges": "crfield.data.graph",
     "encode_dataset": "crfield.estimators.encoding",
     "EncodedDataset": "crfield.storage.encoded",
+    "error_groups": "crfield.report.errors",
     "FactorialCRF": "crfield.estimators.factorial",
     "from_frame": "crfield.data.frames",
     "from_lengths": "crfield.data.lengths",

@@ -257,7 +257,23 @@ def test_what_nothing_can_change() -> None:
     assert alone.explain([["a"], ["b"]], 1).other is None
     assert len(alone.feature_importance([[["a"]]])) == 0
     bare = ChainCRF(tol=0.5).fit([[["a"], []]], [["P", "Q"]])
-    assert "no feature near it" in str(bare.explain([[], []], 1).flip)
+    assert "no feature near it speaks for it" in str(bare.explain([[], []], 1).flip)
+
+
+def test_a_search_that_ends_early_says_so() -> None:
+    ended = 0
+    for seed in range(3):
+        model, X = fitted("records", seed)
+        for t in range(4):
+            long, short = (model.explain(X[0], t, reach=None, removals=k).flip for k in (30, 1))
+            assert long is not None
+            assert short is not None
+            assert short.n_tried == 1
+            if long.becomes is not None and long.n_tried > 1:
+                ended += 1
+                assert (short.becomes, short.removed) == (None, ())
+                assert f"without 1 of the {short.n_candidates} features" in str(short)
+    assert ended
 
 
 # -------------------------------------------------------------------------------------------------------- importance

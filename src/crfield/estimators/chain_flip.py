@@ -60,12 +60,14 @@ def find_flip(
         now = without(batch, removed)
         margin, code = _margin(model, now, step, chosen), _predicted(estimator, model, now, step)
     if code == chosen:
-        return Flip(labels[chosen], None, (), margin, count)
+        return Flip(labels[chosen], None, (), margin, count, len(removed))
+    tried = len(removed)
     removed, code = _needed(estimator, model, batch, step, chosen, removed, code)
     named = tuple(
         RemovedFeature(feature_name(model, c.kind, c.column), _step_of(c), c.value, c.kind) for c in removed
     )
-    return Flip(labels[chosen], labels[code], named, _margin(model, without(batch, removed), step, chosen), count)
+    margin = _margin(model, without(batch, removed), step, chosen)
+    return Flip(labels[chosen], labels[code], named, margin, count, tried)
 
 
 def _needed(

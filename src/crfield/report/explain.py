@@ -103,12 +103,13 @@ class Flip:
     """A set of present features without which the label is another one, or word that none was found.
 
     ``becomes`` is the label without them, None if the label stays. None of the features can be put back: with any of
-    them the label stays. ``margin`` is what is left of the margin, ``n_candidates`` how many features were looked at.
+    them the label stays. ``n_candidates`` features were looked at and ``n_tried`` of them set aside on the way;
+    ``margin`` is what is left of the margin without the set, or without those tried where none was found.
 
-    >>> print(Flip("PER", "O", (RemovedFeature("word=Ana", 3, 1.0, "node"),), -0.25, 4))
+    >>> print(Flip("PER", "O", (RemovedFeature("word=Ana", 3, 1.0, "node"),), -0.25, 4, 1))
     without word=Ana (step 3) it is O
-    >>> print(Flip("PER", None, (), 1.5, 4))
-    no set of the 4 features near it was found to change PER: all that speak for it leave a margin of 1.5
+    >>> print(Flip("PER", None, (), 1.5, 4, 2))
+    nothing was found to change PER: without 2 of the 4 features near it, the most effective, the margin is 1.5
     """
 
     label: Hashable
@@ -116,6 +117,7 @@ class Flip:
     removed: tuple[RemovedFeature, ...]
     margin: float
     n_candidates: int
+    n_tried: int
 
     def rows(self) -> list[dict[str, Any]]:
         """One plain dict for each feature set aside."""
@@ -128,13 +130,13 @@ class Flip:
     def __str__(self) -> str:
         if self.becomes is None:
             label = printable(self.label)
-            if not self.n_candidates:
-                return f"there is no feature near it whose removal could change {label}"
             if math.isinf(self.margin):
-                return f"no set of the {self.n_candidates} features near it changes {label}: nothing else is allowed"
+                return f"no feature can change {label}: nothing else is allowed"
+            if not self.n_tried:
+                return f"nothing was found to change {label}: no feature near it speaks for it"
             return (
-                f"no set of the {self.n_candidates} features near it was found to change {label}: all that speak for "
-                f"it leave a margin of {self.margin:.4g}"
+                f"nothing was found to change {label}: without {self.n_tried} of the {self.n_candidates} features "
+                f"near it, the most effective, the margin is {self.margin:.4g}"
             )
         named = [f"{shorten(printable(r.name), _WIDEST_NAME)} ({_place(r.kind, r.step)})" for r in self.removed]
         return f"without {', '.join(named)} it is {printable(self.becomes)}"
