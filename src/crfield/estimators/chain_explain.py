@@ -2,7 +2,7 @@
 
 One sequence is encoded once. Its best labelling with the label in question, and the best one with another label at
 that step, come from one masked sweep each; the difference of the two is listed weight by weight
-(`crfield.scoring.contributions`) and named by the encoder, only the names that are shown being made. Importances are
+(`crfield.scoring.contributions`) and named by the encoder, which makes no other names. Importances are
 the same terms, averaged over the steps of a data set.
 """
 

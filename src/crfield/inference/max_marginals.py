@@ -43,24 +43,22 @@ class MaxMarginals:
     ) -> MaxMarginals:
         """The sweeps; without ``after`` (S, L) and ``label`` (S,) states are labels."""
         steps, size = node.shape
-        if after is None or label is None:
-            label = np.arange(size)
-            after = np.tile(label, (size, 1))
-        states = len(label)
-        forward, backward = np.full((steps, states), -np.inf), np.zeros((steps, states))
+        plain = after is None or label is None
+        label = np.arange(size) if plain or label is None else label
+        after = np.tile(label, (size, 1)) if plain or after is None else after
+        forward, backward = np.full((steps, len(label)), -np.inf), np.zeros((steps, len(label)))
         forward[0, :size] = node[0]  # single labels are the first states
         for t in range(1, steps):
             own = score[0] if len(score) == 1 else score[t - 1]
-            np.maximum.at(forward[t], after, forward[t - 1][:, None] + own + node[t])
+            reached = forward[t - 1][:, None] + own + node[t]
+            if plain:
+                forward[t] = reached.max(axis=0)
+            else:
+                np.maximum.at(forward[t], after, reached)
         for t in range(steps - 1, 0, -1):
             own = score[0] if len(score) == 1 else score[t - 1]
             backward[t - 1] = (own + node[t] + backward[t][after]).max(axis=1)
         return cls(node, score, label, forward, backward)
-
-    @property
-    def best(self) -> float:
-        """Score of the best labelling, −∞ if there is none."""
-        return float(self.forward[-1].max())
 
     def labels(self, step: int) -> np.ndarray:
         """(L,) the best score with each label at the step."""
