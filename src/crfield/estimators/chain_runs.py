@@ -52,7 +52,7 @@ def is_longer(model: Any) -> bool:
 
 def label_of_state(model: Any) -> np.ndarray | None:
     """(S,) the last label of each run that a model of higher order has for a state; None for other models."""
-    return model.layout.runs.label if is_longer(model) else None  # type: ignore[no-any-return]
+    return model.layout.runs.label if is_longer(model) else None
 
 
 def plain_part(model: Any) -> Any:

@@ -20,6 +20,7 @@ from crfield.optimize.newton_cg import Product, minimize_newton_cg
 from crfield.optimize.penalty import Penalty
 from crfield.optimize.projected_cg import minimize_projected_cg
 from crfield.scoring.linear import LinearScorer
+from crfield.training.chain_job import Job
 from crfield.training.chain_plan import ChainParts
 from crfield.training.full_batch import FullBatch
 from crfield.training.fused import FusedChain
@@ -69,19 +70,13 @@ def fit_projected_cg(
     return minimize_projected_cg(problem, _from(problem, start), penalty, **common)
 
 
-def fit_newton_cg(
-    parts: ChainParts,
-    penalty: Penalty,
-    *,
-    objective: str,
-    start: np.ndarray | None = None,
-    rng: Any = None,
-    options: Any = None,
-    **common: Any,
-) -> Result:
+def fit_newton_cg(parts: ChainParts, penalty: Penalty, job: Job) -> Result:
     """Truncated Newton with exact products."""
-    problem = CurvedChain(parts, objective)
-    return minimize_newton_cg(problem, _from(problem, start), penalty, **common)
+    problem = CurvedChain(parts, job.objective)
+    begin = _from(problem, job.start)
+    return minimize_newton_cg(
+        problem, begin, penalty, tol=job.tol, max_iter=job.max_iter, n_jobs=job.n_jobs, callback=job.callback
+    )
 
 
 def _from(problem: Any, start: np.ndarray | None) -> np.ndarray:

@@ -15,7 +15,7 @@ are let go. The other looks into the data (one sequence at a time, second deriva
 `ChainParts`. A row names its function, which is imported when it is first used:
 
     problem:  function(problem, penalty, *, start, tol, max_iter, n_jobs, rng, callback, options) -> Result
-    data:     function(parts, penalty, *, objective, start, tol, max_iter, n_jobs, rng, callback, options) -> Result
+    data:     function(parts, penalty, job) -> Result        job: `training.chain_job.Job`, the same and the objective
 
 ``start`` is a vector of weights, or None for zeros; ``options`` holds only names that the row lists.
 """
@@ -33,16 +33,15 @@ from crfield.core.target import Target
 from crfield.errors import InputError
 from crfield.inference.chain import ChainEngine
 from crfield.objectives.contrast import Contrast
-from crfield.optimize.history import CALLBACK, INTERRUPTED, Result, Step
+from crfield.optimize.history import CALLBACK, INTERRUPTED, Result
 from crfield.optimize.keeping import Keeper
 from crfield.optimize.penalty import Penalised, Penalty, Point
 from crfield.scoring.layout import Layout
 from crfield.scoring.linear import LinearScorer
+from crfield.training.chain_job import Callback, Job
 from crfield.training.full_batch import FullBatch, Objective, Scorer
 from crfield.training.fused import FusedChain
 from crfield.training.likelihood import fit_likelihood
-
-Callback = Callable[[Step, np.ndarray], bool | None]
 
 LIKELIHOOD = ("likelihood",)
 CONVEX = ("likelihood", "pseudo_likelihood", "softmax_margin")
@@ -244,7 +243,7 @@ def fit_chain(
     if trainer.data:
         if not isinstance(problem, ChainParts):
             raise InputError(f"solver={plan.solver!r} needs the data itself, got a {type(problem).__name__}.")
-        return trainer.load()(problem, penalty, objective=plan.objective, start=start, **common)
+        return trainer.load()(problem, penalty, Job(plan.objective, start, **common))
     if isinstance(problem, ChainParts):
         problem = problem.problem(plan.objective)
     return trainer.load()(problem, penalty, start=start, **common)

@@ -30,11 +30,12 @@ from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.errors import InputError
 from crfield.inference.labellings import one_hot
-from crfield.optimize.diary import Callback, Diary, check_run
+from crfield.optimize.diary import Diary, check_run
 from crfield.optimize.history import CALLBACK, INTERRUPTED, MAX_ITER, NO_IMPROVEMENT, TOLERANCE, Result
 from crfield.optimize.penalty import Penalty
 from crfield.optimize.stopping import Stopping
 from crfield.scoring.tables import FunctionTables
+from crfield.training.chain_job import Job
 from crfield.training.chain_plan import ChainParts
 
 NEWTON_STEPS = 60
@@ -44,26 +45,15 @@ _WHY = (
 )
 
 
-def fit_gis(
-    parts: ChainParts,
-    penalty: Penalty,
-    *,
-    objective: str = "likelihood",
-    start: np.ndarray | None = None,
-    tol: float = 1e-4,
-    max_iter: int = 500,
-    n_jobs: int = 1,
-    rng: Any = None,
-    callback: Callback | None = None,
-    options: Any = None,
-) -> Result:
+def fit_gis(parts: ChainParts, penalty: Penalty, job: Job) -> Result:
     """Minimise −Σ weight log p(y | x) + ½ l2 ‖w‖² by the module's update.
 
     A feature that is never observed has no finite optimum without a ridge: an InputError that says so.
     """
+    tol = job.tol
     check_features(parts.batch)
     n = parts.scorer.n_weights
-    weights = check_run(n, np.zeros(n) if start is None else start, penalty, tol=tol, max_iter=max_iter)
+    weights = check_run(n, np.zeros(n) if job.start is None else job.start, penalty, tol=tol, max_iter=job.max_iter)
     problem = parts.problem("likelihood")
     mask = np.ones(n) if penalty.penalised is None else penalty.penalised.astype(np.float64)
     ridge = penalty.l2 * mask
@@ -72,13 +62,13 @@ def fit_gis(
     _check_observed(observed, ridge)
     complete = bool(parts.target.complete.all())
     stopping = Stopping(tol, convexity=penalty.l2 if penalty.penalised is None else 0.0)
-    diary, reason, n_evaluations = Diary(tol, callback), MAX_ITER, 0
+    diary, reason, n_evaluations = Diary(tol, job.callback), MAX_ITER, 0
     gradient, here = np.empty(n), Weighed(math.nan, np.zeros(0), 0.0)
     try:
         here = _weigh(problem, weights, gradient, ridge)
         n_evaluations, value = 1, here.value
         diary.gap = stopping.update(value, here.square, -here.square) if here.square else 0.0
-        while len(diary.steps) < max_iter:
+        while len(diary.steps) < job.max_iter:
             if diary.gap <= tol:
                 reason = TOLERANCE
                 break

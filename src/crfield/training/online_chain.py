@@ -14,7 +14,6 @@ wrong.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -23,89 +22,56 @@ from crfield.errors import InputError
 from crfield.kernels.online import VARIANTS, Met
 from crfield.optimize.history import Result
 from crfield.optimize.penalty import Penalty
-from crfield.training.online_passes import Callback, Options, Passes, online_trainer
+from crfield.training.chain_job import Job
+from crfield.training.online_passes import Options, Passes, online_trainer
 
 
-def fit_perceptron(
-    parts: Any,
-    penalty: Penalty,
-    *,
-    objective: str = "perceptron",
-    start: np.ndarray | None = None,
-    tol: float = 1e-4,
-    max_iter: int = 500,
-    n_jobs: int = 1,
-    rng: np.random.Generator,
-    callback: Callback | None = None,
-    options: Mapping[str, Any] | None = None,
-) -> Result:
+def fit_perceptron(parts: Any, penalty: Penalty, job: Job) -> Result:
     """The averaged perceptron. Options: ``epochs`` (10), ``averaged`` (True).
 
     It knows no penalty; averaging takes its place. The value is by how much wrong labellings beat the true ones.
     """
-    chosen = Options("perceptron", options)
+    chosen = Options("perceptron", job.options)
     epochs, averaged = chosen.count("epochs", 10), chosen.flag("averaged", True)
-    trainer = online_trainer(parts, penalty, start=start)
-    run = Passes(trainer, penalty, "perceptron", rng, callback, trainer.average if averaged else trainer.weights)
-    return run.go(trainer.perceptron, epochs=epochs, max_iter=max_iter, tol=None)
+    trainer = online_trainer(parts, penalty, start=job.start)
+    run = Passes(
+        trainer, penalty, "perceptron", job.rng, job.callback, trainer.average if averaged else trainer.weights
+    )
+    return run.go(trainer.perceptron, epochs=epochs, max_iter=job.max_iter, tol=None)
 
 
-def fit_passive_aggressive(
-    parts: Any,
-    penalty: Penalty,
-    *,
-    objective: str = "hinge",
-    start: np.ndarray | None = None,
-    tol: float = 1e-4,
-    max_iter: int = 500,
-    n_jobs: int = 1,
-    rng: np.random.Generator,
-    callback: Callback | None = None,
-    options: Mapping[str, Any] | None = None,
-) -> Result:
+def fit_passive_aggressive(parts: Any, penalty: Penalty, job: Job) -> Result:
     """Passive-aggressive. Options: ``epochs`` (10), ``averaged`` (True), ``variant`` ("PA-I"), ``C`` (1).
 
     Variants are "PA", "PA-I" and "PA-II".
     With sequence weights C is multiplied by them; in PA, which has no C, the step is. The value is the hinge.
     """
-    chosen = Options("passive_aggressive", options)
+    chosen = Options("passive_aggressive", job.options)
     epochs, averaged = chosen.count("epochs", 10), chosen.flag("averaged", True)
     variant, bound = chosen.get("variant", "PA-I"), chosen.positive("C", 1.0)
     if variant not in VARIANTS:
         raise InputError(f"the option variant must be one of {', '.join(map(repr, VARIANTS))}, got {variant!r}.")
-    trainer = online_trainer(parts, penalty, start=start)
-    run = Passes(trainer, penalty, "hinge", rng, callback, trainer.average if averaged else trainer.weights)
+    trainer = online_trainer(parts, penalty, start=job.start)
+    run = Passes(trainer, penalty, "hinge", job.rng, job.callback, trainer.average if averaged else trainer.weights)
 
     def one_pass(order: np.ndarray) -> Met:
         return trainer.passive_aggressive(order, variant=variant, aggressiveness=bound)
 
-    return run.go(one_pass, epochs=epochs, max_iter=max_iter, tol=None)
+    return run.go(one_pass, epochs=epochs, max_iter=job.max_iter, tol=None)
 
 
-def fit_arow(
-    parts: Any,
-    penalty: Penalty,
-    *,
-    objective: str = "hinge",
-    start: np.ndarray | None = None,
-    tol: float = 1e-4,
-    max_iter: int = 500,
-    n_jobs: int = 1,
-    rng: np.random.Generator,
-    callback: Callback | None = None,
-    options: Mapping[str, Any] | None = None,
-) -> Result:
+def fit_arow(parts: Any, penalty: Penalty, job: Job) -> Result:
     """AROW with a diagonal. Options: ``epochs`` (10), ``averaged`` (True), ``r`` (100).
 
     With sequence weights r is divided by them. The value is the hinge.
     """
-    chosen = Options("arow", options)
+    chosen = Options("arow", job.options)
     epochs, averaged = chosen.count("epochs", 10), chosen.flag("averaged", True)
     regularity = chosen.positive("r", 100.0)
-    trainer = online_trainer(parts, penalty, start=start)
-    run = Passes(trainer, penalty, "hinge", rng, callback, trainer.average if averaged else trainer.weights)
+    trainer = online_trainer(parts, penalty, start=job.start)
+    run = Passes(trainer, penalty, "hinge", job.rng, job.callback, trainer.average if averaged else trainer.weights)
 
     def one_pass(order: np.ndarray) -> Met:
         return trainer.arow(order, regularity=regularity)
 
-    return run.go(one_pass, epochs=epochs, max_iter=max_iter, tol=None)
+    return run.go(one_pass, epochs=epochs, max_iter=job.max_iter, tol=None)

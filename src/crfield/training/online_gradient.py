@@ -13,7 +13,7 @@ weights have seen it. With an l1 penalty AdaGrad makes weights small, but few of
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,30 +22,19 @@ from crfield.errors import InputError, LabelError
 from crfield.kernels.online import Met, Trainer
 from crfield.optimize.history import Result
 from crfield.optimize.penalty import Penalty
-from crfield.training.online_passes import Callback, Options, Passes, online_trainer
+from crfield.training.chain_job import Job
+from crfield.training.online_passes import Options, Passes, online_trainer
 
 TRIED = 1_000  # sequences that a first rate is tried on
 TRIALS = 12
 
 
-def fit_sgd(
-    parts: Any,
-    penalty: Penalty,
-    *,
-    objective: str = "likelihood",
-    start: np.ndarray | None = None,
-    tol: float = 1e-4,
-    max_iter: int = 500,
-    n_jobs: int = 1,
-    rng: np.random.Generator,
-    callback: Callback | None = None,
-    options: Mapping[str, Any] | None = None,
-) -> Result:
+def fit_sgd(parts: Any, penalty: Penalty, job: Job) -> Result:
     """SGD with a ridge. Options: ``epochs`` (30), ``rate`` (None: tried out), ``batch_size`` (1)."""
-    chosen = Options("sgd", options)
+    chosen = Options("sgd", job.options)
     epochs, batch = chosen.count("epochs", 30), chosen.count("batch_size", 1, most=64)
     given = chosen.get("rate", None)
-    trainer = online_trainer(parts, penalty, start=start)
+    trainer = online_trainer(parts, penalty, start=job.start)
     fall = penalty.l2 / max(1, _n_sequences(parts)) * batch  # λ of a step
 
     def rates(first: float, done: int, count: int) -> np.ndarray:
@@ -55,10 +44,10 @@ def fit_sgd(
 
     def descend(order: np.ndarray, first: float, done: int) -> Met:
         sizes = rates(first, done, -(-len(order) // batch))
-        return trainer.descend(order, sizes, batch=batch, loss=objective, l2=penalty.l2)
+        return trainer.descend(order, sizes, batch=batch, loss=job.objective, l2=penalty.l2)
 
     if given is None:
-        tried = rng.permutation(trainer.n_sequences)[:TRIED]
+        tried = job.rng.permutation(trainer.n_sequences)[:TRIED]
         first = _calibrate(trainer, lambda rate: descend(tried, rate, 0).loss)
     else:
         first = chosen.positive("rate", 1.0)
@@ -70,33 +59,21 @@ def fit_sgd(
         done += -(-len(order) // batch)
         return met
 
-    run = Passes(trainer, penalty, objective, rng, callback, trainer.weights)
-    return run.go(one_pass, epochs=epochs, max_iter=max_iter, tol=tol)
+    run = Passes(trainer, penalty, job.objective, job.rng, job.callback, trainer.weights)
+    return run.go(one_pass, epochs=epochs, max_iter=job.max_iter, tol=job.tol)
 
 
-def fit_sgd_l1(
-    parts: Any,
-    penalty: Penalty,
-    *,
-    objective: str = "likelihood",
-    start: np.ndarray | None = None,
-    tol: float = 1e-4,
-    max_iter: int = 500,
-    n_jobs: int = 1,
-    rng: np.random.Generator,
-    callback: Callback | None = None,
-    options: Mapping[str, Any] | None = None,
-) -> Result:
+def fit_sgd_l1(parts: Any, penalty: Penalty, job: Job) -> Result:
     """Cumulative l1 penalty. Options: ``epochs`` (30), ``rate`` (0.5), ``decay`` (0.85), ``batch_size`` (1).
 
     The rate is multiplied by ``decay`` from pass to pass, evenly. A ridge shrinks besides.
     """
-    chosen = Options("sgd_l1", options)
+    chosen = Options("sgd_l1", job.options)
     epochs, batch = chosen.count("epochs", 30), chosen.count("batch_size", 1, most=64)
     first, decay = chosen.positive("rate", 0.5), chosen.positive("decay", 0.85)
     if decay > 1:
         raise InputError(f"the option decay must be above 0 and at most 1, got {decay}.")
-    trainer = online_trainer(parts, penalty, start=start)
+    trainer = online_trainer(parts, penalty, start=job.start)
     passes = 0
 
     def one_pass(order: np.ndarray) -> Met:
@@ -104,41 +81,29 @@ def fit_sgd_l1(
         count = -(-len(order) // batch)
         sizes = first * decay ** (passes + np.arange(count) / max(1, count))
         passes += 1
-        return trainer.descend(order, sizes, batch=batch, loss=objective, l1=penalty.l1, l2=penalty.l2)
+        return trainer.descend(order, sizes, batch=batch, loss=job.objective, l1=penalty.l1, l2=penalty.l2)
 
-    run = Passes(trainer, penalty, objective, rng, callback, trainer.weights)
-    return run.go(one_pass, epochs=epochs, max_iter=max_iter, tol=tol)
+    run = Passes(trainer, penalty, job.objective, job.rng, job.callback, trainer.weights)
+    return run.go(one_pass, epochs=epochs, max_iter=job.max_iter, tol=job.tol)
 
 
-def fit_adagrad(
-    parts: Any,
-    penalty: Penalty,
-    *,
-    objective: str = "likelihood",
-    start: np.ndarray | None = None,
-    tol: float = 1e-4,
-    max_iter: int = 500,
-    n_jobs: int = 1,
-    rng: np.random.Generator,
-    callback: Callback | None = None,
-    options: Mapping[str, Any] | None = None,
-) -> Result:
+def fit_adagrad(parts: Any, penalty: Penalty, job: Job) -> Result:
     """AdaGrad. Options: ``epochs`` (30), ``rate`` (None: tried out), ``batch_size`` (1)."""
-    chosen = Options("adagrad", options)
+    chosen = Options("adagrad", job.options)
     epochs, batch = chosen.count("epochs", 30), chosen.count("batch_size", 1, most=64)
     given = chosen.get("rate", None)
-    trainer = online_trainer(parts, penalty, start=start)
+    trainer = online_trainer(parts, penalty, start=job.start)
 
     def descend(order: np.ndarray, rate: float) -> Met:
-        return trainer.adagrad(order, rate=rate, batch=batch, loss=objective, l1=penalty.l1, l2=penalty.l2)
+        return trainer.adagrad(order, rate=rate, batch=batch, loss=job.objective, l1=penalty.l1, l2=penalty.l2)
 
     if given is None:
-        tried = rng.permutation(trainer.n_sequences)[:TRIED]
+        tried = job.rng.permutation(trainer.n_sequences)[:TRIED]
         rate = _calibrate(trainer, lambda rate: descend(tried, rate).loss)
     else:
         rate = chosen.positive("rate", 1.0)
-    run = Passes(trainer, penalty, objective, rng, callback, trainer.weights)
-    return run.go(lambda order: descend(order, rate), epochs=epochs, max_iter=max_iter, tol=tol)
+    run = Passes(trainer, penalty, job.objective, job.rng, job.callback, trainer.weights)
+    return run.go(lambda order: descend(order, rate), epochs=epochs, max_iter=job.max_iter, tol=job.tol)
 
 
 def _n_sequences(parts: Any) -> int:

@@ -10,7 +10,6 @@ features of those steps are touched.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -19,8 +18,9 @@ from crfield.errors import InputError
 from crfield.kernels.online import Trainer
 from crfield.optimize.history import Result
 from crfield.optimize.penalty import Penalty
+from crfield.training.chain_job import Job
 from crfield.training.frank_wolfe import close_gap
-from crfield.training.online_passes import Callback, Options, online_trainer
+from crfield.training.online_passes import Options, online_trainer
 
 INNER_STEPS = 4  # at a visit
 
@@ -50,21 +50,9 @@ class _ChainDual:
         return met.loss, met.missing
 
 
-def fit_frank_wolfe(
-    parts: Any,
-    penalty: Penalty,
-    *,
-    objective: str = "hinge",
-    start: np.ndarray | None = None,
-    tol: float = 1e-4,
-    max_iter: int = 500,
-    n_jobs: int = 1,
-    rng: np.random.Generator,
-    callback: Callback | None = None,
-    options: Mapping[str, Any] | None = None,
-) -> Result:
+def fit_frank_wolfe(parts: Any, penalty: Penalty, job: Job) -> Result:
     """The hinge with a ridge until (F − dual) ≤ ``tol`` · F, from zero whatever ``start`` says: F is convex."""
-    Options("frank_wolfe", options)
+    Options("frank_wolfe", job.options)
     if not penalty.l2 > 0 or penalty.l1 or penalty.penalised is not None:
         raise InputError(
             "solver='frank_wolfe' needs a ridge on all weights: l2 above 0, l1 = 0, penalize_intercepts=True; got "
@@ -80,8 +68,8 @@ def fit_frank_wolfe(
         _ChainDual(trainer, penalty.l2),
         lambda weights: trainer.evaluate(weights, loss="hinge"),
         l2=penalty.l2,
-        tol=tol,
-        max_iter=max_iter,
-        rng=rng,
-        callback=callback,
+        tol=job.tol,
+        max_iter=job.max_iter,
+        rng=job.rng,
+        callback=job.callback,
     )
