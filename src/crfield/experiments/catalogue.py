@@ -139,7 +139,7 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
             "crfield.experiments.spanish_entities",
             "Spanish names: features of text, rules of tags; each group of features left out (needs data)",
             {
-                "sets": ("as it comes",),
+                "sets": ("shapes together",),
                 "penalties": (1.0,),
                 "groups": ("affixes",),
                 "most_sentences": 300,

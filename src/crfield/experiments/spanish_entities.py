@@ -36,8 +36,7 @@ AROUND = (("lower[-1]", "short_shape"), ("short_shape", "lower[+1]"))
 LEAN: Mapping[str, Any] = MappingProxyType({"shape": None, "flags": None})
 SETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
-        "as it comes": {},
-        "fewer, shapes together": {**LEAN, "conjunctions": WORDS + SHAPES},
+        "shapes together": {**LEAN, "conjunctions": WORDS + SHAPES},
         "and words around a shape": {**LEAN, "conjunctions": WORDS + SHAPES + AROUND, "lower": 1},
         "and neighbours' affixes": {**LEAN, "conjunctions": WORDS + SHAPES + AROUND, "lower": 1, "affixes": 1},
     }
@@ -46,11 +45,10 @@ GROUPS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "single words": {"word": None, "lower": None},
         "single shapes": {"shape": None, "short_shape": None},
-        "capitals, digits, marks": {"flags": None},
         "affixes": {"prefixes": (), "suffixes": ()},
         "parts of speech": {"other": None},
         "conjunctions": {"conjunctions": ()},
-        "neighbours": {name: 0 for name in ("word", "lower", "short_shape", "flags", "affixes", "other")}
+        "neighbours": {name: 0 for name in ("word", "lower", "short_shape", "affixes", "other")}
         | {"conjunctions": (), "borders": 0},
     }
 )
@@ -62,7 +60,7 @@ def spanish_entities(
     folder: str,
     *,
     sets: Sequence[str] = tuple(SETS),
-    penalties: Sequence[float] = (0.5, 1.0, 0.25),
+    penalties: Sequence[float] = (0.5, 0.25),
     groups: Sequence[str] = tuple(GROUPS),
     most_sentences: int | None = None,
     tol: float = 1e-3,
