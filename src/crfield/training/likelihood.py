@@ -18,6 +18,7 @@ nothing from it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -88,27 +89,56 @@ def fit_likelihood(
     What ``keeper`` found of an earlier run is gone on with, whichever phase it had come to.
     """
     kind = choose(solver, problem, start=start, l1=penalty.l1)
-    weights = np.zeros(problem.n_weights) if start is None else start.copy()
+
+    def warm(weights: np.ndarray) -> np.ndarray | None:
+        if not isinstance(problem, FusedChain) or not problem.n_groups:
+            return None
+        if kind == "warm" and warm_start.descend(
+            problem, weights, l2=penalty.l2 + penalty.l1, epochs=EPOCHS, rng=rng, keeper=keeper
+        ):
+            return warmed_diagonal(problem, weights, penalty)
+        if problem.layout.n_dense:
+            return warm_start.rescaling(problem, weights, layout=problem.layout, l2=penalty.l2)
+        return None
+
+    handed = [np.zeros(problem.n_weights) if start is None else start.copy()]
+    return settle(
+        problem, handed, penalty, warm, tol=tol, max_iter=max_iter, n_jobs=n_jobs, callback=callback, keeper=keeper
+    )
+
+
+def warmed_diagonal(problem: Any, weights: np.ndarray, penalty: Penalty) -> np.ndarray:
+    """The preconditioner at weights that stochastic epochs have come to."""
+    weak = not penalty.l1 and penalty.l2 < WEAK
+    power = warm_start.CAUTIOUS_POWER if weak else warm_start.POWER
+    return warm_start.preconditioner(problem, weights, l2=penalty.l2, power=power)
+
+
+def settle(
+    problem: Any,
+    handed: list[np.ndarray],
+    penalty: Penalty,
+    warm: Callable[[np.ndarray], np.ndarray | None],
+    *,
+    tol: float,
+    max_iter: int,
+    n_jobs: int,
+    callback: Callback | None,
+    keeper: Keeper | None,
+) -> Result:
+    """L-BFGS, or OWL-QN, from the weights handed over, after ``warm`` changed them in place and gave a diagonal.
+
+    Where the keeper found L-BFGS begun, the epochs are over. The weights come in a list that is emptied: handed
+    over, not shared. The optimiser copies its start, and one vector of many weights less is worth having.
+    """
     diagonal = None
-    begun = keeper is not None and keeper.found("lbfgs") is not None  # the epochs are over
-    if isinstance(problem, FusedChain) and problem.n_groups and not begun:
+    if keeper is None or keeper.found("lbfgs") is None:
         try:
-            warmed = kind == "warm" and warm_start.descend(
-                problem, weights, l2=penalty.l2 + penalty.l1, epochs=EPOCHS, rng=rng, keeper=keeper
-            )
-            if warmed:
-                weak = not penalty.l1 and penalty.l2 < WEAK
-                power = warm_start.CAUTIOUS_POWER if weak else warm_start.POWER
-                diagonal = warm_start.preconditioner(problem, weights, l2=penalty.l2, power=power)
-            elif problem.layout.n_dense:
-                diagonal = warm_start.rescaling(problem, weights, layout=problem.layout, l2=penalty.l2)
+            diagonal = warm(handed[0])
         except KeyboardInterrupt:
-            here = Point(weights, np.empty_like(weights))
+            here = Point(handed[0], np.empty_like(handed[0]))
             Penalised(problem, penalty, n_jobs=n_jobs).evaluate(here)
-            return Result(weights, here.value, 0, 1, False, INTERRUPTED, [])
-    # Handed over, not shared: the optimiser copies its start, and one vector of many weights less is worth having.
-    handed = [weights]
-    del weights
+            return Result(handed.pop(), here.value, 0, 1, False, INTERRUPTED, [])
     return minimize(
         problem,
         handed.pop(),

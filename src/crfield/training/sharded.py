@@ -22,15 +22,14 @@ import numpy as np
 
 from crfield.core.target import Target
 from crfield.data.batch import Batch
-from crfield.optimize.history import INTERRUPTED, Result
-from crfield.optimize.keeping import Keeper, random_state, set_random_state
-from crfield.optimize.lbfgs import minimize
-from crfield.optimize.penalty import Penalised, Penalty, Point
+from crfield.optimize.history import Result
+from crfield.optimize.keeping import Keeper
+from crfield.optimize.penalty import Penalty
 from crfield.storage.encoded import EncodedDataset
 from crfield.training import warm_start
 from crfield.training.full_batch import FullBatch
 from crfield.training.fused import FusedChain
-from crfield.training.likelihood import ENOUGH_GROUPS, WEAK, Callback, history_pairs
+from crfield.training.likelihood import ENOUGH_GROUPS, Callback, settle, warmed_diagonal
 
 EPOCHS = 4
 GROUP = 8  # sequences of one stochastic step
@@ -86,34 +85,17 @@ def fit_sharded(
     keeper: Keeper | None = None,
 ) -> Result:
     """Stochastic epochs by shards if asked for, then L-BFGS (OWL-QN with l1)."""
-    weights = np.zeros(problem.n_weights) if start is None else start.copy()
-    diagonal = None
-    begun = keeper is not None and keeper.found("lbfgs") is not None
-    enough = len(problem.dataset) >= ENOUGH_GROUPS * GROUP
-    try:
-        if stochastic and enough and not begun:
-            warmed = descend(problem, weights, l2=penalty.l2 + penalty.l1, epochs=EPOCHS, rng=rng, keeper=keeper)
-            if warmed:
-                weak = not penalty.l1 and penalty.l2 < WEAK
-                power = warm_start.CAUTIOUS_POWER if weak else warm_start.POWER
-                diagonal = warm_start.preconditioner(problem, weights, l2=penalty.l2, power=power)
-    except KeyboardInterrupt:
-        here = Point(weights, np.empty_like(weights))
-        Penalised(problem, penalty, n_jobs=n_jobs).evaluate(here)
-        return Result(weights, here.value, 0, 1, False, INTERRUPTED, [])
-    handed = [weights]
-    del weights
-    return minimize(
-        problem,
-        handed.pop(),
-        penalty,
-        memory=history_pairs(problem.n_weights, penalty),
-        diagonal=diagonal,
-        tol=tol,
-        max_iter=max_iter,
-        n_jobs=n_jobs,
-        callback=callback,
-        keeper=keeper,
+
+    def warm(weights: np.ndarray) -> np.ndarray | None:
+        enough = len(problem.dataset) >= ENOUGH_GROUPS * GROUP
+        if not stochastic or not enough:
+            return None
+        warmed = descend(problem, weights, l2=penalty.l2 + penalty.l1, epochs=EPOCHS, rng=rng, keeper=keeper)
+        return warmed_diagonal(problem, weights, penalty) if warmed else None
+
+    handed = [np.zeros(problem.n_weights) if start is None else start.copy()]
+    return settle(
+        problem, handed, penalty, warm, tol=tol, max_iter=max_iter, n_jobs=n_jobs, callback=callback, keeper=keeper
     )
 
 
@@ -127,40 +109,27 @@ def descend(
     keeper: Keeper | None = None,
 ) -> bool:
     """Epochs of stochastic steps, changing ``weights``; False if no step size did any good (`warm_start.descend`)."""
-    dataset, first = problem.dataset, 0
-    groups = len(dataset) / GROUP
-    found = None if keeper is None else keeper.found("epochs")
-    if found is not None:
-        first, step, loss = int(found[0]["epoch"]), float(found[0]["step"]), float(found[0]["loss"])
-        weights[:] = found[1]["weights"]
-        set_random_state(rng, found[0]["random"])
-    else:
+    dataset, groups = problem.dataset, len(problem.dataset) / GROUP
+
+    def begin() -> tuple[float, float]:
         one: Any = problem.shard(0)
         sample = rng.permutation(one.n_groups)[: max(min(one.n_groups, 8), one.n_groups // 10)]
         step, still = warm_start.find_step(one, weights, sample, l2=l2 * one.n_groups / groups)
-        del one
-        if not step:
-            return False
-        loss = still * groups / len(sample)
-    for epoch in range(first, epochs):
-        before, met, done = weights.copy(), 0.0, 0.0
-        for number in rng.permutation(dataset.n_shards):
-            piece: Any = problem.shard(int(number))
+        return step, still * groups / len(sample)
+
+    def epoch(number: int, step: float) -> float:
+        met, done = 0.0, 0.0
+        for shard in rng.permutation(dataset.n_shards):
+            piece: Any = problem.shard(int(shard))
             met += piece.descend(
                 weights,
                 rng.permutation(piece.n_groups),
                 step=step,
-                done=epoch * groups + done,
+                done=number * groups + done,
                 horizon=3.0 * groups,
                 l2=l2 * piece.n_groups / groups,
             )
             done += piece.n_groups
-        if met <= 2 * loss and np.isfinite(weights).all():
-            loss = met
-        else:
-            weights[:] = before
-            step /= 4
-        if keeper is not None:
-            header = {"epoch": epoch + 1, "step": step, "loss": float(loss), "random": random_state(rng)}
-            keeper.offer("epochs", lambda header=header: (header, {"weights": weights}))  # type: ignore[misc]
-    return True
+        return met
+
+    return warm_start.run_epochs(weights, begin, epoch, epochs=epochs, rng=rng, keeper=keeper)

@@ -20,6 +20,7 @@ standardised columns do.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -87,30 +88,53 @@ def descend(
     were, if no step size did any good: numeric columns in raw units ask for smaller steps than are worth taking.
     ``keeper`` is offered the state after every epoch, that of ``rng`` included.
     """
-    groups, first = problem.n_groups, 0
-    found = None if keeper is None else keeper.found("epochs")
+    groups = problem.n_groups
+
+    def begin() -> tuple[float, float]:
+        sample = rng.permutation(groups)[: max(min(groups, 8), groups // 10)]
+        step, still = find_step(problem, weights, sample, l2=l2)
+        return step, still * groups / len(sample)
+
+    def epoch(number: int, step: float) -> float:
+        order = rng.permutation(groups)
+        return problem.descend(weights, order, step=step, done=float(number * groups), horizon=3.0 * groups, l2=l2)
+
+    return run_epochs(weights, begin, epoch, epochs=epochs, rng=rng, keeper=keeper)
+
+
+def run_epochs(
+    weights: np.ndarray,
+    begin: Callable[[], tuple[float, float]],
+    epoch: Callable[[int, float], float],
+    *,
+    epochs: int,
+    rng: np.random.Generator,
+    keeper: Keeper | None = None,
+) -> bool:
+    """Epochs that change ``weights``, each at a step size; see `descend`.
+
+    ``begin`` gives the first step size, 0 if none does any good, and the loss of an epoch that stands still;
+    ``epoch(number, step)`` gives the loss met on the way.
+    """
+    first, found = 0, None if keeper is None else keeper.found("epochs")
     if found is not None:
         first, step, loss = int(found[0]["epoch"]), float(found[0]["step"]), float(found[0]["loss"])
         weights[:] = found[1]["weights"]
         set_random_state(rng, found[0]["random"])
     else:
-        sample = rng.permutation(groups)[: max(min(groups, 8), groups // 10)]
-        step, loss = find_step(problem, weights, sample, l2=l2)
+        step, loss = begin()
         if not step:
             return False
-        loss *= groups / len(sample)
-    for epoch in range(first, epochs):
+    for number in range(first, epochs):
         before = weights.copy()
-        met = problem.descend(
-            weights, rng.permutation(groups), step=step, done=float(epoch * groups), horizon=3.0 * groups, l2=l2
-        )
+        met = epoch(number, step)
         if met <= 2 * loss and np.isfinite(weights).all():
             loss = met
         else:
             weights[:] = before
             step /= 4
         if keeper is not None:
-            header = {"epoch": epoch + 1, "step": step, "loss": float(loss), "random": random_state(rng)}
+            header = {"epoch": number + 1, "step": step, "loss": float(loss), "random": random_state(rng)}
             keeper.offer("epochs", lambda header=header: (header, {"weights": weights}))  # type: ignore[misc]
     return True
 
