@@ -6,6 +6,7 @@
 // of the differences that matter; marginals are normalised locally, where rounding is smallest.
 #include <cmath>
 
+#include "accumulator.hpp"
 #include "chain/sweep.hpp"
 
 namespace crfield {
@@ -19,17 +20,6 @@ struct Doubles {
   ~Doubles() { delete[] at; }
   Doubles(const Doubles&) = delete;
   Doubles& operator=(const Doubles&) = delete;
-};
-
-// Compensated sum (Neumaier 1974): totals add up to 1e10 and more beside differences of order one.
-struct Accumulator {
-  double sum = 0, rest = 0;
-  void add(double x) {
-    const double t = sum + x;
-    rest += std::fabs(sum) >= std::fabs(x) ? (sum - t) + x : (x - t) + sum;
-    sum = t;
-  }
-  double value() const { return sum + rest; }
 };
 
 inline double shift_to_zero(int labels, double* x) {

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <limits>
 
+#include "accumulator.hpp"
 #include "chain/exp.hpp"
 #include "segments/contract.hpp"
 
@@ -17,17 +18,6 @@ namespace CRFIELD_LEVEL_NAME {
 namespace {
 
 constexpr double INF = std::numeric_limits<double>::infinity();
-
-// Compensated sum (Neumaier 1974).
-struct Accumulator {
-  double sum = 0, rest = 0;
-  void add(double x) {
-    const double t = sum + x;
-    rest += std::fabs(sum) >= std::fabs(x) ? (sum - t) + x : (x - t) + sum;
-    sum = t;
-  }
-  double value() const { return sum + rest; }
-};
 
 inline V larger(V a, V b) { return a > b ? a : b; }
 inline V finite_or_zero(V x) { return x > fill(-INF) ? x : V{}; }

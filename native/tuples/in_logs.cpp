@@ -3,6 +3,7 @@
 #include <limits>
 #include <vector>
 
+#include "accumulator.hpp"
 #include "tuples/tuples.hpp"
 
 namespace crfield {
@@ -10,17 +11,6 @@ namespace tuples {
 namespace {
 
 const double NEVER = -std::numeric_limits<double>::infinity();
-
-// Compensated (Neumaier 1974): totals add up beside differences of order one.
-struct Accumulator {
-  double sum = 0, rest = 0;
-  void add(double x) {
-    const double t = sum + x;
-    rest += std::fabs(sum) >= std::fabs(x) ? (sum - t) + x : (x - t) + sum;
-    sum = t;
-  }
-  double value() const { return sum + rest; }
-};
 
 double bring_to_zero(int64_t n, double* x) {
   double top = NEVER;

@@ -31,8 +31,9 @@ from crfield.errors import ShapeError
 from crfield.kernels import choice
 
 
-def _compile(layout: Any) -> Any:
-    return choice.body("linear").Model(
+def layout_parts(layout: Any) -> tuple[Any, ...]:
+    """A layout as the compiled models take it."""
+    parts = (
         layout.n_labels,
         layout.n_columns,
         layout.feature_ptr,
@@ -45,23 +46,23 @@ def _compile(layout: Any) -> Any:
         layout.edge_ptr,
         layout.edge_pair,
         layout.n_edge_dense,
-        *(() if layout.fixed is None else (layout.fixed.edge, layout.fixed.start, layout.fixed.end)),
     )
+    return parts if layout.fixed is None else (*parts, layout.fixed.edge, layout.fixed.start, layout.fixed.end)
+
+
+def batch_parts(batch: Any) -> tuple[Any, ...]:
+    """A batch as the compiled models take it."""
+    node, edge = batch.node, batch.edge
+    ends = (None,) * 4 if edge is None else (edge.indptr, edge.indices, edge.values, edge.dense)
+    return (batch.topology.offsets, node.indptr, node.indices, node.values, node.dense, *ends)
+
+
+def _compile(layout: Any) -> Any:
+    return choice.body("linear").Model(*layout_parts(layout))
 
 
 def _arrays(batch: Any) -> Any:
-    edge = batch.edge
-    return choice.body("linear").BatchArrays(
-        batch.topology.offsets,
-        batch.node.indptr,
-        batch.node.indices,
-        batch.node.values,
-        batch.node.dense,
-        None if edge is None else edge.indptr,
-        None if edge is None else edge.indices,
-        None if edge is None else edge.values,
-        None if edge is None else edge.dense,
-    )
+    return choice.body("linear").BatchArrays(*batch_parts(batch))
 
 
 def _check_output(name: str, x: np.ndarray, size: int) -> None:

@@ -34,6 +34,7 @@ import numpy as np
 
 from crfield.errors import InputError, LabelError, ShapeError
 from crfield.kernels import choice
+from crfield.kernels.linear import batch_parts, layout_parts
 
 LOSSES = ("likelihood", "softmax_margin", "perceptron", "hinge")
 VARIANTS = ("PA", "PA-I", "PA-II")
@@ -89,8 +90,8 @@ class Trainer:
         if not np.isfinite(first).all():
             raise InputError("the weights to start from must be finite numbers.")
         self._trainer = choice.body("online").Trainer(
-            _layout_parts(layout),
-            _batch_parts(batch),
+            layout_parts(layout),
+            batch_parts(batch),
             np.ascontiguousarray(labels, dtype=np.int32),
             None if allowed is None else np.ascontiguousarray(allowed, dtype=np.uint8),
             None if weight is None else np.ascontiguousarray(weight, dtype=np.float64),
@@ -186,40 +187,6 @@ class Trainer:
     def mixture_cost(self) -> float:
         """Σ_i Σ_y α_i(y) cost_i(y): the dual value is this less ½ l2 |w|²."""
         return float(self._trainer.mixture_cost())
-
-
-def _layout_parts(layout: Any) -> tuple[Any, ...]:
-    parts = (
-        layout.n_labels,
-        layout.n_columns,
-        layout.feature_ptr,
-        layout.feature_label,
-        layout.n_dense,
-        layout.bias,
-        layout.boundaries,
-        layout.pairs,
-        layout.n_edge_columns,
-        layout.edge_ptr,
-        layout.edge_pair,
-        layout.n_edge_dense,
-    )
-    fixed = getattr(layout, "fixed", None)
-    return parts if fixed is None else (*parts, fixed.edge, fixed.start, fixed.end)
-
-
-def _batch_parts(batch: Any) -> tuple[Any, ...]:
-    edge = batch.edge
-    return (
-        batch.topology.offsets,
-        batch.node.indptr,
-        batch.node.indices,
-        batch.node.values,
-        batch.node.dense,
-        None if edge is None else edge.indptr,
-        None if edge is None else edge.indices,
-        None if edge is None else edge.values,
-        None if edge is None else edge.dense,
-    )
 
 
 def _order(order: Any) -> np.ndarray:
