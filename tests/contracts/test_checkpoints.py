@@ -62,8 +62,10 @@ def run(
     return None
 
 
-def killed_and_resumed(folder: Path, moments: list[float], **options: Any) -> tuple[bytes, bytes, int]:
-    """The answers without and with kills, and how many of them hit."""
+def killed_and_resumed(
+    folder: Path, moments: list[float], *, pause: float = 0.02, **options: Any
+) -> tuple[bytes, bytes, int]:
+    """The answers without and with kills, and how many of them hit; steps take ``pause`` seconds until then."""
     phrases = crfield.make_phrases(100)
     X = [crfield.phrase_features(tokens) for tokens in phrases.tokens]
     l1, fraction = options.get("l1", 0.0), options.get("fraction")
@@ -71,7 +73,7 @@ def killed_and_resumed(folder: Path, moments: list[float], **options: Any) -> tu
     whole = model.coef_.tobytes() + repr((model.objective_, model.n_iter_)).encode()
     hits = 0
     for moment in moments:
-        hits += run(folder, pause=0.02, kill_after=moment, **options) is None
+        hits += run(folder, pause=pause, kill_after=moment, **options) is None
     end = run(folder, pause=0.0, kill_after=None, **options)
     assert end is not None
     assert sorted(path.name for path in folder.iterdir()) == ["answer", "run.checkpoint"]
@@ -89,8 +91,9 @@ def test_killed_and_resumed(tmp_path: Path) -> None:
 def test_killed_at_ten_random_moments(case: str, tmp_path: Path) -> None:
     draw = random.Random(case)
     options = {"ridge": {}, "lasso": {"l1": 0.5}, "held_out": {"fraction": 0.2}}[case]
-    whole, end, hits = killed_and_resumed(tmp_path, [draw.uniform(0.0, 1.5) for _ in range(10)], **options)
-    assert hits >= 5
+    moments = [draw.uniform(0.0, 1.0) for _ in range(10)]
+    whole, end, hits = killed_and_resumed(tmp_path, moments, pause=0.5 if case == "held_out" else 0.15, **options)
+    assert hits == 10
     assert end == whole
 
 
