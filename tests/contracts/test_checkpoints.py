@@ -17,7 +17,7 @@ import pytest
 
 import crfield
 from crfield import ChainCRF
-from crfield.errors import InputError, ModelFileError
+from crfield.errors import CrfieldWarning, InputError, ModelFileError
 from crfield.storage.archive import read_archive
 from crfield.storage.checkpoints import Checkpoint, remove_leftovers
 from tests.contracts.estimator_cases import KINDS, as_strings, world
@@ -98,6 +98,28 @@ def test_killed_at_ten_random_moments(case: str, tmp_path: Path) -> None:
 
 
 # ----------------------------------------------------------------- in one process
+
+
+def test_a_place_that_cannot_be_written_is_told_before_training(tmp_path: Path) -> None:
+    raw, y = world(4)
+    for path, words in ((tmp_path / "no" / "run", "there is no folder"), (tmp_path, "it is a folder")):
+        with pytest.raises(InputError, match=f"checkpoint must name a file that can be written, got .*{words}"):
+            ChainCRF(checkpoint=path).fit(as_strings(raw), y)
+
+
+def test_a_full_disk_costs_the_checkpoint_and_not_the_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    raw, y = world(10)
+    whole = ChainCRF().fit(as_strings(raw), y)
+    monkeypatch.setattr("crfield.storage.checkpoints.write_archive", full)
+    with pytest.warns(CrfieldWarning, match="could not be written .*No space left"):
+        model = ChainCRF(checkpoint=tmp_path / "run", checkpoint_every=0).fit(as_strings(raw), y)
+    assert model.coef_.tobytes() == whole.coef_.tobytes()
+    assert not (tmp_path / "run").exists()
 
 
 def stopping_at(step: int) -> Any:

@@ -18,13 +18,14 @@ from __future__ import annotations
 import os
 import re
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
-from crfield.errors import InputError, ModelFileError
+from crfield.errors import CrfieldWarning, InputError, ModelFileError
 from crfield.storage.archive import read_archive, write_archive
 
 KIND = "checkpoint"
@@ -58,6 +59,7 @@ class Checkpoint:
         self._beside: dict[str, Callable[[], State]] = {}
         self._last: tuple[str, Callable[[], State]] | None = None
         self._written = time.monotonic()
+        _check_place(self.path)
         remove_leftovers(self.path)
         if resume and os.path.exists(self.path):
             self._read()
@@ -95,6 +97,19 @@ class Checkpoint:
             self._write(done=True)
 
     def _write(self, *, done: bool) -> None:
+        """Write the file; a disk that is full or gone costs the checkpoint, not the training."""
+        self._written = time.monotonic()
+        try:
+            self._write_archive(done=done)
+        except OSError as error:
+            warnings.warn(
+                f"the checkpoint {self.path} could not be written ({error}). Training goes on; the file is as it "
+                "was, and the next state will be tried again.",
+                CrfieldWarning,
+                stacklevel=2,
+            )
+
+    def _write_archive(self, *, done: bool) -> None:
         phase, state = self._last  # type: ignore[misc]
         header, arrays = state()
         whole = {f"state/{name}": part for name, part in arrays.items()}
@@ -114,7 +129,6 @@ class Checkpoint:
             },
             whole,
         )
-        self._written = time.monotonic()
 
     def _read(self) -> None:
         try:
@@ -140,6 +154,20 @@ class Checkpoint:
             )
         self._phase, self._state = str(header.get("phase")), (_loose(state), _under(arrays, "state/"))
         self._found_beside = {n: (_loose(part), _under(arrays, f"beside/{n}/")) for n, part in beside.items()}
+
+
+def _check_place(path: str) -> None:
+    """InputError where no file can be written: better before a training than after it."""
+    folder = os.path.dirname(os.path.realpath(path))
+    if os.path.isdir(path):
+        wrong = "it is a folder"
+    elif not os.path.isdir(folder):
+        wrong = f"there is no folder {folder}"
+    elif not os.access(folder, os.W_OK):
+        wrong = f"the folder {folder} cannot be written to"
+    else:
+        return
+    raise InputError(f"checkpoint must name a file that can be written, got {path!r}: {wrong}.")
 
 
 def remove_leftovers(path: str) -> None:
