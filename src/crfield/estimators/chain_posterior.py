@@ -19,7 +19,6 @@ from crfield.data.labels import LabelCoder
 from crfield.errors import InputError, ShapeError
 from crfield.estimators.chain_checks import random_generator
 from crfield.inference.beam import beam_paths
-from crfield.inference.chain import ChainEngine
 from crfield.inference.n_best import n_best_paths
 from crfield.inference.posterior import SpanRules, best_spans, draw, entropies, likely_spans, span_chances
 from crfield.metrics.chunks import OUTSIDE, split_tags, tag_turns
@@ -78,15 +77,9 @@ class BeamLabels:
 class PosteriorAnswers:
     """What models of chains can say besides the best labels and their marginals."""
 
-    _coder: Any
-
-    @property
-    def _engine(self) -> ChainEngine:
-        raise NotImplementedError
-
-    def potentials(self, X: Any) -> Potentials:
-        """The scores of X."""
-        raise NotImplementedError
+    _coder: Any  # the labels
+    _engine: Any  # the exact engine of chains
+    potentials: Any  # X to scores
 
     def _label_of_state(self) -> np.ndarray | None:
         """(S,) the label of each state of ``potentials``, if every labelling has one way through them; or None."""

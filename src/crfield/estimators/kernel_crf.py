@@ -56,7 +56,7 @@ class KernelCRF(GraphAnswers, BaseEstimator):
     l2 : float
         Strength of the penalty.
     precision : "double" or "single"
-        Of the mapped columns while training. Single takes half the time of large data, and meets a ``tol`` of about
+        Of the mapped columns while training. Single takes less time on large data, and meets a ``tol`` of about
         1e-4 but none far below.
     objective, engine, map_engine, relations, forbidden
         As in `GraphCRF`; the steps of sequences are joined by the relation "+1".
