@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -230,6 +231,15 @@ def test_unknown_labels_teach_nothing() -> None:
     assert 0.5 < verified.score(X, some) <= 1
 
 
+@pytest.fixture
+def listens() -> Iterator[None]:
+    """Ctrl-C interrupts, whatever the shell that started the tests has told us."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("listens")
 def test_ctrl_c_keeps_the_rounds_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = unequal(6, n=3)
     for mode, calls in (("exact", 7), ("verified", 7)):

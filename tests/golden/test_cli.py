@@ -237,7 +237,10 @@ def test_ctrl_c_saves_the_model_so_far(files: Files, tmp_path: Path, monkeypatch
 
 
 def test_ctrl_c_elsewhere_ends_with_its_code(files: Files) -> None:
-    command = [sys.executable, "-m", "crfield.cli.main", "tag", "-m", str(files / "columns.crfield")]
+    # A shell may have told us to ignore the signal, and a child inherits that.
+    listens = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    program = f"{listens}; from crfield.cli.main import main; main()"
+    command = [sys.executable, "-c", program, "tag", "-m", str(files / "columns.crfield")]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
     ) as process:
