@@ -158,8 +158,25 @@ class Queue {
   std::vector<int32_t> heap_, place_;
 };
 
+bool is_forest(const Neighbours& near, const Graph& g) {
+  std::vector<int64_t> root(g.last_node - g.first_node);
+  for (size_t n = 0; n < root.size(); n++) root[n] = (int64_t)n;
+  auto find = [&](int64_t n) {
+    while (root[n] != n) n = root[n] = root[root[n]];
+    return n;
+  };
+  for (int64_t m = 2 * g.first_edge; m < 2 * g.last_edge; m += 2) {
+    const int64_t a = find(near.source((int32_t)m) - g.first_node);
+    const int64_t b = find(near.source((int32_t)(m ^ 1)) - g.first_node);
+    if (a == b) return false;
+    root[a] = b;
+  }
+  return true;
+}
+
 // Always the message that would change most. A change is followed by those it causes: all that leave the node where
-// it arrived, and, damped, the message itself.
+// it arrived, and, damped, the message itself. What is left at the end are many changes of up to the tolerance, and
+// beliefs add them up; where there is no loop to wait for, `run` follows with one sweep in order, which is exact.
 End by_residual(const View& v, const Kernels& k, const Neighbours& near, const Graph& g, const Options& o,
                 double* spare) {
   const int64_t n_messages = g.messages(), base = 2 * g.first_edge, stride = v.stride;
@@ -255,7 +272,9 @@ void run(Wiring& wiring, const std::vector<int64_t>& first_edge, const Options& 
   std::atomic<size_t> next{0};
   std::vector<uint8_t> met;
   std::vector<int32_t> place;
-  if (o.schedule == Schedule::sweeps) met.assign(in.nodes, 0), place.resize(in.nodes);
+  if (o.schedule != Schedule::synchronous) met.assign(in.nodes, 0), place.resize(in.nodes);
+  Options once = o;
+  once.max_sweeps = 1;
   const int parts = std::max(1, (int)std::min<int64_t>(o.n_jobs, (int64_t)small.size()));
   run_parts(parts, [&](int) {
     Buffer<double> spare(SPARE_ROWS * v.stride);
@@ -268,9 +287,11 @@ void run(Wiring& wiring, const std::vector<int64_t>& first_edge, const Options& 
       if (g.messages() > 0) {
         if (o.schedule == Schedule::sweeps)
           end = in_order(v, k, near, g, o, spare.data(), order, met, place);
-        else if (o.schedule == Schedule::residual)
+        else if (o.schedule == Schedule::residual) {
           end = by_residual(v, k, near, g, o, spare.data());
-        else
+          if (end.residual <= o.tol && g.damping == 0 && is_forest(near, g))
+            in_order(v, k, near, g, once, spare.data(), order, met, place);
+        } else
           end = synchronous(v, k, g, o, 0, 1, spare.data(), found, [] {});
       }
       leave(g, 0, 1);

@@ -120,6 +120,26 @@ def test_forests_equal_enumeration(body: str, schedule: str, potentials: Potenti
     np.testing.assert_allclose(done.edge, oracle.edge, rtol=0, atol=1e-10)
 
 
+@pytest.mark.parametrize("seed", [2383, 3440, 3326, 1938, 2214])
+def test_forests_are_exact_whatever_the_tolerance_leaves(body: str, seed: int) -> None:
+    """The residual schedule ends with many changes of up to the tolerance still to be made, which add up."""
+    odd = seed % 2
+    potentials = random_graphs(
+        np.random.default_rng(seed),
+        [4 if odd else 5],
+        4 if odd else 3,
+        tables=seed % 3,
+        scale=1.0 + 3 * (seed % 7),
+        loops=0.0,
+    )
+    oracle = BruteEngine().infer(potentials, Semiring.LOG)
+    done = run(potentials, schedule="residual")
+    np.testing.assert_allclose(done.node, oracle.node, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(done.edge, oracle.edge, rtol=0, atol=1e-12)
+    rough = run(potentials, schedule="residual", tol=1e-3)
+    np.testing.assert_allclose(rough.node, oracle.node, rtol=0, atol=1e-12)
+
+
 @every_schedule
 @examples(25)
 @given(forests(scales=(1.0, 2_000.0, 1e5)))

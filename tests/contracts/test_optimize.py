@@ -163,6 +163,25 @@ def test_start_is_left_alone_and_zeros_stay(body: str) -> None:
     assert minimize(problem, start, Penalty(l1=1e6)).history[-1].n_active == 0
 
 
+def test_a_bracket_that_closes_ends_the_search() -> None:
+    """Values that depend on the evaluations before them, as with messages that are kept: low once, then high."""
+
+    class Fickle:
+        n_weights = 1
+
+        def __init__(self) -> None:
+            self.calls = 0
+
+        def evaluate(self, weights: np.ndarray, gradient: np.ndarray) -> float:
+            self.calls += 1
+            gradient[:] = -1.0 if self.calls == 1 else -10.0
+            return (10.0, 5.0)[self.calls - 1] if self.calls < 3 else 1e9
+
+    result = minimize(Fickle(), np.zeros(1), Penalty(), max_iter=3)
+    assert np.isfinite(result.weights).all()
+    assert not result.converged
+
+
 @pytest.mark.parametrize("l1", [0.0, 0.1])
 @pytest.mark.parametrize("bad", [np.inf, np.nan])
 def test_undefined_trials_shorten_the_step(body: str, l1: float, bad: float) -> None:

@@ -73,8 +73,9 @@ def propagate(
 
     ``schedule``: "synchronous" makes every message from those before; "sweeps" visits the nodes in breadth-first
     order, from the last to the first and back, and so is done after one sweep on forests; "residual" always updates
-    the message that would change most (2 E updates count as a sweep). ``damping`` d, one number or (B,), mixes logs:
-    (1 − d) new + d old. ``rho`` (E,) in (0, 1]. ``messages`` (E, 2, L) are those to start from, zeros by default.
+    the message that would change most (2 E updates count as a sweep), and ends with one sweep in order where there is
+    no loop, which makes it exact. ``damping`` d, one number or (B,), mixes logs: (1 − d) new + d old. ``rho`` (E,) in
+    (0, 1]. ``messages`` (E, 2, L) are those to start from, zeros by default.
 
     A graph in which some node has no label left has the total −∞ and beliefs of zero.
 

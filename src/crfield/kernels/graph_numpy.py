@@ -122,6 +122,20 @@ def breadth_first(ends: np.ndarray, nodes: int) -> list[int]:
     return order
 
 
+def is_forest(ends: np.ndarray, nodes: int) -> bool:
+    """Whether no edge closes a loop; of two edges between the same nodes the second does."""
+    root = list(range(nodes))
+    for a, b in ends.tolist():
+        while root[a] != a:
+            a = root[a] = root[root[a]]
+        while root[b] != b:
+            b = root[b] = root[root[b]]
+        if a == b:
+            return False
+        root[a] = b
+    return True
+
+
 # ------------------------------------------------------------------------------------------------- schedules
 
 
@@ -163,7 +177,11 @@ def sweeps(field: Field, damping: float, max_sweeps: int, tol: float) -> tuple[f
 
 
 def by_residual(field: Field, damping: float, max_sweeps: int, tol: float) -> tuple[float, int]:
-    """Always the message that would change most; the first of equals."""
+    """Always the message that would change most; the first of equals.
+
+    What is left at the end are many changes of up to ``tol``, and beliefs add them up. Where there is no loop, one
+    sweep in order is exact, so it follows.
+    """
     source = field.beliefs()[field.source.ravel()]
     candidate = field.arriving(np.arange(field.n_messages), source, damping)
     flat = field.messages.reshape(field.n_messages, -1)
@@ -182,6 +200,8 @@ def by_residual(field: Field, damping: float, max_sweeps: int, tol: float) -> tu
             source = np.broadcast_to(field.belief(n), (len(again), flat.shape[1]))
             candidate[again] = field.arriving(again, source, damping)
             residual[again] = changes(candidate[again], flat[again])
+    if residual.max() <= tol and not damping and is_forest(field.source, len(field.node)):
+        sweeps(field, damping, 1, tol)
     return float(residual.max()), -(-updates // field.n_messages)
 
 

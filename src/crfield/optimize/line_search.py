@@ -26,8 +26,14 @@ DEMANDING_TRIALS = 10  # afterwards a sufficient decrease alone will do
 
 
 def _lowest(a: tuple[float, float, float], b: tuple[float, float, float]) -> float:
-    """The minimiser of the cubic through two (step, value, slope), or NaN."""
+    """The minimiser of the cubic through two (step, value, slope), or NaN, as where both are one step.
+
+    >>> _lowest((0.0, 1.0, -2.0), (2.0, 1.0, 2.0)), _lowest((1.0, 1.0, -2.0), (1.0, 2.0, 2.0))
+    (1.0, nan)
+    """
     (t, f, df), (u, g, dg) = a, b
+    if t == u:
+        return math.nan
     slope = df + dg - 3 * (f - g) / (t - u)
     square = slope * slope - df * dg
     if not square >= 0:
@@ -74,6 +80,8 @@ def wolfe_search(
             size += min(max(ahead, size), 9 * size)
             continue
         width = long[0] - short[0]
+        if not width > 0:  # the two have met: a value that does not fit its gradient, and nothing left between them
+            break
         guess = _lowest(short, long) - short[0]
         size = short[0] + (min(max(guess, 0.1 * width), 0.9 * width) if math.isfinite(guess) else 0.1 * width)
     if short[0] > 0:
