@@ -16,6 +16,7 @@ import typer
 
 from crfield.cli import reading
 from crfield.cli.messages import emit, note
+from crfield.cli.paths import READS, WRITES
 from crfield.cli.reading import Format
 from crfield.core.graphs import Graphs
 from crfield.core.potentials import Potentials
@@ -41,10 +42,11 @@ class Demo(StrEnum):
 
 
 def compare_inference(
-    model: Annotated[str | None, typer.Argument(metavar="MODEL", help="The model file.")] = None,
+    model: Annotated[str | None, typer.Argument(metavar="MODEL", help="The model file."), READS] = None,
     data: Annotated[
         list[str] | None,
         typer.Argument(metavar="DATA", help="Labelled files (graphs: JSON lines); - for standard input."),
+        READS,
     ] = None,
     *,
     demo: Annotated[
@@ -56,7 +58,7 @@ def compare_inference(
         typer.Option(metavar="A,B,…", help=f"Which engines: {', '.join(ENGINES)}.", show_default="all"),
     ] = None,
     plot: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Also draw it: .png, .svg or .pdf (needs matplotlib).")
+        str | None, typer.Option(metavar="FILE", help="Also draw it: .png, .svg or .pdf (needs matplotlib)."), WRITES
     ] = None,
     time_limit: Annotated[
         float, typer.Option(min=0, metavar="SECONDS", help="Start no further engine after so much CPU time.")

@@ -16,6 +16,7 @@ import typer
 import crfield
 from crfield.cli import reading
 from crfield.cli.messages import emit, note
+from crfield.cli.paths import READS, WRITES
 from crfield.cli.reading import Format
 from crfield.cli.scores import Scheme, judge
 from crfield.cli.train import _read
@@ -34,6 +35,7 @@ def compare_trainers(
     data: Annotated[
         list[str] | None,
         typer.Argument(metavar="DATA", help="Labelled files, plain or gzip; - for standard input."),
+        READS,
     ] = None,
     *,
     demo: Annotated[bool, typer.Option("--demo", help="Instead of files: generated ingredient phrases.")] = False,
@@ -41,6 +43,7 @@ def compare_trainers(
     dev: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="Labelled file to score on.", show_default="one sequence in five"),
+        READS,
     ] = None,
     trainers: Annotated[
         str | None,
@@ -51,7 +54,7 @@ def compare_trainers(
         ),
     ] = None,
     template: Annotated[
-        str | None, typer.Option("--template", "-t", metavar="FILE", help="CRF++ template for column files.")
+        str | None, typer.Option("--template", "-t", metavar="FILE", help="CRF++ template for column files."), READS
     ] = None,
     format: Annotated[
         Format, typer.Option(metavar="FORMAT", help=f"What the files hold: {', '.join(Format)}.")
@@ -70,7 +73,7 @@ def compare_trainers(
         float, typer.Option(min=0, metavar="SECONDS", help="End a trainer after so much CPU time.")
     ] = 30.0,
     plot: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Also draw it: .png, .svg or .pdf (needs matplotlib).")
+        str | None, typer.Option(metavar="FILE", help="Also draw it: .png, .svg or .pdf (needs matplotlib)."), WRITES
     ] = None,
     relative: Annotated[
         bool, typer.Option("--relative", help="Times in the table as multiples of the first trainer's.")

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from crfield.cli.messages import emit, listing, size_of
+from crfield.cli.paths import READS, WRITES
 from crfield.compat.model_files import FORMS, convert_model, form_of
 
 
@@ -22,9 +23,9 @@ class Form(StrEnum):
 
 def convert(
     model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="A model of crfield, CRFsuite, CRF++ (text) or Wapiti.")
+        str, typer.Argument(metavar="MODEL", help="A model of crfield, CRFsuite, CRF++ (text) or Wapiti."), READS
     ],
-    output: Annotated[str, typer.Argument(metavar="OUT", help="The file to write.")],
+    output: Annotated[str, typer.Argument(metavar="OUT", help="The file to write."), WRITES],
     *,
     to: Annotated[
         Form | None,

@@ -22,6 +22,7 @@ from rich.text import Text
 import crfield
 from crfield.cli.facts import model_lines
 from crfield.cli.messages import listing, on_terminal, size_of
+from crfield.cli.paths import WRITES
 from crfield.cli.scores import Scheme, judge
 from crfield.metrics import spans
 from crfield.report.alignment import pad, printable, width
@@ -44,7 +45,7 @@ def demo(
     *,
     phrases: Annotated[int, typer.Option(min=20, metavar="N", help="How many phrases to generate.")] = 20_000,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the phrases and of the split.")] = 0,
-    keep: Annotated[str | None, typer.Option(metavar="PATH", help="Keep the model in this file.")] = None,
+    keep: Annotated[str | None, typer.Option(metavar="PATH", help="Keep the model in this file."), WRITES] = None,
     lines: Annotated[
         list[str] | None,
         typer.Option("--lines", metavar="TEXT", help='A line to label, such as "2 cups flour"; may be repeated.'),

@@ -14,6 +14,7 @@ import typer
 
 from crfield.cli import reading
 from crfield.cli.messages import emit, listing, note, size_of
+from crfield.cli.paths import READS, READS_THEN_FILLS
 from crfield.cli.reading import Format, check_template, placed
 from crfield.data.conll import parse_columns
 from crfield.data.crfsuite_text import parse_crfsuite
@@ -28,7 +29,9 @@ BLOCK = 16_000_000  # bytes of text read at a time
 
 def encode(
     data: Annotated[
-        list[str], typer.Argument(metavar="INPUT... OUTPUT", help="Labelled files, plain or gzip; then the folder.")
+        list[str],
+        typer.Argument(metavar="INPUT... OUTPUT", help="Labelled files, plain or gzip; then the folder."),
+        READS_THEN_FILLS,
     ],
     *,
     template: Annotated[
@@ -39,6 +42,7 @@ def encode(
             metavar="FILE",
             help="CRF++ template for column files. Without one every column is read two steps either way.",
         ),
+        READS,
     ] = None,
     format: Annotated[Format, typer.Option(metavar="FORMAT", help=f"What the files hold: {', '.join(Format)}.")] = (
         Format.auto

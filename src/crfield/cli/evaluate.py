@@ -12,6 +12,7 @@ import typer
 
 from crfield.cli import reading
 from crfield.cli.messages import emit
+from crfield.cli.paths import READS
 from crfield.cli.reading import Format, Text
 from crfield.cli.scores import Judgement, Scheme, judge
 from crfield.errors import FormatError
@@ -19,16 +20,17 @@ from crfield.errors import FormatError
 
 def evaluate(
     data: Annotated[
-        list[str] | None, typer.Argument(metavar="DATA", help="Labelled files; - for standard input.")
+        list[str] | None, typer.Argument(metavar="DATA", help="Labelled files; - for standard input."), READS
     ] = None,
     *,
-    model: Annotated[str | None, typer.Option("--model", "-m", metavar="FILE", help="The model file.")] = None,
+    model: Annotated[str | None, typer.Option("--model", "-m", metavar="FILE", help="The model file."), READS] = None,
     predicted: Annotated[
         str | None,
         typer.Option(
             metavar="FILE",
             help="Instead of model and data: a file with gold and predicted label in its last two columns.",
         ),
+        READS,
     ] = None,
     scheme: Annotated[
         Scheme,

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from crfield.cli.messages import as_json, emit
+from crfield.cli.paths import FILLS, READS
 from crfield.experiments.catalogue import EXPERIMENTS, experiment_named
 from crfield.experiments.findings import Findings
 from crfield.storage.files import write_text
@@ -25,6 +26,7 @@ def experiment(
     data: Annotated[
         str | None,
         typer.Option(metavar="FOLDER", help="Folder with the corpora.", show_default="the variable CRFIELD_DATA"),
+        READS,
     ] = None,
     folds: Annotated[
         str | None,
@@ -35,6 +37,7 @@ def experiment(
     out: Annotated[
         str | None,
         typer.Option(metavar="FOLDER", help="Folder for NAME.txt and NAME.json too.", show_default="none"),
+        FILLS,
     ] = None,
     json_out: Annotated[bool, typer.Option("--json", help="Report as one JSON object.")] = False,
 ) -> None:

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from crfield.cli.messages import emit
+from crfield.cli.paths import READS
 from crfield.cli.reading import Format, Text, check_template, format_for, load_tagger, placed, read_for, template_of
 from crfield.data.conll import parse_columns
 from crfield.data.crfsuite_text import parse_crfsuite
@@ -25,9 +26,11 @@ _WIDEST = 24
 
 
 def explain(
-    data: Annotated[list[str], typer.Argument(metavar="DATA", help="Files, plain or gzip; - for standard input.")],
+    data: Annotated[
+        list[str], typer.Argument(metavar="DATA", help="Files, plain or gzip; - for standard input."), READS
+    ],
     *,
-    model: Annotated[str, typer.Option("--model", "-m", metavar="FILE", help="The model file.")],
+    model: Annotated[str, typer.Option("--model", "-m", metavar="FILE", help="The model file."), READS],
     sequence: Annotated[
         int | None, typer.Option(min=0, metavar="K", help="Explain the labels of this sequence, counted from 0.")
     ] = None,

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from crfield.cli.messages import emit, note
+from crfield.cli.paths import FILLS
 from crfield.experiments.gallery import GALLERY
 from crfield.storage.files import write_bytes
 
@@ -19,7 +20,9 @@ def gallery(
     ] = None,
     *,
     out: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="Also draw the pictures into a folder (needs matplotlib).")
+        str | None,
+        typer.Option(metavar="FOLDER", help="Also draw the pictures into a folder (needs matplotlib)."),
+        FILLS,
     ] = None,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of the data.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Report as one JSON object.")] = False,

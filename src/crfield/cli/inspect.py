@@ -10,6 +10,7 @@ import typer
 import crfield
 from crfield.cli.facts import model_facts, model_lines, what_it_reads
 from crfield.cli.messages import emit, listing, size_of
+from crfield.cli.paths import READS
 from crfield.errors import LabelError
 
 _CODE = ("functions", "transition_functions", "label_functions", "callback")
@@ -17,7 +18,7 @@ _RUN = ("n_jobs", "verbose", "warm_start")
 
 
 def inspect(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="The model file.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="The model file."), READS],
     *,
     top: Annotated[int, typer.Option(min=0, metavar="N", help="How many of the strongest features to show.")] = 20,
     label: Annotated[str | None, typer.Option(metavar="LABEL", help="Only features of this label.")] = None,

@@ -45,6 +45,7 @@ from crfield.cli.gallery import gallery
 from crfield.cli.inspect import inspect
 from crfield.cli.messages import complain, note, plain_warnings
 from crfield.cli.models import models
+from crfield.cli.paths import Verb
 from crfield.cli.reproduce import reproduce
 from crfield.cli.simulate import simulate
 from crfield.cli.tag import tag
@@ -137,7 +138,7 @@ for verb in (
     gallery,
     demo,
 ):
-    app.command()(verb)
+    app.command(cls=Verb)(verb)
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from crfield.cli.messages import emit, listing, note
+from crfield.cli.paths import FILLS, READS
 from crfield.errors import CrfieldError
 from crfield.estimators.jobs import resolve_jobs
 from crfield.experiments.repetitions import Outcome, run_study, settings_of
@@ -38,10 +39,11 @@ def reproduce(
         int | None, typer.Option(min=0, metavar="S", help="The first seed.", show_default="of the experiment")
     ] = None,
     jobs: Annotated[int, typer.Option(metavar="J", help="Processes; -1 for all processors.")] = 1,
-    out: Annotated[str, typer.Option(metavar="FOLDER", help="Folder for table, charts and JSON.")] = "results",
+    out: Annotated[str, typer.Option(metavar="FOLDER", help="Folder for table, charts and JSON."), FILLS] = "results",
     data: Annotated[
         str | None,
         typer.Option(metavar="FOLDER", help="Folder with the corpora.", show_default="the variable CRFIELD_DATA"),
+        READS,
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Report as one JSON object.")] = False,
 ) -> None:

@@ -21,6 +21,7 @@ import numpy as np
 import typer
 
 from crfield.cli.messages import note
+from crfield.cli.paths import WRITES
 from crfield.report.replay import Replay
 from crfield.simulate.soccer import SoccerGames, make_soccer
 from crfield.simulate.tag import SCHEMES, TagGames, make_tag
@@ -61,7 +62,7 @@ def simulate(
         bool, typer.Option("--vision", help="Tag as cameras see it: noise, tracker, dropout, late labels.")
     ] = False,
     out: Annotated[
-        str, typer.Option("--out", "-o", metavar="FILE", help="Where to write; - is standard output.")
+        str, typer.Option("--out", "-o", metavar="FILE", help="Where to write; - is standard output."), WRITES
     ] = "-",
     format: Annotated[
         Table | None,
@@ -70,7 +71,9 @@ def simulate(
         ),
     ] = None,
     replay: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Also write a page (HTML) on which the game can be watched.")
+        str | None,
+        typer.Option(metavar="FILE", help="Also write a page (HTML) on which the game can be watched."),
+        WRITES,
     ] = None,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Another seed is another game.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing about the run.")] = False,

@@ -22,6 +22,7 @@ from typing import IO, Annotated, Any
 import numpy as np
 import typer
 
+from crfield.cli.paths import READS, WRITES
 from crfield.cli.reading import Format, check_template, format_for, load_tagger, placed, template_of
 from crfield.data.conll import parse_columns
 from crfield.data.crfsuite_text import parse_crfsuite
@@ -36,11 +37,12 @@ def tag(
     data: Annotated[
         list[str] | None,
         typer.Argument(metavar="INPUT", help="Files, plain or gzip; standard input if there is none."),
+        READS,
     ] = None,
     *,
-    model: Annotated[str, typer.Option("--model", "-m", metavar="FILE", help="The model file.")],
+    model: Annotated[str, typer.Option("--model", "-m", metavar="FILE", help="The model file."), READS],
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="File to write; - for standard output.")
+        str, typer.Option("--output", "-o", metavar="FILE", help="File to write; - for standard output."), WRITES
     ] = "-",
     marginals: Annotated[
         bool, typer.Option("--marginals", help="Add the probability of each predicted label.")

@@ -18,6 +18,7 @@ import crfield
 from crfield.cli import reading
 from crfield.cli.facts import model_facts, model_lines
 from crfield.cli.messages import emit, listing, note, on_terminal
+from crfield.cli.paths import READS, WRITES
 from crfield.cli.reading import Examples, Format, Text
 from crfield.cli.scores import Judgement, Scheme, judge
 from crfield.core.constraints import SCHEMES as RULES_OF
@@ -66,11 +67,13 @@ def _known_solver(name: str) -> str:
 
 def train(
     data: Annotated[
-        list[str], typer.Argument(metavar="DATA", help="Labelled files, plain or gzip; - for standard input.")
+        list[str], typer.Argument(metavar="DATA", help="Labelled files, plain or gzip; - for standard input."), READS
     ],
     *,
     model: Annotated[
-        str, typer.Option("--model", "-m", metavar="FILE", help="The model file to write.", rich_help_panel=_DATA)
+        str,
+        typer.Option("--model", "-m", metavar="FILE", help="The model file to write.", rich_help_panel=_DATA),
+        WRITES,
     ],
     template: Annotated[
         str | None,
@@ -81,6 +84,7 @@ def train(
             help="CRF++ template for column files. Without one every column is read two steps either way.",
             rich_help_panel=_DATA,
         ),
+        READS,
     ] = None,
     format: Annotated[
         Format,
@@ -94,7 +98,9 @@ def train(
         int, typer.Option(metavar="N", help="Column of the labels, from 0; -1 is the last.", rich_help_panel=_DATA)
     ] = -1,
     dev: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Labelled file to score the model on.", rich_help_panel=_DATA)
+        str | None,
+        typer.Option(metavar="FILE", help="Labelled file to score the model on.", rich_help_panel=_DATA),
+        READS,
     ] = None,
     scheme: Annotated[
         Scheme,
@@ -191,6 +197,7 @@ def train(
             help="Keep the state of training here; the same command goes on from it. Removed at the end.",
             rich_help_panel=_SEARCH,
         ),
+        WRITES,
     ] = None,
     patience: Annotated[
         int | None,

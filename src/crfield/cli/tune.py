@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from crfield.cli.messages import emit, note, on_terminal
+from crfield.cli.paths import READS, WRITES
 from crfield.cli.reading import Format
 from crfield.cli.train import _read
 from crfield.estimators.chain import ChainCRF
@@ -38,12 +39,13 @@ def _known_score(name: str) -> str:
 
 def tune(
     data: Annotated[
-        list[str], typer.Argument(metavar="DATA", help="Labelled files, plain or gzip; - for standard input.")
+        list[str], typer.Argument(metavar="DATA", help="Labelled files, plain or gzip; - for standard input."), READS
     ],
     *,
     model: Annotated[
         str | None,
         typer.Option("--model", "-m", metavar="FILE", help="Train with the best and write it.", show_default="none"),
+        WRITES,
     ] = None,
     l1: Annotated[str, typer.Option(metavar="X,Y,…", help="Strengths of the l1 penalty to try.")] = "0",
     l2: Annotated[str, typer.Option(metavar="X,Y,…", help="Strengths of the l2 penalty to try.")] = _L2,
@@ -59,6 +61,7 @@ def tune(
             metavar="FILE",
             help="CRF++ template for column files. Without one every column is read two steps either way.",
         ),
+        READS,
     ] = None,
     format: Annotated[
         Format, typer.Option(metavar="FORMAT", help=f"What the files hold: {', '.join(Format)}.")

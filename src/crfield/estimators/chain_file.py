@@ -7,6 +7,7 @@ trained with feature functions is loaded with the same functions given again.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from math import isfinite, nan
 from typing import Any
@@ -20,6 +21,7 @@ from crfield.estimators.chain_models import ColumnModel
 from crfield.estimators.chain_rules import RULES, rules_from_json, rules_to_json
 from crfield.features.template import Template
 from crfield.storage.archive import Archive, write_archive
+from crfield.storage.files import same_file
 
 KIND, M_ESTIMATED, LOCAL = "chain_crf", "m_estimated_crf", "memm"
 _KINDS = {"ChainCRF": KIND, "MEstimatedCRF": M_ESTIMATED, "MEMM": LOCAL}
@@ -35,6 +37,12 @@ _REPORT = {
 
 def save_chain(model: ChainCRF, path: Any) -> None:
     """Write a fitted model; see `ChainCRF.save`."""
+    kept = model.get_params(deep=False).get("checkpoint")
+    if kept is not None and isinstance(path, str | os.PathLike) and same_file(kept, path):
+        raise InputError(
+            f"{os.fspath(path)} is the file of checkpoint=…, which the next fit would look for; the model was not "
+            "saved. Name another file."
+        )
     inner = model._fitted
     if not isinstance(inner, ColumnModel):
         raise InputError(

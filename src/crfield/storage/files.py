@@ -172,3 +172,31 @@ def write_text(target: Source, text: str) -> None:
     'é'
     """
     write_bytes(target, text.encode("utf-8"))
+
+
+def same_file(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
+    """Whether two paths lead to one file or folder: links of both sorts are followed, names compared where there is
+    nothing yet.
+
+    >>> same_file("model.crfield", "./notes/../model.crfield"), same_file("model.crfield", "model.checkpoint")
+    (True, False)
+    """
+    states: list[os.stat_result | None] = []
+    for path in (one, other):
+        try:
+            states.append(os.stat(path))
+        except (OSError, ValueError):
+            states.append(None)
+    if states[0] is not None and states[1] is not None:
+        return os.path.samestat(states[0], states[1])
+    if states != [None, None]:
+        return False
+    (folder, name), (folder_of_other, name_of_other) = (
+        os.path.split(os.path.realpath(path)) for path in (one, other)
+    )
+    if os.path.normcase(name) != os.path.normcase(name_of_other):
+        return False
+    try:
+        return os.path.samefile(folder, folder_of_other)
+    except OSError:
+        return os.path.normcase(folder) == os.path.normcase(folder_of_other)
