@@ -39,6 +39,7 @@ from crfield import (
     SemiMarkovCRF,
     StumpEncoder,
     StumpSelector,
+    TextFeatures,
     TokenColumns,
     TreeCRF,
     VirtualEvidenceBoosting,
@@ -47,10 +48,15 @@ from crfield import (
 )
 from crfield.core.topology import Chains
 from crfield.data.attributes import AttributeSequences
+from crfield.features.text_lexicon import Lexicon
 
 SEQUENCE_ESTIMATORS: list[type[Any]] = [ChainCRF]
 LABELS = ["A", "B", "C"]
 TEMPLATE = "# words around\nU00:%x[0,0]\nU01:%x[-1,0]/%x[0,1]\nB\nB01:%x[0,1]\n"
+
+WORDS = TextFeatures(
+    word=1, other=0, min_count=2, lexicons={"low": Lexicon(["z0", "w00 w01"])}, clusters={"w10": "0110"}
+)
 
 Step = tuple[str, str, np.ndarray]
 Sequence = list[Step]
@@ -192,6 +198,7 @@ KINDS = [
     Kind("rows", as_rows, (("template", TEMPLATE),)),
     Kind("columns", as_columns, (("template", TEMPLATE), ("feature_pairs", "all"))),
     Kind("attributes", as_attributes, (("transition_pairs", "all"),)),
+    Kind("text", as_rows, (("features", WORDS),)),
     Kind("functions", as_raw, (("functions", (word, speed, near)), ("transition_functions", (same_word,)))),
     Kind("label_functions", as_raw, (("label_functions", (stays, fits, moves_up)),), saved=False),
 ]
@@ -200,6 +207,11 @@ KINDS = [
 def kinds(*, saved: bool = False) -> Iterator[Kind]:
     """All forms, or those whose models can be saved."""
     return (kind for kind in KINDS if kind.saved or not saved)
+
+
+def plain_params(model: Any) -> dict[str, Any]:
+    """The parameters, those of a transformer within instead of the transformer itself."""
+    return {name: value for name, value in model.get_params().items() if not hasattr(value, "get_params")}
 
 
 def same(one: Any, other: Any) -> bool:

@@ -23,6 +23,8 @@ from crfield.features.functions import FunctionEncoder
 from crfield.features.matrices import MatrixEncoder
 from crfield.features.records import RecordEncoder
 from crfield.features.standardise import Scale
+from crfield.features.text import TextFeatures
+from crfield.features.text_lexicon import Lexicon
 
 
 def matrix(columns: Columns) -> np.ndarray:
@@ -83,6 +85,7 @@ SPARSE = [
     sp.csc_matrix([[1, 0, 0]]),
 ]
 WORDS = [["the", "Dog"], [], ["A"], ["the", "A", "end"]]
+LISTED = TextFeatures(word=1, lexicons={"some": Lexicon(["the A"])}, clusters={"the": "xy"}, cluster_bits=(2,))
 
 CASES: dict[str, tuple[Any, Any]] = {
     "records": (lambda: RecordEncoder(), DICTS),
@@ -94,6 +97,8 @@ CASES: dict[str, tuple[Any, Any]] = {
     "matrix, edges": (lambda: MatrixEncoder(transition_features=[2, 0], standardize=True), ARRAYS),
     "sparse": (lambda: MatrixEncoder(transition_features="all"), SPARSE),
     "sparse, standardized": (lambda: MatrixEncoder(transition_features=[-2], standardize=True), SPARSE),
+    "transformed": (lambda: encoder_for(WORDS, features=LISTED), WORDS),
+    "transformed, edges": (lambda: encoder_for(WORDS, features=TextFeatures(), transition_features="all"), WORDS),
     "functions": (lambda: FunctionEncoder([word, size, shape, before, both]), WORDS),
     "functions, edges": (
         lambda: FunctionEncoder([word], transition_functions=[before, ("n", size), both], standardize=True),
@@ -155,7 +160,7 @@ def test_damaged_states_are_refused(body: str, case: tuple[Any, Any], change: st
     encoder.fit(X)
     header, arrays = encoder.state()
     for name, array in arrays.items():
-        choice = name.removeprefix("node_") in ("edge_columns", "edge_dense", "kept")
+        choice = name.rpartition("/")[2].removeprefix("node_") in ("edge_columns", "edge_dense", "kept")
         if (change == "cut" and (choice or not len(array))) or (change == "less" and not array.size):
             continue  # a shorter choice of columns is a choice too
         if change == "less" and "mean" in name:

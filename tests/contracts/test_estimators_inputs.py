@@ -89,6 +89,7 @@ def test_every_input_names_its_features(kind: Kind) -> None:
         "rows": {"U00:w00", "U01:_B-1/w", "B01:z"},
         "columns": {"U00:w00", "U01:_B-1/w", "B01:z"},
         "attributes": {"word=w00", "speed", "mass"},
+        "text": {"word=w00", "word[-1]=<rare>", "tag=z", "lexicon.low=B", "cluster4=0110", "end[+2]"},
         "functions": {"word=w00", "speed", "near=z", "same_word"},
     }
     assert expected[kind.name] <= names

@@ -62,6 +62,9 @@ class ChainCRF(ChainAnswers, ChainExplanations, BaseEstimator):
     ----------
     l1, l2 : float
         Strengths of the penalties. CRFsuite's ``c2 = 1`` is ``l2 = 2``; its ``c1`` is ``l1``.
+    features : TextFeatures or another transformer, optional
+        What X passes through first: with ``TextFeatures()`` X holds sentences, lists of words or of rows. It is part
+        of the model and of its file.
     template : str or Template, optional
         CRF++ template; then X holds rows of token columns. Without a ``B`` line there are no transitions.
     functions : list of f(x, t), optional
@@ -142,6 +145,7 @@ class ChainCRF(ChainAnswers, ChainExplanations, BaseEstimator):
         *,
         l1: float = 0.0,
         l2: float = 1.0,
+        features: Any = None,
         template: str | Template | None = None,
         functions: Sequence[Any] | None = None,
         transition_functions: Sequence[Any] = (),
@@ -177,6 +181,7 @@ class ChainCRF(ChainAnswers, ChainExplanations, BaseEstimator):
     ) -> None:
         self.l1 = l1
         self.l2 = l2
+        self.features = features
         self.template = template
         self.functions = functions
         self.transition_functions = transition_functions

@@ -139,7 +139,7 @@ def check_label_functions(parameters: Mapping[str, Any]) -> list[Any]:
             raise InputError(f"label_functions must hold functions f(y_before, y, x, t), got {function!r}.")
     if not functions:
         raise InputError("label_functions must hold at least one function f(y_before, y, x, t), got none.")
-    for name in ("template", "functions", "transition_functions", "transition_features"):
+    for name in ("features", "template", "functions", "transition_functions", "transition_features"):
         given = parameters[name]
         if given is not None and not (isinstance(given, tuple | list) and not given):
             raise InputError(f"label_functions stand alone, since they see everything: leave {name} out.")

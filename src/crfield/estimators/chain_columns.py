@@ -36,6 +36,7 @@ def fresh_columns(
         transition_features=parameters["transition_features"],
         transition_functions=parameters["transition_functions"],
         standardize=parameters["standardize"],
+        features=parameters["features"],
     )
     batch = encoder.fit(X, min_count=parameters["min_count"])
     target = make_target(batch.topology)

@@ -1,6 +1,7 @@
 """`ChainCRF` to a model file and back.
 
 The file holds what prediction needs (labels, encoder, layout, weights), the parameters, and the report of training;
+features that X passes through first are a part of the encoder's state;
 those of `MEstimatedCRF` and `MEMM` differ in kind and parameters only. Functions are code and are not stored: a model
 trained with feature functions is loaded with the same functions given again.
 """
@@ -19,7 +20,9 @@ from crfield.errors import InputError, ModelFileError
 from crfield.estimators.chain import ChainCRF
 from crfield.estimators.chain_models import ColumnModel
 from crfield.estimators.chain_rules import RULES, rules_from_json, rules_to_json
+from crfield.estimators.graph_file import own_arrays
 from crfield.features.template import Template
+from crfield.features.transformed import transformer_from_state
 from crfield.storage.archive import Archive, write_archive
 from crfield.storage.files import same_file
 
@@ -56,7 +59,7 @@ def save_chain(model: ChainCRF, path: Any) -> None:
         "parameters": {
             k: _plain(k, v)
             for k, v in model.get_params(deep=False).items()
-            if k not in (*_CODE, *RULES) and not callable(v)
+            if k not in (*_CODE, *RULES, "features") and not callable(v)
         }
         | rules_to_json(model.get_params(deep=False)),
         "labels": model._coder.to_json(),
@@ -101,11 +104,16 @@ def load_chain(archive: Archive, *, functions: Sequence[Any] | None, transition_
     known = maker().get_params(deep=False)
     if not isinstance(parameters, dict) or not isinstance(header.get("layout"), dict):
         raise ModelFileError("the model file lacks its parameters or layout. It was not written by ChainCRF.save.")
-    model = maker(**{k: v for k, v in parameters.items() if k in known and k not in (*_CODE, *RULES)})
+    model = maker(**{k: v for k, v in parameters.items() if k in known and k not in (*_CODE, *RULES, "features")})
     try:
         model._check_parameters()
     except InputError as error:
         raise ModelFileError(f"the model file's parameters cannot be used: {error} Was the file edited?") from None
+    encoder = header.get("encoder")
+    if "features" in known and isinstance(encoder, dict) and "features" in encoder:
+        model.set_params(
+            features=transformer_from_state(encoder["features"], own_arrays(arrays, "encoder/features/"))
+        )
     if functions is not None:
         model.set_params(functions=functions, transition_functions=transition_functions)
     model._labels_known = LabelCoder.from_json(header.get("labels"))

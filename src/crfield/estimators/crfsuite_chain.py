@@ -21,6 +21,7 @@ from crfield.estimators.memm import MEMM
 from crfield.features.joined_items import SEPARATOR
 from crfield.features.records import RecordEncoder
 from crfield.features.template_encoder import TemplateEncoder
+from crfield.features.transformed import TransformedEncoder
 from crfield.storage.crfsuite_model import CrfsuiteModel
 
 
@@ -105,6 +106,8 @@ def attribute_weights(model: ChainCRF) -> tuple[list[str], np.ndarray, np.ndarra
 
 
 def _attribute_names(encoder: Any, n_columns: int) -> list[str]:
+    if isinstance(encoder, TransformedEncoder):
+        encoder = encoder.inner  # CRFsuite then reads the names that the features give
     if isinstance(encoder, RecordEncoder):
         if encoder.standardize:
             _refuse("standardised columns (standardize=True)")

@@ -34,6 +34,7 @@ def encode_dataset(
     parts: Iterable[Part] | Callable[[], Iterable[Part]],
     path: Any,
     *,
+    features: Any = None,
     template: str | Template | None = None,
     functions: Sequence[Any] | None = None,
     transition_functions: Sequence[Any] = (),
@@ -54,6 +55,11 @@ def encode_dataset(
     """
     if not isinstance(shard_bytes, int | np.integer) or shard_bytes < 1:
         raise InputError(f"shard_bytes must be a whole number of at least 1, got {shard_bytes!r}.")
+    if getattr(features, "min_count", 1) != 1:
+        raise InputError(
+            "features with min_count above 1 would count the words of the first part only. Use features with "
+            "min_count=1, and min_count=… of encode_dataset for rare columns."
+        )
     least = max(check_min_count(min_count), 1)
     encoder: Encoder | None = None
     coder: LabelCoder | None = None
@@ -67,6 +73,7 @@ def encode_dataset(
                 transition_features=transition_features,
                 transition_functions=transition_functions,
                 standardize=standardize,
+                features=features,
             )
             batch, places = encoder.fit(X), [np.zeros(0, np.int64)] * 2
         else:

@@ -26,6 +26,7 @@ from crfield.errors import FeatureError, InputError, ShapeError
 from crfield.estimators.chain_models import ColumnModel
 from crfield.features.matrices import is_sparse
 from crfield.features.template_encoder import TemplateEncoder
+from crfield.features.transformed import TransformedEncoder
 from crfield.kernels import linear
 from crfield.kernels.stream import Scores
 from crfield.scoring.layout import Layout
@@ -233,6 +234,16 @@ def column_steps(model: ColumnModel, *, history: int | None) -> DenseSteps | Seq
                 "whose rows are 0 or below, or tag whole sequences with predict."
             )
         reach, repeat = max(-min(rows, default=0), int(varied)), 1
+    elif isinstance(encoder, TransformedEncoder):
+        back, ahead = getattr(encoder.transformer, "reach", (0, None))
+        if ahead is None or ahead > 0:
+            far = "at more than its own step" if ahead is None else f"{ahead} steps ahead"
+            raise InputError(
+                f"{type(encoder.transformer).__name__} may look {far}, which a stream does not know yet. Use windows "
+                "of places such as (-1, 0), borders=0 and conjunctions that look back, or tag whole sequences with "
+                "predict."
+            )
+        reach, repeat = max(back, int(varied)), 1
     elif encoder.kind == "functions":
         if history is None:
             raise InputError(

@@ -20,11 +20,13 @@ from crfield.features.functions import FunctionEncoder
 from crfield.features.matrices import MatrixEncoder, is_sparse
 from crfield.features.records import RecordEncoder
 from crfield.features.template_encoder import TemplateEncoder
+from crfield.features.transformed import TransformedEncoder
 
 __all__ = ["encoder_for", "encoder_from_state"]
 
 KINDS: dict[str, Any] = {
-    encoder.kind: encoder for encoder in (RecordEncoder, MatrixEncoder, FunctionEncoder, TemplateEncoder)
+    encoder.kind: encoder
+    for encoder in (RecordEncoder, MatrixEncoder, FunctionEncoder, TemplateEncoder, TransformedEncoder)
 }
 
 SHAPES = (
@@ -41,8 +43,9 @@ def encoder_for(
     transition_features: str | Sequence[Any] | None = None,
     transition_functions: Iterable[Any] = (),
     standardize: bool = False,
+    features: Any = None,
 ) -> Encoder:
-    """An unfitted encoder for data like X.
+    """An unfitted encoder for data like X; ``features`` is a transformer that X passes through first.
 
     >>> import numpy as np
     >>> encoder_for([[{"word": "dog"}]]).kind, encoder_for([np.zeros((3, 2))]).kind
@@ -55,6 +58,12 @@ def encoder_for(
     transition_functions = list(transition_functions)
     if functions is None and transition_functions:
         raise InputError("transition_functions need functions beside them, got None. Pass functions=[f, …].")
+    if features is not None:
+        _refuse_both(template is not None or functions is not None, "features", "a template or functions")
+        return TransformedEncoder(
+            features,
+            lambda given: encoder_for(given, transition_features=transition_features, standardize=standardize),
+        )
     if functions is not None:
         _refuse_both(template is not None, "functions", "a template")
         _refuse_both(transition_features is not None, "functions", "transition_features (use transition_functions)")
@@ -163,8 +172,8 @@ def _kind_of_sequence(X: Any, sequence: Any, number: int) -> str:
     if isinstance(step, str):
         raise FeatureError(
             f"sequence {number}, step 0 is the str {step[:30]!r}, expected a dict or a list of feature "
-            "strings. If these are words, make features of them: [{'word': w} for w in sequence], or pass "
-            "functions or a template. If X is one sequence of lists of features, write [X]."
+            "strings. If these are words, make features of them: features=TextFeatures(), [{'word': w} for w in "
+            "sequence], functions or a template. If X is one sequence of lists of features, write [X]."
         )
     if isinstance(step, int | float | np.number):
         raise FeatureError(

@@ -16,7 +16,7 @@ Cost: the new data are encoded, and the alphabet is copied, about a tenth of a s
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ from crfield.features.matrices import MatrixEncoder, matrices_of
 from crfield.features.records import RecordEncoder, _chosen, _encode
 from crfield.features.standardise import Scale
 from crfield.features.template_encoder import TemplateEncoder, _selected, _Side, _starts, _without_dropped
+from crfield.features.transformed import TransformedEncoder
 from crfield.features.transitions import EdgeChoice
 from crfield.kernels import columns as kernel
 from crfield.kernels.records import RecordTable
@@ -70,6 +71,9 @@ def grow(encoder: Encoder, X: Any, *, min_count: int = 1) -> Grown:
         return _grow_template(encoder, X, min_count)
     if isinstance(encoder, FunctionEncoder):
         return _grow_functions(encoder, X, min_count)
+    if isinstance(encoder, TransformedEncoder):
+        grown = grow(encoder.inner, encoder.transformer.transform(X), min_count=min_count)
+        return replace(grown, encoder=encoder.with_inner(grown.encoder))
     batch = encoder.encode(X)
     return _unmoved(encoder, batch, batch)
 
@@ -213,6 +217,8 @@ def without_rare(encoder: Encoder, node: np.ndarray, edge: np.ndarray) -> Encode
     'b'
     """
     made = copy.copy(encoder)
+    if isinstance(made, TransformedEncoder):
+        return made.with_inner(without_rare(made.inner, node, edge))
     if isinstance(made, FunctionEncoder):
         made._node = without_rare(made._node, node, np.zeros(0, bool))  # type: ignore[assignment]
         if made.transition_names:

@@ -10,6 +10,9 @@ What a word shows by itself is computed once for every different word, and a nam
 value and place (`text_columns`); the result is an `AttributeSequences`, which behaves as a list of sentences of lists
 of names and which `ChainCRF` encodes by its alphabet: a string is looked at once, however often it occurs. Dicts made
 token by token take several times as long to make, and longer to encode.
+
+``ChainCRF(features=TextFeatures(…))`` reads sentences itself, and its file holds the options, the lists and the
+clusters (`TextFeatures.state`).
 """
 
 from __future__ import annotations
@@ -22,16 +25,28 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 
+from crfield.data.alphabet import Alphabet
 from crfield.data.attributes import AttributeSequences
-from crfield.errors import InputError, NotFittedError, ShapeError
+from crfield.errors import InputError, ModelFileError, NotFittedError, ShapeError
 from crfield.features.text_columns import FeatureTable, TextColumn, read_tokens
-from crfield.features.text_lexicon import Lexicon, cluster_of, cluster_prefix
+from crfield.features.text_lexicon import (
+    Lexicon,
+    cluster_of,
+    cluster_prefix,
+    clusters_from_arrays,
+    clusters_to_arrays,
+    stored_texts,
+)
 from crfield.features.text_words import FLAGS, length_bucket, shape, short_shape, word_flags
 
 __all__ = ["RARE", "TextFeatures"]
 
 RARE = "<rare>"
-TERM = re.compile(r"(.+?)(?:\[([+-]?\d+)\])?")
+FAR = 1000  # the farthest place, the longest affix, the most conjunctions: what a sentence can use
+_KINDS = ("word", "lower", "shape", "short_shape", "length")
+_WINDOWS = (*_KINDS, "flags", "affixes", "other", "lexicon_window", "cluster_window")
+_APART = ("columns", "lexicons", "clusters")  # which a file holds in a form of their own
+TERM = re.compile(r"(.+?)(?:\[([+-]?\d{1,9})\])?", re.DOTALL)
 Window = int | Sequence[int] | None
 
 
@@ -42,8 +57,9 @@ class TextFeatures(TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    columns : sequence of str, optional
-        Names of the columns of a row; by default "word", "tag", and then "column2", … . One of them is "word".
+    columns : sequence of str, or mapping of str to int, optional
+        Names of the columns of a row; by default "word", "tag", and then "column2", … . One of them is "word". A
+        mapping says which columns are read: ``{"word": 0, "tag": 2}`` leaves column 1 alone.
     word, lower, shape, short_shape, length, flags : int, sequence of int or None
         Where to look at the word, at it in lower case, at its shape ("Xxxx"), at its shape without repetitions
         ("Xx"), at its length (in classes), at its capitals, digits and marks: a radius, places, or None.
@@ -84,10 +100,12 @@ class TextFeatures(TransformerMixin, BaseEstimator):
     ['word[-1]=La', 'word=Coruña', 'shape=Xxxxx', 'suffix3=uña', 'capital[-1]', 'capital', ..., 'end[+1]']
     """
 
+    kind = "text_features"  # the word for them in a file
+
     def __init__(
         self,
         *,
-        columns: Sequence[str] | None = None,
+        columns: Sequence[str] | Mapping[str, int] | None = None,
         word: Window = 2,
         lower: Window = 0,
         shape: Window = 0,
@@ -98,7 +116,7 @@ class TextFeatures(TransformerMixin, BaseEstimator):
         suffixes: Sequence[int] = (2, 3, 4),
         affixes: Window = 0,
         other: Window = 2,
-        lexicons: Mapping[str, Iterable[Any]] | None = None,
+        lexicons: Mapping[str, Iterable[Any] | Lexicon] | None = None,
         ignore_case: bool = False,
         lexicon_window: Window = 1,
         clusters: Mapping[str, str] | None = None,
@@ -137,9 +155,9 @@ class TextFeatures(TransformerMixin, BaseEstimator):
         topology, read = read_tokens(X)
         if not topology.n_nodes:
             read = [(np.zeros(0, np.int64), [])] * len(self.columns or "w")
-        names = self._names(len(read))
+        places = self._columns(len(read))
         if self.min_count > 1:
-            codes, values = read[names.index("word")]
+            codes, values = read[places["word"]] if topology.n_nodes else read[0]
             counts = np.bincount(codes, minlength=len(values))
             self.vocabulary_ = frozenset(word for word, n in zip(values, counts.tolist()) if n >= self.min_count)
         return self
@@ -157,25 +175,51 @@ class TextFeatures(TransformerMixin, BaseEstimator):
             value, least = getattr(self, name), int(name == "min_count")
             if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
                 raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}.")
+        if self.borders > FAR:
+            raise InputError(f"borders must be at most {FAR}, got {self.borders!r}.")
         for name in ("prefixes", "suffixes", "cluster_bits"):
             sizes = getattr(self, name)
             if isinstance(sizes, str) or not isinstance(sizes, Iterable) or not all(_counts(n) for n in sizes):
-                raise InputError(f"{name} must be lengths of at least 1, such as (2, 3), got {sizes!r}.")
+                raise InputError(f"{name} must be lengths of 1 … {FAR}, such as (2, 3), got {sizes!r:.60}.")
+        for name in _WINDOWS:
+            _places(name, getattr(self, name))
+        if isinstance(self.conjunctions, str) or not isinstance(self.conjunctions, Sequence):
+            raise InputError(f"conjunctions must be lists of names, got {self.conjunctions!r:.40}.")
+        if len(self.conjunctions) > FAR:
+            raise InputError(f"conjunctions must be at most {FAR}, got {len(self.conjunctions)}.")
+        for terms in self.conjunctions:
+            _terms(terms)
+        if not isinstance(self.ignore_case, bool | np.bool_):
+            raise InputError(f"ignore_case must be True or False, got {self.ignore_case!r:.40}.")
         if self.lexicons is not None and not isinstance(self.lexicons, Mapping):
             raise InputError(f"lexicons must map names to entries, got {self.lexicons!r:.40}.")
+        if self.clusters is not None and not isinstance(self.clusters, Mapping):
+            cluster_of(self.clusters, "")
 
-    def _names(self, width: int) -> list[str]:
+    def _columns(self, width: int) -> dict[str, int]:
+        """Which column of a row each name is."""
         if self.columns is None:
-            return (["word", "tag"] + [f"column{k}" for k in range(2, width)])[: max(width, 1)]
+            names = (["word", "tag"] + [f"column{k}" for k in range(2, width)])[: max(width, 1)]
+            return {name: k for k, name in enumerate(names)}
+        if isinstance(self.columns, str) or not isinstance(self.columns, Iterable):
+            raise InputError(f"columns must be names such as ('word', 'tag'), got {self.columns!r:.40}.")
         names = [str(name) for name in self.columns]
-        if width and len(names) != width:
-            raise ShapeError(f"tokens have {width} columns, but columns= names {len(names)}: {names}.")
+        if isinstance(self.columns, Mapping):
+            numbers = list(self.columns.values())
+            if not all(isinstance(n, Integral) and not isinstance(n, bool) and int(n) >= 0 for n in numbers):
+                raise InputError(f"columns must map names to numbers of columns, from 0, got {self.columns!r:.60}.")
+            if width and max(numbers, default=0) >= width:
+                raise ShapeError(f"columns= reads column {max(numbers)}, but tokens have {width} (0 … {width - 1}).")
+        else:
+            numbers = list(range(len(names)))
+            if width and len(names) != width:
+                raise ShapeError(f"tokens have {width} columns, but columns= names {len(names)}: {names}.")
         if "word" not in names or len(set(names)) < len(names):
             raise InputError(f"columns must be different names, one of them 'word', got {names}.")
         taken = sorted({"lower", "shape", "short_shape", "length", *FLAGS} & set(names))
         if taken:
             raise InputError(f"columns cannot be called {taken}, which are features of the word. Choose other names.")
-        return names
+        return {name: int(number) for name, number in zip(names, numbers)}
 
     # ----------------------------------------------------------------- features
 
@@ -188,9 +232,9 @@ class TextFeatures(TransformerMixin, BaseEstimator):
         table = FeatureTable(topology)
         if not topology.n_nodes:  # not even the columns can be told
             return table.rows()
-        given = {name: TextColumn(name, *pair) for name, pair in zip(self._names(len(read)), read)}
+        given = {name: TextColumn(name, *read[number]) for name, number in self._columns(len(read)).items()}
         known = _Kinds(self, given, topology.offsets)
-        for kind in ("word", "lower", "shape", "short_shape", "length"):
+        for kind in _KINDS:
             window = _places(kind, getattr(self, kind))
             if window:
                 table.add(known[kind], window)
@@ -210,6 +254,95 @@ class TextFeatures(TransformerMixin, BaseEstimator):
             table.add_conjunction([known.term(term) for term in _terms(terms)])
         table.add_borders(int(self.borders))
         return table.rows()
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """How many steps back and ahead the features of a step look.
+
+        >>> TextFeatures(word=3).reach
+        (3, 3)
+        """
+        looked = [0, -int(self.borders), int(self.borders)]
+        used = {"affixes": self.prefixes or self.suffixes, "lexicon_window": self.lexicons}
+        used["cluster_window"] = self.clusters
+        for name in _WINDOWS:
+            if name not in used or used[name]:
+                looked += _places(name, getattr(self, name))
+        for terms in self.conjunctions:
+            looked += [int(found[2] or 0) for term in _terms(terms) if (found := TERM.fullmatch(term))]
+        most = max((lexicon.longest - 1 for lexicon in self._built_lexicons().values()), default=0)
+        return most - min(looked), max(looked) + most
+
+    # ------------------------------------------------------------------ storage
+
+    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """A JSON-able header and the arrays from which `from_state` makes the same features again.
+
+        >>> features = TextFeatures(lexicons={"place": ["La Paz"]}, clusters={"Paz": "01"})
+        >>> again = TextFeatures.from_state(*features.state())
+        >>> again.transform([["La", "Paz"]])[0] == features.transform([["La", "Paz"]])[0]
+        True
+        """
+        self._check()
+        options = {name: value for name, value in self.get_params(deep=False).items() if name not in _APART}
+        header: dict[str, Any] = {"kind": self.kind, "options": _listed(options), "lexicons": []}
+        if self.columns is not None:
+            ordered = self._columns(0)
+            mapped = isinstance(self.columns, Mapping)
+            header["columns"] = [list(ordered), list(ordered.values()) if mapped else None]
+        arrays: dict[str, np.ndarray] = {}
+        for k, (name, lexicon) in enumerate(self._built_lexicons().items()):
+            header["lexicons"].append([name, bool(lexicon.ignore_case)])
+            arrays |= {f"lexicon{k}/{part}": array for part, array in lexicon.to_arrays().items()}
+        if self.clusters is not None:
+            arrays |= {f"clusters/{part}": array for part, array in clusters_to_arrays(self.clusters).items()}
+        if hasattr(self, "vocabulary_"):
+            pool, offsets = Alphabet(sorted(self.vocabulary_)).to_arrays()
+            arrays |= {"vocabulary/pool": pool, "vocabulary/offsets": offsets}
+        return header, arrays
+
+    @classmethod
+    def from_state(cls, header: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> TextFeatures:
+        """The features whose `state` this is; ModelFileError where it cannot be one."""
+
+        def under(prefix: str) -> dict[str, np.ndarray]:
+            return {name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)}
+
+        known = set(cls().get_params(deep=False)) - set(_APART)
+        try:
+            options, lists, columns = header["options"], header["lexicons"], header.get("columns")
+            if header["kind"] != cls.kind or not isinstance(options, dict) or not set(options) <= known:
+                raise ModelFileError(f"the file's text features must have the options {', '.join(sorted(known))}.")
+            names = [name for name, _ in lists]
+            if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+                raise ModelFileError(f"the file's text features have lexicons called {names!r:.60}.")
+            made = cls(**{name: _tupled(value) for name, value in options.items()})
+            if columns is not None:
+                called, numbers = columns
+                made.columns = _tupled(called) if numbers is None else dict(zip(called, numbers, strict=True))
+            made.lexicons = {
+                name: Lexicon.from_arrays(under(f"lexicon{k}/"), ignore_case=bool(folded), name=name)
+                for k, (name, folded) in enumerate(lists)
+            } or None
+            if any(name.startswith("clusters/") for name in arrays):
+                made.clusters = clusters_from_arrays(under("clusters/"))
+            if any(name.startswith("vocabulary/") for name in arrays):
+                made.vocabulary_ = frozenset(stored_texts(under("vocabulary/"), "", "the vocabulary"))
+            made._check()
+            made._columns(0)
+        except ModelFileError:
+            raise
+        except (InputError, KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ModelFileError(f"the file's text features cannot be used: {error}. Was the file edited?") from None
+        return made
+
+    def _built_lexicons(self) -> dict[str, Lexicon]:
+        return {
+            str(name): given
+            if isinstance(given, Lexicon)
+            else Lexicon(given, ignore_case=self.ignore_case, name=str(name))
+            for name, given in (self.lexicons or {}).items()
+        }
 
 
 class _Kinds(dict[str, TextColumn]):
@@ -246,7 +379,7 @@ class _Kinds(dict[str, TextColumn]):
             return raw.derived(name, lambda word: "" if name in self._flags_of(word) else None, flag=True)
         if name.startswith("lexicon."):
             return self._marked(name)
-        matched = re.fullmatch(r"(prefix|suffix|cluster)(\d+)", name)
+        matched = re.fullmatch(r"(prefix|suffix|cluster)(\d{1,9})", name)
         if matched is None or int(matched[2]) == 0 or (matched[1] == "cluster" and self.options.clusters is None):
             return None
         size = int(matched[2])
@@ -283,24 +416,44 @@ class _Kinds(dict[str, TextColumn]):
 
 
 def _counts(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
+    return isinstance(value, Integral) and not isinstance(value, bool) and 1 <= int(value) <= FAR
+
+
+def _listed(value: Any) -> Any:
+    """Numbers, words and lists of them, as JSON has them."""
+    if isinstance(value, Mapping):
+        return {str(name): _listed(item) for name, item in value.items()}
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return [_listed(item) for item in value]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _tupled(value: Any) -> Any:
+    return tuple(map(_tupled, value)) if isinstance(value, list) else value
 
 
 def _places(name: str, window: Window) -> tuple[int, ...]:
     """The places of a window: a radius, places, or None."""
     if window is None:
         return ()
-    if isinstance(window, Integral) and not isinstance(window, bool) and int(window) >= 0:
+    if isinstance(window, Integral) and not isinstance(window, bool) and 0 <= int(window) <= FAR:
         return tuple(range(-int(window), int(window) + 1))
     if isinstance(window, Iterable) and not isinstance(window, str):
         places = tuple(window)
-        if all(isinstance(place, Integral) and not isinstance(place, bool) for place in places):
+        if all(isinstance(p, Integral) and not isinstance(p, bool) and abs(int(p)) <= FAR for p in places):
             return tuple(int(place) for place in dict.fromkeys(places))
-    raise InputError(f"{name} must be a radius of at least 0, places such as (-1, 0, 1), or None, got {window!r}.")
+    raise InputError(
+        f"{name} must be a radius of at least 0, places such as (-1, 0, 1), or None, got {window!r:.60}. Nothing is "
+        f"farther than {FAR} steps."
+    )
 
 
 def _terms(terms: Any) -> list[str]:
-    listed = [terms] if isinstance(terms, str) else list(terms)
+    listed = list(terms) if isinstance(terms, Iterable) and not isinstance(terms, str) else [terms]
     if len(listed) < 2 or not all(isinstance(term, str) and term for term in listed):
-        raise InputError(f"a conjunction needs two or more names such as ('word[-1]', 'word'), got {terms!r}.")
+        raise InputError(f"a conjunction needs two or more names such as ('word[-1]', 'word'), got {terms!r:.60}.")
+    for term in listed:
+        found = TERM.fullmatch(term)
+        if found and abs(int(found[2] or 0)) > FAR:
+            raise InputError(f"the conjunction {terms!r:.60} looks farther than {FAR} steps.")
     return listed

@@ -16,11 +16,15 @@ Ratinov & Bengio 2010). Any other class fits as well, as long as it is text.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
-from crfield.errors import InputError
+import numpy as np
 
-__all__ = ["Lexicon", "cluster_of", "cluster_prefix"]
+from crfield.data.alphabet import Alphabet
+from crfield.errors import InputError, ModelFileError
+
+__all__ = ["Lexicon", "cluster_of", "cluster_prefix", "clusters_from_arrays", "clusters_to_arrays"]
 
 FIRST, INSIDE, OUTSIDE = "B", "I", None
 
@@ -59,8 +63,26 @@ class Lexicon:
             raise InputError(f"an entry of {name!r} must be a text or a sequence of words, got {entry!r:.40}.")
         return tuple(map(str.casefold, words)) if self.ignore_case else words
 
+    def __deepcopy__(self, memo: Any) -> Lexicon:
+        return self  # never changed: scikit-learn's clone need not copy it
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Lexicon):
+            return NotImplemented
+        return (self.ignore_case, self._by_first) == (other.ignore_case, other._by_first)
+
+    __hash__ = object.__hash__
+
     def __len__(self) -> int:
         return sum(map(len, self._by_first.values()))
+
+    @property
+    def longest(self) -> int:
+        """Words of the longest entry; 1 where there is none."""
+        return max((len(ways[0]) for ways in self._by_first.values()), default=1)
+
+    def __repr__(self) -> str:
+        return f"Lexicon({len(self)} entries{', ignore_case=True' if self.ignore_case else ''})"
 
     def mark(self, words: Sequence[str]) -> list[str | None]:
         """B and I where entries stand, None elsewhere; from the left, the longest first, without overlaps."""
@@ -78,6 +100,80 @@ class Lexicon:
             else:
                 t += 1
         return out
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """The entries as codes of an alphabet of their words, end to end, and where each begins.
+
+        >>> {name: array.tolist() for name, array in Lexicon(["La Paz", "La"]).to_arrays().items() if name != "pool"}
+        {'offsets': [0, 2, 5], 'codes': [0, 1, 0], 'starts': [0, 2, 3]}
+        """
+        entries = [way for first in sorted(self._by_first) for way in self._by_first[first]]
+        words = Alphabet()
+        codes = words.encode([word for entry in entries for word in entry], add=True)
+        pool, offsets = words.to_arrays()
+        starts = np.cumsum([0, *map(len, entries)]).astype(np.int64)
+        return {"pool": pool, "offsets": offsets, "codes": codes, "starts": starts}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray], *, ignore_case: bool, name: str = "lexicon") -> Lexicon:
+        """The lexicon whose `to_arrays` this is; ModelFileError where the arrays cannot be one.
+
+        >>> Lexicon.from_arrays(Lexicon(["La Paz"]).to_arrays(), ignore_case=False).mark(["La", "Paz"])
+        ['B', 'I']
+        """
+        words = stored_texts(arrays, "", f"the lexicon {name!r}")
+        codes = stored_numbers(arrays, "codes", len(words), f"the lexicon {name!r}")
+        starts = stored_numbers(arrays, "starts", len(codes) + 1, f"the lexicon {name!r}")
+        if not len(starts) or starts[0] != 0 or starts[-1] != len(codes) or (np.diff(starts) < 1).any():
+            raise ModelFileError(f"the entries of the lexicon {name!r} in the file do not lie end to end.")
+        texts, ends = [words[code] for code in codes.tolist()], starts.tolist()
+        return cls((texts[a:b] for a, b in pairwise(ends)), ignore_case=ignore_case, name=name)
+
+
+def clusters_to_arrays(clusters: Mapping[str, str]) -> dict[str, np.ndarray]:
+    """Words, bit strings, and which of these each word has.
+
+    >>> clusters_from_arrays(clusters_to_arrays({"Madrid": "0110", "Lima": "0110"}))
+    {'Lima': '0110', 'Madrid': '0110'}
+    """
+    words, bits = Alphabet(), Alphabet()
+    listed = sorted(clusters)
+    words.encode(listed, add=True)
+    codes = bits.encode([cluster_of(clusters, word) for word in listed], add=True)
+    made = {"codes": codes}
+    for prefix, alphabet in (("word_", words), ("bits_", bits)):
+        made[f"{prefix}pool"], made[f"{prefix}offsets"] = alphabet.to_arrays()
+    return made
+
+
+def clusters_from_arrays(arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
+    """The clusters whose `clusters_to_arrays` this is; ModelFileError where the arrays cannot be any."""
+    words, bits = (stored_texts(arrays, prefix, "the clusters") for prefix in ("word_", "bits_"))
+    codes = stored_numbers(arrays, "codes", len(bits), "the clusters")
+    if len(codes) != len(words):
+        raise ModelFileError(f"the file has clusters of {len(codes)} words, expected {len(words)}.")
+    return {word: bits[code] for word, code in zip(words, codes.tolist())}
+
+
+def stored_texts(arrays: Mapping[str, np.ndarray], prefix: str, what: str) -> list[str]:
+    """The different texts that a file holds in two arrays; ModelFileError where they are damaged."""
+    pool, offsets = arrays.get(f"{prefix}pool"), arrays.get(f"{prefix}offsets")
+    if pool is None or offsets is None or pool.dtype != np.uint8 or offsets.dtype != np.int64:
+        raise ModelFileError(f"{what} in the file lacks its texts: the file is damaged.")
+    try:
+        return list(Alphabet.from_arrays(pool, offsets))
+    except (InputError, ValueError, IndexError, UnicodeDecodeError) as error:
+        raise ModelFileError(f"the texts of {what} in the file are damaged: {error}") from None
+
+
+def stored_numbers(arrays: Mapping[str, np.ndarray], name: str, size: int, what: str) -> np.ndarray:
+    """An array of whole numbers in 0 … size − 1 that a file holds; ModelFileError for any other."""
+    found = arrays.get(name)
+    if found is None or found.ndim != 1 or found.dtype.kind != "i":
+        raise ModelFileError(f"{what} in the file lacks {name!r}, whole numbers in one row: the file is damaged.")
+    if len(found) and not 0 <= found.min() <= found.max() < size:
+        raise ModelFileError(f"{name!r} of {what} in the file must lie in 0 … {size - 1}: the file is damaged.")
+    return found
 
 
 def cluster_of(clusters: Any, word: str) -> str:

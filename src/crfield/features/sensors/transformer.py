@@ -20,7 +20,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from crfield.errors import FeatureError, InputError, NotFittedError, ShapeError
+from crfield.errors import FeatureError, InputError, ModelFileError, NotFittedError, ShapeError
 from crfield.features.sensors.measures import BANDS, MEASURES, Sensor, check_measures, measure_names, measured
 from crfield.features.sensors.windows import (
     context_reach,
@@ -33,6 +33,8 @@ from crfield.features.sensors.windows import (
 )
 
 RELATIVE = (False, True, "both")
+MOST = 1_000_000  # columns that a file may ask for
+WIDEST = 10_000  # steps of a window or of a context in a file
 
 
 class SensorFeatures(TransformerMixin, BaseEstimator):
@@ -84,6 +86,8 @@ class SensorFeatures(TransformerMixin, BaseEstimator):
     'z direction of 5s, deviation of 61'
     """
 
+    kind = "sensor_features"  # the word for them in a file
+
     def __init__(
         self,
         *,
@@ -121,7 +125,10 @@ class SensorFeatures(TransformerMixin, BaseEstimator):
         first = next(iter(X), None) if not isinstance(X, np.ndarray) or X.dtype == object else X[0]
         if first is None:
             raise InputError("X holds no recordings; at least one is needed to tell the axes of the sensors.")
-        self.sensors_ = self._known_sensors(first)
+        return self._learn(self._known_sensors(first), chosen)
+
+    def _learn(self, sensors: tuple[Sensor, ...], chosen: Sequence[str]) -> Self:
+        self.sensors_ = sensors
         self._base_names = [
             f"{name} of {span:g}s"
             for sensor in self.sensors_
@@ -241,6 +248,72 @@ class SensorFeatures(TransformerMixin, BaseEstimator):
         names = [f"{name}, {lag} ago" if lag else name for lag in self.lags for name in names]
         own = [f"{name}, own scale" for name in names]
         return np.array({False: names, True: own, "both": names + own}[self.relative], dtype=object)
+
+    # ------------------------------------------------------------------ storage
+
+    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """A JSON-able header from which `from_state` makes the same features again; there are no arrays.
+
+        >>> features = SensorFeatures(rate=50.0).fit([np.zeros((100, 3))])
+        >>> SensorFeatures.from_state(*features.state()).n_features_out_ == features.n_features_out_
+        True
+        """
+        self._check()
+        options = {name: value for name, value in self.get_params(deep=False).items() if name != "sensors"}
+        plain = {name: np.asarray(value).tolist() if value is not None else None for name, value in options.items()}
+        header: dict[str, Any] = {"kind": self.kind, "options": plain, "sensors": None, "fitted": None}
+        if self.sensors is not None:
+            header["sensors"] = [
+                [name, about.rate, list(about.axes)] if isinstance(about, Sensor) else [name, float(about), None]
+                for name, about in self.sensors.items()
+            ]
+        if self.__sklearn_is_fitted__():
+            header["fitted"] = [[float(one.rate), list(one.axes), one.name] for one in self.sensors_]
+        return header, {}
+
+    @classmethod
+    def from_state(cls, header: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> SensorFeatures:
+        """The features whose `state` this is; ModelFileError where it cannot be one."""
+        known = set(cls().get_params(deep=False)) - {"sensors"}
+        try:
+            options, fitted = header["options"], header["fitted"]
+            if header["kind"] != cls.kind or not isinstance(options, dict) or not set(options) <= known:
+                raise ModelFileError(f"the file's sensor features must have the options {', '.join(sorted(known))}.")
+            made = cls(**options)
+            if header["sensors"] is not None:
+                made.sensors = {
+                    str(name): float(rate) if axes is None else Sensor(float(rate), tuple(map(str, axes)), str(name))
+                    for name, rate, axes in header["sensors"]
+                }
+            chosen = made._check()
+            if fitted is not None:
+                sensors = tuple(Sensor(float(rate), tuple(map(str, axes)), str(name)) for rate, axes, name in fitted)
+                made._refuse_huge(sensors)
+                made._learn(sensors, chosen)
+        except ModelFileError:
+            raise
+        except (InputError, KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
+            raise ModelFileError(
+                f"the file's sensor features cannot be used: {error}. Was the file edited?"
+            ) from None
+        return made
+
+    def _refuse_huge(self, sensors: tuple[Sensor, ...]) -> None:
+        """ModelFileError where a file asks for more than any recording can be meant to give."""
+        axes = sum(len(sensor.axes) for sensor in sensors)
+        stages = (1 + 2 * len(self.contexts)) * len(self.powers) * len(self.lags) * len(self.spans)
+        columns = stages * (axes + 1) * (axes + len(MEASURES) + 2 * len(self.bands))
+        wide = max([*self.contexts, max(self.spans) / self.hop], default=0)
+        slow = min((sensor.rate * self.hop for sensor in sensors), default=1.0)
+        far = max([*self.lags, *self.powers])
+        if columns > MOST or wide > WIDEST or far > MOST or slow < 0.1 or not sensors:
+            raise ModelFileError(
+                f"the file's sensor features ask for some {columns:.3g} columns of windows {wide:.3g} steps wide, "
+                "which no recording has: the file is damaged."
+            )
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "sensors_")
 
     def _fitted(self) -> None:
         if not hasattr(self, "sensors_"):
