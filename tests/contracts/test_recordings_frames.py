@@ -252,3 +252,51 @@ def test_a_timeline_shows_truth_above_predictions() -> None:
         plot_timeline(truth, said[:3])
     with pytest.raises(InputError, match="no steps"):
         plot_timeline([], [])
+
+
+def test_the_legend_of_a_timeline_has_the_colours_of_the_bars() -> None:
+    for n in (2, 10, 15, 30):
+        names = [f"label {k}" for k in range(n)]
+        axes = plot_timeline(names, names[::-1]).axes[0]
+        legend = axes.get_legend()
+        shown = {
+            text.get_text(): handle.get_facecolor()
+            for text, handle in zip(legend.get_texts(), legend.legend_handles, strict=True)
+        }
+        bars = {round(p.get_x()): p.get_facecolor() for p in axes.patches if p.get_y() < 0.0}
+        assert [shown[name] for name in sorted(names)] == [bars[names.index(name)] for name in sorted(names)]
+        assert len(set(shown.values())) == n
+
+
+def test_a_timeline_shows_labels_as_they_are() -> None:
+    names = ["_hidden", "$x^", "\x1b[31m", "[red]"]
+    figure = plot_timeline(names, names)
+    figure.savefig(io.BytesIO(), format="png")
+    texts = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    assert len(texts) == 4
+    assert not any("\x1b" in text for text in texts)
+
+
+def test_a_timeline_of_several_sequences_has_a_panel_for_each() -> None:
+    truth, said = [["a", "a", "b"], ["b", "c"]], [np.array(["a", "b", "b"]), np.array(["b", "b"])]
+    figure = plot_timeline(truth, {"one": said, "two": said}, title="days")
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["days: sequence 0", "days: sequence 1"]
+    assert [axes.get_xlim() for axes in figure.axes] == [(0.0, 3.0), (0.0, 2.0)]
+    of_b = [{p.get_facecolor() for p in axes.patches if p.get_y() < 0} for axes in figure.axes]
+    assert len(of_b[0] & of_b[1]) == 1  # the label that both have has one colour in both
+    tables = [np.full((3, 3), 0.3), np.full((2, 3), 0.3)]
+    assert len(plot_timeline(truth, said, probability=tables, seconds=[[0.0, 1.0, 4.0], 2.0]).axes) == 4
+    with pytest.raises(ShapeError, match="'predicted' has 1 sequences, the truth has 2"):
+        plot_timeline(truth, said[:1])
+    with pytest.raises(ShapeError, match="sequence 1 of 'predicted' has 1 steps, the truth has 2"):
+        plot_timeline(truth, [said[0], said[1][:1]])
+    with pytest.raises(InputError, match="holds sequences of labels"):
+        plot_timeline(truth[0], said)
+    with pytest.raises(InputError, match="sequence 0 of 'predicted' is 'a', expected the labels"):
+        plot_timeline(truth, ["a", "b"])
+    with pytest.raises(InputError, match="sequence 1 of 'truth' has no steps"):
+        plot_timeline([["a"], []], [["a"], []])
+    with pytest.raises(InputError, match="60 sequences cannot be drawn"):
+        plot_timeline([["a"]] * 60, [["a"]] * 60)
+    with pytest.raises(InputError, match="cannot be a label"):
+        plot_timeline([{}, {}], ["a", "b"])

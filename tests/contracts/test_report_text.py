@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -147,7 +148,7 @@ def test_progress_in_a_log_is_sparse_and_complete(monkeypatch: pytest.MonkeyPatc
     progress.update(step(99))
     lines = stream.getvalue().splitlines()
     assert [line.split()[2] for line in lines] == ["5", "10", "15", "20", "23"]
-    assert lines[0] == "training: step 5  objective 200,000.0000  gradient 5.00e-01  weights 1,234  0.5 s"
+    assert lines[0] == "training: step 5  objective 200,000.00  gradient 5.0e-01  weights 1.2k  0.5 s"
 
 
 def test_progress_shows_the_last_step_even_after_an_error() -> None:
@@ -188,6 +189,26 @@ def test_progress_on_a_terminal(monkeypatch: pytest.MonkeyPatch, total: int | No
     assert "fitting [a]" in stream.getvalue()
     assert "step 3" in stream.getvalue()
     assert "\x1b[" in stream.getvalue()
+
+
+@pytest.mark.parametrize("columns", [80, 40, 12])
+@pytest.mark.parametrize("value", [1.5, 123_456_789.123456, -1e300, float("inf")])
+def test_the_progress_line_fits(monkeypatch: pytest.MonkeyPatch, columns: int, value: float) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", str(columns))
+    large = SimpleNamespace(n_iter=12_345, value=value, gradient_norm=1e-300, n_active=987_654_321, seconds=123_456.7)
+    for description in ("ChainCRF", "DiscriminativeRandomField"):
+        for total in (None, 20_000):
+            live, log = Terminal(), io.StringIO()
+            with Progress(1, total, description, stream=live) as progress, Progress(2, stream=log) as plain:
+                progress.update(large)
+                plain.update(large)
+            lines = re.split(r"[\r\n]+", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", live.getvalue()))
+            assert all(width(line.rstrip()) <= columns for line in lines)
+            if columns == 80:
+                assert "step 12345  objective " in lines[-2]  # whole, and not cut at the edge
+                assert "…" not in lines[-2]
+            assert len(log.getvalue().rstrip()) <= 80
 
 
 def test_progress_on_a_dumb_terminal_is_plain(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,13 +32,17 @@ def test_the_page_says_what_the_command_prints(name: str, row: str, column: str)
 
 def test_pictures_are_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    ran = CliRunner().invoke(app, ["gallery", "wearable", "--out", str(tmp_path)])
+    folder = tmp_path / "made" / "on the way"
+    ran = CliRunner().invoke(app, ["gallery", "wearable", "--out", str(folder)])
     assert ran.exit_code == 0, ran.output
-    assert (tmp_path / "layers.png").read_bytes()[:4] == b"\x89PNG"
+    assert (folder / "layers.png").read_bytes()[:4] == b"\x89PNG"
 
 
 def test_what_is_not_there_is_named(tmp_path: Path) -> None:
     ran = CliRunner().invoke(app, ["gallery", "roses"])
     assert ran.exit_code == 2
     assert "roses" in ran.output
-    assert CliRunner().invoke(app, ["gallery", "--out", str(tmp_path / "none")]).exit_code == 2
+    (tmp_path / "file").write_text("no folder")
+    ran = CliRunner().invoke(app, ["gallery", "tags", "--out", str(tmp_path / "file")])
+    assert ran.exit_code == 1
+    assert ran.stderr.startswith(f"error: {tmp_path / 'file'}: File exists")

@@ -21,7 +21,7 @@ def gallery(
     *,
     out: Annotated[
         str | None,
-        typer.Option(metavar="FOLDER", help="Also draw the pictures into a folder (needs matplotlib)."),
+        typer.Option(metavar="FOLDER", help="Also draw the pictures into a folder, made if there is none (needs matplotlib)."),
         FILLS,
     ] = None,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of the data.")] = 0,
@@ -31,8 +31,8 @@ def gallery(
     unknown = [name for name in names or () if name not in GALLERY]
     if unknown:
         raise typer.BadParameter(f"there is no {unknown[0]!r} in the gallery; there are {', '.join(GALLERY)}.")
-    if out is not None and not os.path.isdir(out):
-        raise typer.BadParameter(f"--out must be a folder that exists, got {out!r}.")
+    if out is not None:
+        os.makedirs(out, exist_ok=True)
     told = {}
     for name in names or GALLERY:
         found, figures = GALLERY[name](random_state=seed)

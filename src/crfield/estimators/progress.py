@@ -3,7 +3,8 @@
 On a terminal one line is redrawn (with `rich`, imported only then). Elsewhere, in a log file or a notebook,
 plain lines come a few seconds apart, and the last step is always among them. All of it goes to the standard
 error, so that the output of a program stays its own; and if the standard error is closed or broken, training
-goes on in silence, for a display must not cost a model.
+goes on in silence, for a display must not cost a model. A line never takes more than 80 columns, or those of a
+narrower terminal: digits go first, then what matters least.
 
     verbose   0, False   nothing
               1, True    the line
@@ -20,6 +21,8 @@ from types import TracebackType
 from typing import Any, Protocol, Self, TextIO
 
 INTERVAL = 5.0  # seconds between plain lines
+COLUMNS = 80  # of a line that is not redrawn
+_BAR = 10
 
 
 class Step(Protocol):
@@ -97,7 +100,7 @@ class Progress:
             return
         self._last = step
         if self._live is not None:
-            self._live.update(self._task, completed=step.n_iter, text=_text(step))
+            self._live.update(self._task, completed=step.n_iter, text=_text(step, self._room()))
         elif self._level > 1 or time.monotonic() - self._shown_at >= INTERVAL:
             self._say(step)
 
@@ -122,7 +125,7 @@ class Progress:
 
         columns: list[Any] = [SpinnerColumn(), TextColumn("{task.description}", markup=False)]
         if self._total is not None:
-            columns.append(BarColumn(bar_width=20))
+            columns.append(BarColumn(bar_width=_BAR))
         columns.append(TextColumn("{task.fields[text]}", markup=False))
         live = RichProgress(*columns, console=Console(file=self._stream), refresh_per_second=5)
         try:
@@ -132,10 +135,16 @@ class Progress:
             return
         self._live = live
 
+    def _room(self) -> int:
+        """Columns that the spinner, the description and the bar leave, with a blank between each two."""
+        taken = 2 + len(self._description) + 1 + (0 if self._total is None else _BAR + 1)
+        return int(self._live.console.width) - taken
+
     def _say(self, step: Step) -> None:
         self._shown, self._shown_at = step, time.monotonic()
         try:
-            print(f"{self._description}: {_text(step)}", file=self._stream, flush=True)
+            text = _text(step, COLUMNS - len(self._description) - 2)
+            print(f"{self._description}: {text}", file=self._stream, flush=True)
         except (OSError, ValueError):
             self._open = False
 
@@ -148,8 +157,32 @@ def _redraws(stream: TextIO | None) -> bool:
         return False
 
 
-def _text(step: Step) -> str:
-    return (
+def _text(step: Step, room: int) -> str:
+    """The fullest account of a step that takes no more than ``room`` columns."""
+    value = f"{step.value:,.2f}" if abs(step.value) < 1e9 else f"{step.value:.6g}"
+    begin, end = f"step {step.n_iter}  objective {value}", f"{step.seconds:.{1 if step.seconds < 100 else 0}f} s"
+    gradient = f"gradient {step.gradient_norm:.1e}"
+    accounts = [
         f"step {step.n_iter}  objective {step.value:,.4f}  gradient {step.gradient_norm:.2e}  "
-        f"weights {step.n_active:,}  {step.seconds:.1f} s"
-    )
+        f"weights {step.n_active:,}  {step.seconds:.1f} s",
+        f"{begin}  {gradient}  weights {_rounded(step.n_active)}  {end}",
+        f"{begin}  {gradient}  {end}",
+        f"{begin}  {end}",
+        begin,
+        f"step {step.n_iter}",
+    ]
+    return next((text for text in accounts if len(text) <= room), accounts[-1][: max(room, 0)])
+
+
+def _rounded(number: int) -> str:
+    """A count in four signs.
+
+    >>> _rounded(950), _rounded(1500), _rounded(23_456_789)
+    ('950', '1.5k', '23M')
+    """
+    size, unit = float(number), ""
+    for unit in ("", "k", "M", "G"):
+        if size < 999.5 or unit == "G":
+            break
+        size /= 1000
+    return f"{size:.1f}{unit}" if unit and size < 9.95 else f"{size:.0f}{unit}"
