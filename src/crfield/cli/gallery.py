@@ -21,7 +21,7 @@ def gallery(
     *,
     out: Annotated[
         str | None,
-        typer.Option(metavar="FOLDER", help="Also draw the pictures into a folder, made if there is none (needs matplotlib)."),
+        typer.Option(metavar="FOLDER", help="Folder to draw the pictures into as well (needs matplotlib)."),
         FILLS,
     ] = None,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of the data.")] = 0,
