@@ -7,14 +7,12 @@ anywhere: ratios are then shown but not judged.
 
 from __future__ import annotations
 
-import gzip
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
 from pathlib import Path
 
 import crfield
@@ -130,21 +128,14 @@ FORM_TEMPLATE = template_of("0,0 -2,0 -1,0 1,0 2,0 0,1 0,2 0,3 0,4 0,5 -1,1 1,1 
 
 def treebank(data: Path, part: str = "train") -> Labelled:
     """English Web Treebank: columns made from the form, labels UPOS + FEATS (Silveira et al. 2014)."""
-    rows: Rows = []
-    tags: Tags = []
-    with gzip.open(data / "ewt" / f"en_ewt-{part}.conllu.gz", "rt", encoding="utf-8") as stream:
-        for sentence in _sentences(stream):
-            rows.append([form_columns(fields[1]) for fields in sentence])
-            tags.append([f"{fields[3]}|{fields[5]}" for fields in sentence])
-    return Labelled(rows, tags)
+    return forms(data / "ewt" / f"en_ewt-{part}.conllu.gz", "upos+feats")
 
 
-def _sentences(lines: Iterator[str]) -> Iterator[list[list[str]]]:
-    """The words of each sentence, without comments, ranges (1-2) and empty nodes (1.1)."""
-    for has_words, block in groupby(lines, key=lambda line: bool(line.strip())):
-        if has_words:
-            words = [line.rstrip("\n").split("\t") for line in block if not line.startswith("#")]
-            yield [fields for fields in words if fields[0].isdigit()]
+def forms(path: Path, label: str) -> Labelled:
+    """The words of a CoNLL-U file as columns of their own, and labels."""
+    X, y, _ = crfield.read_conllu(path, label=label)
+    rows: Rows = [[form_columns(form) for (form,) in sentence] for sentence in X]
+    return Labelled(rows, [labels.tolist() for labels in y or ()])
 
 
 def form_columns(form: str) -> tuple[str, ...]:

@@ -10,7 +10,6 @@ parts of speech and letters are of the data that the rule's factors were chosen 
 
 from __future__ import annotations
 
-import gzip
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from typing import Any
 import numpy as np
 
 import crfield
-from benchmarks.corpora import FORM_TEMPLATE, WINDOWS, Bench, form_columns, template_of
+from benchmarks.corpora import FORM_TEMPLATE, WINDOWS, Bench, forms, template_of
 from benchmarks.table import Row
 from crfield.errors import ConvergenceWarning
 from crfield.optimize.history import Step
@@ -98,20 +97,8 @@ def all_data(bench: Bench) -> Iterator[Data]:
 
 def parts_of_speech(path: Any, n: int) -> Data:
     """The first sentences of the English Web Treebank with UPOS labels."""
-    X: list[list[tuple[str, ...]]] = [[]]
-    y: list[list[str]] = [[]]
-    with gzip.open(path, "rt", encoding="utf-8") as stream:
-        for line in stream:
-            fields = line.rstrip("\n").split("\t")
-            if fields[0].isdigit():
-                X[-1].append(form_columns(fields[1]))
-                y[-1].append(fields[3])
-            elif not line.strip() and X[-1]:
-                if len(X) == n:
-                    break
-                X.append([])
-                y.append([])
-    return Data("parts of speech", X, y, {"template": FORM_TEMPLATE})
+    words = forms(path, "upos").first(n)
+    return Data("parts of speech", words.rows, words.tags, {"template": FORM_TEMPLATE})
 
 
 def stops(data: Data, *, seeds: tuple[int, ...]) -> tuple[dict[float, list[Stop]], int]:

@@ -68,6 +68,7 @@ _HOME: dict[str, str] = {
     "Recordings": "crfield.features.relational.recordings",
     "read_clusters": "crfield.storage.word_lists",
     "read_columns": "crfield.storage.exchange",
+    "read_conllu": "crfield.storage.exchange",
     "read_crfsuite": "crfield.storage.exchange",
     "read_graphs": "crfield.storage.exchange",
     "read_lexicon": "crfield.storage.word_lists",

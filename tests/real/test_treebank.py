@@ -9,6 +9,7 @@ import pytest
 from benchmarks.contestant import Ours
 from benchmarks.corpora import FORM_TEMPLATE, Labelled, treebank, with_all_labels
 
+from crfield import read_conllu
 from crfield.core.target import Target
 from crfield.inference.chain import ChainEngine
 from crfield.objectives.contrast import Contrast
@@ -66,3 +67,14 @@ def test_threads_agree(ours: Ours) -> None:
         values.append(ours.problem.evaluate(weights, np.empty(ours.n_weights)))
     ours.problem.n_jobs = 1
     assert values == pytest.approx([values[0]] * 3, rel=1e-10)
+
+
+@pytest.mark.parametrize(("part", "sentences"), [("train", 12_544), ("dev", 2_001), ("test", 2_077)])
+def test_the_treebank_is_read(data: Path, part: str, sentences: int) -> None:
+    path = folder(data, "ewt") / f"en_ewt-{part}.conllu.gz"
+    X, y, metadata = read_conllu(path, columns=("form", "xpos"), label="upos")
+    assert (len(X), len(metadata), len({label for own in y or () for label in own})) == (sentences, sentences, 17)
+    assert all("sent_id" in one and "text" in one for one in metadata)
+    if part == "train":
+        for label, count in (("xpos", 49), ("upos+feats", 321)):
+            assert len({tag for own in read_conllu(path, label=label).y or () for tag in own}) == count

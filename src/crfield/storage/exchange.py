@@ -1,4 +1,4 @@
-"""Files of other tools: CoNLL and CRF++ columns, CRFsuite attributes, CRF++ templates; and graphs as JSON lines.
+"""Files of other tools: CoNLL and CRF++ columns, CoNLL-U, CRFsuite attributes, CRF++ templates; graphs as JSON lines.
 
 Every function takes a path, an open stream, or ``-`` for the standard streams, plain or gzip. What is read is
 parsed by `data`; errors name the file and the line.
@@ -13,6 +13,7 @@ import numpy as np
 
 from crfield.data.attributes import AttributeSequences
 from crfield.data.conll import format_columns, parse_columns
+from crfield.data.conllu import Conllu, parse_conllu
 from crfield.data.crfsuite_text import format_crfsuite, parse_crfsuite
 from crfield.data.graph import Graph
 from crfield.data.graph_json import format_graphs, parse_graphs
@@ -28,6 +29,34 @@ def read_columns(source: Source, *, comment: str | None = None) -> TokenColumns:
     ['B', 'O']
     """
     return parse_columns(read_bytes(source), comment=comment, file=name_of(source))
+
+
+def read_conllu(
+    source: Source,
+    *,
+    columns: Sequence[str] = ("form",),
+    label: str | None = None,
+    surface: bool = False,
+    empty_nodes: bool = False,
+) -> Conllu:
+    r"""Tokens X with the chosen columns, labels y (None without ``label``) and comments of a CoNLL-U file.
+
+    Columns are named as in Universal Dependencies: ``form``, ``lemma``, ``upos``, ``xpos``, ``feats``, ``deprel``, …;
+    ``upos+feats`` joins two, ``feats.Number`` is one entry. Steps are the words: lines of several (``1-2``) and empty
+    nodes (``8.1``) are left out, unless ``surface`` takes those tokens in place of their words (whose values are
+    joined by ``+``), or ``empty_nodes`` keeps the nodes.
+
+    >>> import io
+    >>> lines = ["# sent_id = a", "1\tShe\tshe\tPRON\tPRP\t_\t2\tnsubj\t_\t_", "2-3\tcan't" + "\t_" * 8]
+    >>> lines += ["2\tca\tcan\tAUX\tMD\t_\t0\troot\t_\t_", "3\tn't\tnot\tPART\tRB\t_\t2\tadvmod\t_\t_"]
+    >>> X, y, metadata = read_conllu(io.StringIO("\n".join(lines)), columns=("form", "xpos"), label="upos")
+    >>> X[0], y[0].tolist(), metadata
+    ([('She', 'PRP'), ('ca', 'MD'), ("n't", 'RB')], ['PRON', 'AUX', 'PART'], [{'sent_id': 'a'}])
+    >>> read_conllu(io.StringIO("\n".join(lines)), label="upos", surface=True).y[0].tolist()
+    ['PRON', 'AUX+PART']
+    """
+    data, file = read_bytes(source), name_of(source)
+    return parse_conllu(data, columns=columns, label=label, surface=surface, empty_nodes=empty_nodes, file=file)
 
 
 def read_crfsuite(source: Source) -> tuple[AttributeSequences, list[np.ndarray], np.ndarray]:
