@@ -1,111 +1,195 @@
 """Conditional random fields and their family.
 
-Names are loaded when first used, so ``import crfield`` itself costs next to nothing.
+Names are loaded when first used, so ``import crfield`` itself costs next to nothing. Type checkers and editors cannot
+follow that: they read the imports under ``TYPE_CHECKING``, which a test holds to the table of what is loaded.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-_HOME: dict[str, str] = {
-    "BoostedRandomField": "crfield.estimators.boosted_field",
-    "chain": "crfield.data.graph_builders",
-    "ChainCRF": "crfield.estimators.chain",
-    "ChainCRFCV": "crfield.estimators.chain_cv",
-    "ClassifierHMM": "crfield.estimators.classifier_hmm",
-    "compare_inference": "crfield.report.inference_comparison",
-    "compare_trainers": "crfield.estimators.compare_trainers",
-    "Constraints": "crfield.core.constraints",
-    "convert_model": "crfield.compat.model_files",
-    "ContinuousCRF": "crfield.estimators.continuous",
-    "DiscriminativeRandomField": "crfield.estimators.discriminative_field",
-    "edge_list": "crfield.data.graph_builders",
-    "Edges": "crfield.data.graph",
-    "encode_dataset": "crfield.estimators.encoding",
-    "EncodedDataset": "crfield.storage.encoded",
-    "error_groups": "crfield.report.errors",
-    "FactorialCRF": "crfield.estimators.factorial",
-    "from_frame": "crfield.data.frames",
-    "from_lengths": "crfield.data.lengths",
-    "from_networkx": "crfield.data.graph_builders",
-    "Graph": "crfield.data.graph",
-    "GraphCRF": "crfield.estimators.graph",
-    "grid": "crfield.data.graph_builders",
-    "GridCRF": "crfield.estimators.grid",
-    "HiddenCRF": "crfield.estimators.hidden_crf",
-    "HMM": "crfield.estimators.hmm",
-    "IncompleteBoost": "crfield.estimators.incomplete_boost",
-    "LatentDynamicCRF": "crfield.estimators.latent_dynamic",
-    "KernelCRF": "crfield.estimators.kernel_crf",
-    "KernelLogistic": "crfield.estimators.kernel_logistic",
-    "layers": "crfield.data.graph_builders",
-    "load": "crfield.estimators.load",
-    "LogitBoost": "crfield.estimators.logit_boost",
-    "make_activity_days": "crfield.simulate.order_chains",
-    "make_linked_features": "crfield.simulate.weak_features",
-    "make_noisy_images": "crfield.simulate.fields",
-    "make_order_chains": "crfield.simulate.order_chains",
-    "make_phrases": "crfield.simulate.phrases",
-    "make_rib_rob": "crfield.simulate.label_bias",
-    "make_smooth_series": "crfield.simulate.smooth_series",
-    "make_soccer": "crfield.simulate.soccer",
-    "make_sub_structure": "crfield.simulate.sub_structure",
-    "make_tag": "crfield.simulate.tag",
-    "make_tags": "crfield.simulate.fields",
-    "make_visual_words": "crfield.simulate.visual_words",
-    "make_weak_features": "crfield.simulate.weak_features",
-    "make_wearable_episodes": "crfield.simulate.wearable",
-    "MarkovRandomField": "crfield.estimators.markov_field",
-    "MaxentClassifier": "crfield.estimators.logistic",
-    "MEMM": "crfield.estimators.memm",
-    "MEstimatedCRF": "crfield.estimators.m_estimated",
-    "phrase_features": "crfield.simulate.phrases",
-    "plot_timeline": "crfield.report.displays_timeline",
-    "predict_by_group": "crfield.estimators.group_folds",
-    "Recordings": "crfield.features.relational.recordings",
-    "read_clusters": "crfield.storage.word_lists",
-    "read_columns": "crfield.storage.exchange",
-    "read_conllu": "crfield.storage.exchange",
-    "read_crfsuite": "crfield.storage.exchange",
-    "read_graphs": "crfield.storage.exchange",
-    "read_lexicon": "crfield.storage.word_lists",
-    "read_recordings": "crfield.storage.recordings",
-    "read_template": "crfield.estimators.load",
-    "Replay": "crfield.report.replay",
-    "robot_vision": "crfield.simulate.tag_vision",
-    "SemiMarkovCRF": "crfield.estimators.semi_markov",
-    "SelectedCRF": "crfield.estimators.selected",
-    "SensorFeatures": "crfield.features.sensors.transformer",
-    "Specification": "crfield.features.relational.catalogue",
-    "StumpEncoder": "crfield.estimators.stump_encoder",
-    "StumpSelector": "crfield.estimators.stump_selector",
-    "tag_columns": "crfield.features.trajectories",
-    "Template": "crfield.features.template",
-    "TextFeatures": "crfield.features.text",
-    "to_frame": "crfield.data.frames",
-    "to_lengths": "crfield.data.lengths",
-    "TokenColumns": "crfield.data.tokens",
-    "TreeCRF": "crfield.estimators.tree_crf",
-    "VirtualEvidenceBoosting": "crfield.estimators.virtual_evidence",
-    "write_columns": "crfield.storage.exchange",
-    "write_crfsuite_model": "crfield.compat.model_files",
-    "write_crfsuite": "crfield.storage.exchange",
-    "write_graphs": "crfield.storage.exchange",
-}
+if TYPE_CHECKING:
+    from crfield.compat.model_files import convert_model as convert_model
+    from crfield.compat.model_files import write_crfsuite_model as write_crfsuite_model
+    from crfield.core.constraints import Constraints as Constraints
+    from crfield.data.frames import from_frame as from_frame
+    from crfield.data.frames import to_frame as to_frame
+    from crfield.data.graph import Edges as Edges
+    from crfield.data.graph import Graph as Graph
+    from crfield.data.graph_builders import chain as chain
+    from crfield.data.graph_builders import edge_list as edge_list
+    from crfield.data.graph_builders import from_networkx as from_networkx
+    from crfield.data.graph_builders import grid as grid
+    from crfield.data.graph_builders import layers as layers
+    from crfield.data.lengths import from_lengths as from_lengths
+    from crfield.data.lengths import to_lengths as to_lengths
+    from crfield.data.tokens import TokenColumns as TokenColumns
+    from crfield.estimators.boosted_field import BoostedRandomField as BoostedRandomField
+    from crfield.estimators.chain import ChainCRF as ChainCRF
+    from crfield.estimators.chain_cv import ChainCRFCV as ChainCRFCV
+    from crfield.estimators.classifier_hmm import ClassifierHMM as ClassifierHMM
+    from crfield.estimators.compare_trainers import compare_trainers as compare_trainers
+    from crfield.estimators.continuous import ContinuousCRF as ContinuousCRF
+    from crfield.estimators.discriminative_field import DiscriminativeRandomField as DiscriminativeRandomField
+    from crfield.estimators.encoding import encode_dataset as encode_dataset
+    from crfield.estimators.factorial import FactorialCRF as FactorialCRF
+    from crfield.estimators.graph import GraphCRF as GraphCRF
+    from crfield.estimators.grid import GridCRF as GridCRF
+    from crfield.estimators.group_folds import predict_by_group as predict_by_group
+    from crfield.estimators.hidden_crf import HiddenCRF as HiddenCRF
+    from crfield.estimators.hmm import HMM as HMM
+    from crfield.estimators.incomplete_boost import IncompleteBoost as IncompleteBoost
+    from crfield.estimators.kernel_crf import KernelCRF as KernelCRF
+    from crfield.estimators.kernel_logistic import KernelLogistic as KernelLogistic
+    from crfield.estimators.latent_dynamic import LatentDynamicCRF as LatentDynamicCRF
+    from crfield.estimators.load import load as load
+    from crfield.estimators.load import read_template as read_template
+    from crfield.estimators.logistic import MaxentClassifier as MaxentClassifier
+    from crfield.estimators.logit_boost import LogitBoost as LogitBoost
+    from crfield.estimators.m_estimated import MEstimatedCRF as MEstimatedCRF
+    from crfield.estimators.markov_field import MarkovRandomField as MarkovRandomField
+    from crfield.estimators.memm import MEMM as MEMM
+    from crfield.estimators.selected import SelectedCRF as SelectedCRF
+    from crfield.estimators.semi_markov import SemiMarkovCRF as SemiMarkovCRF
+    from crfield.estimators.stump_encoder import StumpEncoder as StumpEncoder
+    from crfield.estimators.stump_selector import StumpSelector as StumpSelector
+    from crfield.estimators.tree_crf import TreeCRF as TreeCRF
+    from crfield.estimators.virtual_evidence import VirtualEvidenceBoosting as VirtualEvidenceBoosting
+    from crfield.features.relational.catalogue import Specification as Specification
+    from crfield.features.relational.recordings import Recordings as Recordings
+    from crfield.features.sensors.transformer import SensorFeatures as SensorFeatures
+    from crfield.features.template import Template as Template
+    from crfield.features.text import TextFeatures as TextFeatures
+    from crfield.features.trajectories import tag_columns as tag_columns
+    from crfield.report.displays_timeline import plot_timeline as plot_timeline
+    from crfield.report.errors import error_groups as error_groups
+    from crfield.report.inference_comparison import compare_inference as compare_inference
+    from crfield.report.replay import Replay as Replay
+    from crfield.simulate.fields import make_noisy_images as make_noisy_images
+    from crfield.simulate.fields import make_tags as make_tags
+    from crfield.simulate.label_bias import make_rib_rob as make_rib_rob
+    from crfield.simulate.order_chains import make_activity_days as make_activity_days
+    from crfield.simulate.order_chains import make_order_chains as make_order_chains
+    from crfield.simulate.phrases import make_phrases as make_phrases
+    from crfield.simulate.phrases import phrase_features as phrase_features
+    from crfield.simulate.smooth_series import make_smooth_series as make_smooth_series
+    from crfield.simulate.soccer import make_soccer as make_soccer
+    from crfield.simulate.sub_structure import make_sub_structure as make_sub_structure
+    from crfield.simulate.tag import make_tag as make_tag
+    from crfield.simulate.tag_vision import robot_vision as robot_vision
+    from crfield.simulate.visual_words import make_visual_words as make_visual_words
+    from crfield.simulate.weak_features import make_linked_features as make_linked_features
+    from crfield.simulate.weak_features import make_weak_features as make_weak_features
+    from crfield.simulate.wearable import make_wearable_episodes as make_wearable_episodes
+    from crfield.storage.encoded import EncodedDataset as EncodedDataset
+    from crfield.storage.exchange import read_columns as read_columns
+    from crfield.storage.exchange import read_conllu as read_conllu
+    from crfield.storage.exchange import read_crfsuite as read_crfsuite
+    from crfield.storage.exchange import read_graphs as read_graphs
+    from crfield.storage.exchange import write_columns as write_columns
+    from crfield.storage.exchange import write_crfsuite as write_crfsuite
+    from crfield.storage.exchange import write_graphs as write_graphs
+    from crfield.storage.recordings import read_recordings as read_recordings
+    from crfield.storage.word_lists import read_clusters as read_clusters
+    from crfield.storage.word_lists import read_lexicon as read_lexicon
+else:
+    _HOME: dict[str, str] = {
+        "BoostedRandomField": "crfield.estimators.boosted_field",
+        "chain": "crfield.data.graph_builders",
+        "ChainCRF": "crfield.estimators.chain",
+        "ChainCRFCV": "crfield.estimators.chain_cv",
+        "ClassifierHMM": "crfield.estimators.classifier_hmm",
+        "compare_inference": "crfield.report.inference_comparison",
+        "compare_trainers": "crfield.estimators.compare_trainers",
+        "Constraints": "crfield.core.constraints",
+        "convert_model": "crfield.compat.model_files",
+        "ContinuousCRF": "crfield.estimators.continuous",
+        "DiscriminativeRandomField": "crfield.estimators.discriminative_field",
+        "edge_list": "crfield.data.graph_builders",
+        "Edges": "crfield.data.graph",
+        "encode_dataset": "crfield.estimators.encoding",
+        "EncodedDataset": "crfield.storage.encoded",
+        "error_groups": "crfield.report.errors",
+        "FactorialCRF": "crfield.estimators.factorial",
+        "from_frame": "crfield.data.frames",
+        "from_lengths": "crfield.data.lengths",
+        "from_networkx": "crfield.data.graph_builders",
+        "Graph": "crfield.data.graph",
+        "GraphCRF": "crfield.estimators.graph",
+        "grid": "crfield.data.graph_builders",
+        "GridCRF": "crfield.estimators.grid",
+        "HiddenCRF": "crfield.estimators.hidden_crf",
+        "HMM": "crfield.estimators.hmm",
+        "IncompleteBoost": "crfield.estimators.incomplete_boost",
+        "LatentDynamicCRF": "crfield.estimators.latent_dynamic",
+        "KernelCRF": "crfield.estimators.kernel_crf",
+        "KernelLogistic": "crfield.estimators.kernel_logistic",
+        "layers": "crfield.data.graph_builders",
+        "load": "crfield.estimators.load",
+        "LogitBoost": "crfield.estimators.logit_boost",
+        "make_activity_days": "crfield.simulate.order_chains",
+        "make_linked_features": "crfield.simulate.weak_features",
+        "make_noisy_images": "crfield.simulate.fields",
+        "make_order_chains": "crfield.simulate.order_chains",
+        "make_phrases": "crfield.simulate.phrases",
+        "make_rib_rob": "crfield.simulate.label_bias",
+        "make_smooth_series": "crfield.simulate.smooth_series",
+        "make_soccer": "crfield.simulate.soccer",
+        "make_sub_structure": "crfield.simulate.sub_structure",
+        "make_tag": "crfield.simulate.tag",
+        "make_tags": "crfield.simulate.fields",
+        "make_visual_words": "crfield.simulate.visual_words",
+        "make_weak_features": "crfield.simulate.weak_features",
+        "make_wearable_episodes": "crfield.simulate.wearable",
+        "MarkovRandomField": "crfield.estimators.markov_field",
+        "MaxentClassifier": "crfield.estimators.logistic",
+        "MEMM": "crfield.estimators.memm",
+        "MEstimatedCRF": "crfield.estimators.m_estimated",
+        "phrase_features": "crfield.simulate.phrases",
+        "plot_timeline": "crfield.report.displays_timeline",
+        "predict_by_group": "crfield.estimators.group_folds",
+        "Recordings": "crfield.features.relational.recordings",
+        "read_clusters": "crfield.storage.word_lists",
+        "read_columns": "crfield.storage.exchange",
+        "read_conllu": "crfield.storage.exchange",
+        "read_crfsuite": "crfield.storage.exchange",
+        "read_graphs": "crfield.storage.exchange",
+        "read_lexicon": "crfield.storage.word_lists",
+        "read_recordings": "crfield.storage.recordings",
+        "read_template": "crfield.estimators.load",
+        "Replay": "crfield.report.replay",
+        "robot_vision": "crfield.simulate.tag_vision",
+        "SemiMarkovCRF": "crfield.estimators.semi_markov",
+        "SelectedCRF": "crfield.estimators.selected",
+        "SensorFeatures": "crfield.features.sensors.transformer",
+        "Specification": "crfield.features.relational.catalogue",
+        "StumpEncoder": "crfield.estimators.stump_encoder",
+        "StumpSelector": "crfield.estimators.stump_selector",
+        "tag_columns": "crfield.features.trajectories",
+        "Template": "crfield.features.template",
+        "TextFeatures": "crfield.features.text",
+        "to_frame": "crfield.data.frames",
+        "to_lengths": "crfield.data.lengths",
+        "TokenColumns": "crfield.data.tokens",
+        "TreeCRF": "crfield.estimators.tree_crf",
+        "VirtualEvidenceBoosting": "crfield.estimators.virtual_evidence",
+        "write_columns": "crfield.storage.exchange",
+        "write_crfsuite_model": "crfield.compat.model_files",
+        "write_crfsuite": "crfield.storage.exchange",
+        "write_graphs": "crfield.storage.exchange",
+    }
 
-__all__ = ["__version__", *_HOME]  # noqa: PLE0604
+    __all__ = ["__version__", *_HOME]  # noqa: PLE0604
 
+    def __getattr__(name: str) -> Any:
+        if name in _HOME:
+            value = getattr(import_module(_HOME[name]), name)
+            globals()[name] = value
+            return value
+        raise AttributeError(f"module 'crfield' has no attribute {name!r}")
 
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        value = getattr(import_module(_HOME[name]), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'crfield' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(set(globals()) | set(_HOME))
+    def __dir__() -> list[str]:
+        return sorted(set(globals()) | set(_HOME))

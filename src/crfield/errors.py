@@ -7,6 +7,7 @@
     │   ├── WidthError                   a graph too wide for exact inference in the memory allowed
     │   ├── FeatureError                 a feature value that cannot be used (NaN, wrong type, …)
     │   ├── TemplateError                a template line that cannot be read or applied
+    │   ├── ParameterError (TypeError)   an estimator has no parameter of that name
     │   └── FormatError                  a text file that cannot be read; knows file and line
     ├── ModelFileError (ValueError)      a model file that is damaged, foreign or newer
     └── NotFittedError (ValueError, AttributeError)   a model is asked before it was fitted
@@ -47,6 +48,10 @@ class FeatureError(InputError):
 
 class TemplateError(InputError):
     """A feature template cannot be read, or does not fit the columns it is applied to."""
+
+
+class ParameterError(InputError, TypeError):
+    """An estimator has no parameter of that name: a TypeError of its constructor, a ValueError of ``set_params``."""
 
 
 class FormatError(InputError):

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from crfield.boosting.random_field import FIELD_LEARNERS, FieldModel, boost_field
 from crfield.boosting.round_table import Round, RoundTable
 from crfield.boosting.virtual_rounds import RoundOptions, blocks_of, class_priors
+from crfield.core.estimator import Estimator
 from crfield.core.graphs import Graphs
 from crfield.core.potentials import Potentials
 from crfield.data.graph import Graph
@@ -58,7 +58,7 @@ def check_field_options(parameters: Mapping[str, Any]) -> None:
     check_sequence_options(parameters)
 
 
-class BoostedRandomField(GraphAnswers, BaseEstimator):
+class BoostedRandomField(GraphAnswers, Estimator):
     """Boosted random field on sequences or graphs; X and y as in `VirtualEvidenceBoosting`.
 
     Parameters

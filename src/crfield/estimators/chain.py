@@ -13,8 +13,8 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
+from crfield.core.estimator import Estimator
 from crfield.core.graphs import Graphs
 from crfield.core.potentials import Potentials
 from crfield.core.target import Target
@@ -53,7 +53,7 @@ from crfield.storage.encoded import EncodedDataset
 from crfield.training.chain_plan import ChainParts, Plan, plan_chain, prepare
 
 
-class ChainCRF(ChainAnswers, ChainExplanations, BaseEstimator):
+class ChainCRF(ChainAnswers, ChainExplanations, Estimator):
     """Linear-chain conditional random field.
 
     Training minimises −Σ weight · log p(y | x) + ``l1`` ‖w‖₁ + ½ ``l2`` ‖w‖², or another ``objective``.

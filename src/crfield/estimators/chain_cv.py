@@ -26,8 +26,9 @@ from threading import Lock
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 
+from crfield.core.estimator import Estimator
 from crfield.data.label_growth import grown_labels
 from crfield.errors import ConvergenceWarning, InputError, NotFittedError
 from crfield.estimators.chain import ChainCRF
@@ -44,7 +45,7 @@ __all__ = ["ChainCRFCV"]
 L2S = (8.0, 4.0, 2.0, 1.0, 0.5, 0.25)
 
 
-class ChainCRFCV(BaseEstimator):
+class ChainCRFCV(Estimator):
     """A `ChainCRF` whose l1 and l2 are chosen by cross-validation.
 
     Parameters

@@ -19,8 +19,8 @@ from numbers import Real
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
+from crfield.core.estimator import Estimator
 from crfield.core.potentials import Potentials
 from crfield.core.target import Target
 from crfield.data.labels import LabelCoder
@@ -39,7 +39,7 @@ from crfield.training.hmm_count import counted
 FLOOR = 1e-10  # no classifier is so sure of what a label is not
 
 
-class ClassifierHMM(ChainAnswers, BaseEstimator):
+class ClassifierHMM(ChainAnswers, Estimator):
     """Hidden Markov model with counted transitions and a classifier's scores.
 
     X is a list of sequences: 2-D arrays, CSR matrices, or dicts or lists of strings for every step. Steps of unknown

@@ -18,8 +18,8 @@ from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
 
+from crfield.core.estimator import Estimator, RegressorMixin
 from crfield.core.quadratic import Gaussian, Quadratic
 from crfield.core.topology import Chains
 from crfield.data.batch import Columns
@@ -35,7 +35,7 @@ from crfield.scoring.quadratic import ASSOCIATIONS, QuadraticScorer
 from crfield.training.gaussian_fit import GaussianProblem, curvature, fit_gaussian, standard_errors
 
 
-class ContinuousCRF(RegressorMixin, BaseEstimator):
+class ContinuousCRF(RegressorMixin, Estimator):
     """Gaussian conditional random field for regression on sequences and graphs.
 
     X is a list of sequences (2-D arrays, CSR matrices, dicts or lists of strings for every step) or of `Graph`; y has

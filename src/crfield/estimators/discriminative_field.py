@@ -16,8 +16,9 @@ from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 
+from crfield.core.estimator import Estimator
 from crfield.core.potentials import Potentials
 from crfield.core.target import Target
 from crfield.data.graph_batch import GraphBatch
@@ -37,7 +38,7 @@ from crfield.training.interaction_fit import fit_interaction
 SUREST = 1e-6  # no opinion of the local classifier counts as surer than this
 
 
-class DiscriminativeRandomField(PixelGrids, GraphAnswers, BaseEstimator):
+class DiscriminativeRandomField(PixelGrids, GraphAnswers, Estimator):
     """Two labels on graphs: association by a local classifier, interaction of neighbours.
 
     X holds images, as for `GridCRF`, or graphs; y images of labels or lists in the order of the nodes. There must be

@@ -12,7 +12,7 @@ few labels; more of them need an approximation, and "auto" sees to that.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from crfield.data.graph import Graph
 from crfield.data.graph_builders import layers as build_layers
 from crfield.errors import InputError, ShapeError
 from crfield.estimators.chain_checks import without_weightless
-from crfield.estimators.graph import GraphCRF, takes_options_of
+from crfield.estimators.graph import GraphCRF, GraphOptions, takes_options_of
 
 
 class FactorialCRF(GraphCRF):
@@ -65,7 +65,7 @@ class FactorialCRF(GraphCRF):
         layers: Sequence[str] | None = None,
         distances: Sequence[int] = (1,),
         between: Any = "all",
-        **options: Any,
+        **options: Unpack[GraphOptions],
     ) -> None:
         super().__init__(**options)
         self.layers = layers

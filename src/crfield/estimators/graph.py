@@ -13,11 +13,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from inspect import Parameter, Signature, signature
-from typing import Any, Self
+from typing import Any, Self, TypedDict, TypeVar
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
+from crfield.core.estimator import Estimator
 from crfield.core.potentials import Potentials
 from crfield.core.target import Target
 from crfield.data.graph_batch import GraphBatch
@@ -41,8 +41,36 @@ from crfield.training.graph_fit import fit_graph
 from crfield.training.graph_plan import Plan, plan_training
 from crfield.training.honest import DISAGREE, UNSETTLED
 
+Init = TypeVar("Init", bound=Callable[..., None])
 
-def takes_options_of(parent: type) -> Callable[[Any], Any]:
+
+class GraphOptions(TypedDict, total=False):
+    """Parameters of `GraphCRF`, for the signatures of its children: checkers and editors read them here."""
+
+    l1: float
+    l2: float
+    objective: str
+    engine: Any
+    map_engine: Any
+    initial: str
+    relations: Mapping[str, str] | None
+    forbidden: Sequence[tuple[str, Hashable, Hashable]]
+    standardize: bool
+    min_count: int
+    feature_pairs: str
+    intercept: bool
+    penalize_intercepts: bool
+    decode: str
+    tol: float
+    max_iter: int
+    warm_start: bool
+    n_jobs: int | None
+    random_state: Any
+    verbose: int
+    callback: Callable[[Step, np.ndarray], bool | None] | None
+
+
+def takes_options_of(parent: type) -> Callable[[Init], Init]:
     """For an ``__init__`` that hands ``**options`` on: its signature names them, as help, repr and clone need it.
 
     >>> import inspect
@@ -53,17 +81,17 @@ def takes_options_of(parent: type) -> Callable[[Any], Any]:
     ['self', 'own', 'l1', 'l2']
     """
 
-    def dressed(init: Any) -> Any:
+    def dressed(init: Init) -> Init:
         own = [p for p in signature(init).parameters.values() if p.kind is not Parameter.VAR_KEYWORD]
         names = {p.name for p in own}
         handed_on = [p for p in signature(parent.__init__).parameters.values() if p.name not in names]  # type: ignore[misc]
-        init.__signature__ = Signature([*own, *handed_on])
+        vars(init)["__signature__"] = Signature([*own, *handed_on])
         return init
 
     return dressed
 
 
-class GraphCRF(GraphAnswers, BaseEstimator):
+class GraphCRF(GraphAnswers, Estimator):
     """Conditional random field on graphs.
 
     Training minimises objective + ``l1`` ‖w‖₁ + ½ ``l2`` ‖w‖².

@@ -7,14 +7,14 @@ the answers back into images.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from crfield.data.graph import Graph
 from crfield.data.graph_builders import grid
 from crfield.errors import InputError, LabelError, ShapeError
-from crfield.estimators.graph import GraphCRF, takes_options_of
+from crfield.estimators.graph import GraphCRF, GraphOptions, takes_options_of
 
 NEIGHBOURS = (4, 8)
 
@@ -113,7 +113,12 @@ class GridCRF(PixelGrids, GraphCRF):
 
     @takes_options_of(GraphCRF)
     def __init__(
-        self, *, neighbours: int = 4, directed: bool = False, edge_features: Any = None, **options: Any
+        self,
+        *,
+        neighbours: int = 4,
+        directed: bool = False,
+        edge_features: Any = None,
+        **options: Unpack[GraphOptions],
     ) -> None:
         super().__init__(**options)
         self.neighbours = neighbours

@@ -21,15 +21,15 @@ from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
 
+from crfield.core.estimator import ClassifierMixin, Estimator
 from crfield.data.batch import Batch, Columns
 from crfield.data.labels import LabelCoder
 from crfield.errors import InputError, LabelError, NotFittedError
 from crfield.estimators.chain_checks import check_weights, without_weightless
 from crfield.estimators.discriminative_field import as_matrix
 from crfield.estimators.jobs import resolve_jobs
-from crfield.estimators.latent_fit import check_latent_parameters, report_training, train_latent
+from crfield.estimators.latent_fit import LatentReport, check_latent_parameters, report_training, train_latent
 from crfield.features.detect import encoder_for
 from crfield.features.encoder import Encoder
 from crfield.features.step_windows import windowed
@@ -41,7 +41,7 @@ from crfield.scoring.latent import ClassScorer, check_count
 from crfield.training.latent import HiddenClasses, class_totals, pooled
 
 
-class HiddenCRF(ClassifierMixin, BaseEstimator):
+class HiddenCRF(LatentReport, ClassifierMixin, Estimator):
     """Classifier of sequences with hidden states.
 
     Parameters

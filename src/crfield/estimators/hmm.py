@@ -20,11 +20,11 @@ import warnings
 from collections.abc import Mapping
 from itertools import pairwise
 from numbers import Integral
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
+from crfield.core.estimator import Estimator
 from crfield.core.graphs import Graphs
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
@@ -44,10 +44,14 @@ from crfield.estimators.step_scores import StepScorer
 from crfield.features.detect import encoder_for
 from crfield.features.encoder import Encoder
 from crfield.inference.decode import check_decoder
+from crfield.optimize.history import Step
 from crfield.training.em import Markov
 
+if TYPE_CHECKING:
+    from crfield.estimators.chain import ChainCRF
 
-class HMM(ChainAnswers, BaseEstimator):
+
+class HMM(ChainAnswers, Estimator):
     """Hidden Markov model whose states are the labels.
 
     X is a list of sequences: 2-D arrays (steps, columns), or anything else that `ChainCRF` reads as columns. In y a
@@ -117,6 +121,11 @@ class HMM(ChainAnswers, BaseEstimator):
     """
 
     _encoder: Encoder
+    objective_: float
+    n_iter_: int
+    converged_: bool
+    history_: list[Step]
+    start_objectives_: np.ndarray
 
     def __init__(
         self,
@@ -334,7 +343,7 @@ class HMM(ChainAnswers, BaseEstimator):
         offsets = batch.topology.offsets
         return [table[a:b] for a, b in pairwise(offsets)]
 
-    def to_crf(self) -> Any:
+    def to_crf(self) -> ChainCRF:
         """The `ChainCRF` with the same p(y | x), which reads `statistics` of X.
 
         Its ``warm_start`` is set, so ``fit`` goes on from here, free of the bounds of densities and probabilities.

@@ -12,12 +12,12 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
 
 from crfield.boosting.incomplete import left_predictions as before
 from crfield.boosting.incomplete.class_mass import class_mass_normalised
 from crfield.boosting.incomplete.losses import LOSSES
 from crfield.boosting.incomplete.structures import Draws, names_of
+from crfield.core.estimator import ClassifierMixin, Estimator
 from crfield.errors import ConvergenceWarning, InputError
 from crfield.estimators.incomplete_checks import (
     NotYetFitted,
@@ -39,7 +39,7 @@ from crfield.estimators.incomplete_model import (
 from crfield.estimators.incomplete_training import form_for, solve
 
 
-class IncompleteBoost(ClassifierMixin, BaseEstimator):
+class IncompleteBoost(ClassifierMixin, Estimator):
     """Boosting with incomplete information (Haffari et al., ICML 2008).
 
     A linear classifier with weights for columns of X, and for columns that depend on a hidden part h of each datum. h
@@ -387,7 +387,8 @@ class IncompleteBoost(ClassifierMixin, BaseEstimator):
     def left_coef_(self) -> np.ndarray:
         """(left, Y + 1, Y) weights of the label so many steps before, "no such step" last."""
         model, at = self._fitted, self.n_features_in_ + self._fitted.intercept
-        return model.table()[at : at + model.left * (model.n_labels + 1)].reshape(model.left, -1, model.n_labels)
+        shape = model.left, model.n_labels + 1, model.n_labels
+        return model.table()[at : at + shape[0] * shape[1]].reshape(shape)
 
     @property
     def hidden_coef_(self) -> np.ndarray:

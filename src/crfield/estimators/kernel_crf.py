@@ -16,8 +16,8 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
+from crfield.core.estimator import Estimator
 from crfield.core.potentials import Potentials
 from crfield.data.graph_batch import GraphBatch
 from crfield.data.graph_labels import GraphLabels
@@ -35,7 +35,7 @@ from crfield.report.weights import TransitionTable
 from crfield.training.graph_plan import plan_training
 
 
-class KernelCRF(GraphAnswers, BaseEstimator):
+class KernelCRF(GraphAnswers, Estimator):
     """Kernel conditional random field on sequences or graphs.
 
     X is a list of sequences (2-D arrays, CSR matrices, dicts or lists of strings for every step) or of `Graph`; y has

@@ -17,12 +17,12 @@ from types import SimpleNamespace
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError as SklearnNotFittedError
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from crfield.core.estimator import ClassifierMixin, Estimator
 from crfield.errors import ConvergenceWarning, InputError, NotFittedError
 from crfield.estimators.chain_checks import random_generator
 from crfield.estimators.jobs import resolve_jobs
@@ -52,7 +52,7 @@ def _logistic(model: Any) -> bool:
     return True
 
 
-class KernelLogistic(ClassifierMixin, BaseEstimator):
+class KernelLogistic(ClassifierMixin, Estimator):
     """Kernel logistic regression for two classes or more.
 
     Parameters

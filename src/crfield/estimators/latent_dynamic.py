@@ -20,8 +20,8 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
+from crfield.core.estimator import Estimator
 from crfield.core.graphs import Graphs
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
@@ -34,7 +34,7 @@ from crfield.estimators.chain_checks import check_weights, without_weightless
 from crfield.estimators.chain_models import ColumnModel
 from crfield.estimators.chain_weights import strongest_features
 from crfield.estimators.jobs import resolve_jobs
-from crfield.estimators.latent_fit import check_latent_parameters, report_training, train_latent
+from crfield.estimators.latent_fit import LatentReport, check_latent_parameters, report_training, train_latent
 from crfield.features.detect import encoder_for
 from crfield.features.template import Template
 from crfield.inference.decode import check_decoder
@@ -49,7 +49,7 @@ _CHOICES = {"feature_pairs": ("observed", "all"), "transition_pairs": ("observed
 _FLAGS = ("intercept", "boundaries", "penalize_intercepts")
 
 
-class LatentDynamicCRF(ChainAnswers, BaseEstimator):
+class LatentDynamicCRF(LatentReport, ChainAnswers, Estimator):
     """Chain CRF with several latent states for each label.
 
     X and y are as for `ChainCRF`: sequences in any of its forms, and in y a step may be unknown (``None``) or one of

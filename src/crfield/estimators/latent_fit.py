@@ -57,6 +57,18 @@ def check_latent_parameters(parameters: Mapping[str, Any]) -> None:
     random_generator(parameters["random_state"])
 
 
+class LatentReport:
+    """What `train_latent` and `report_training` tell of a model, for those who read its types."""
+
+    objective_: float
+    n_iter_: int
+    converged_: bool
+    history_: list[Step]
+    start_objectives_: np.ndarray
+    n_evaluations_: int
+    stop_reason_: str
+
+
 def train_latent(model: Any, problem: Halves, penalty: Penalty, *, hidden: bool) -> Result:
     """The best of the model's starts; one start from the origin where nothing is hidden."""
     rng, jobs = random_generator(model.random_state), resolve_jobs(model.n_jobs)

@@ -16,11 +16,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError as SklearnNotFittedError
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, column_or_1d, validate_data
 
+from crfield.core.estimator import ClassifierMixin, Estimator
 from crfield.errors import ConvergenceWarning, InputError, NotFittedError
 from crfield.estimators.chain_checks import check_numbers, random_generator
 from crfield.estimators.jobs import resolve_jobs
@@ -49,7 +49,7 @@ class FeatureCount(NamedTuple):
     expected: float
 
 
-class MaxentClassifier(ClassifierMixin, BaseEstimator):
+class MaxentClassifier(ClassifierMixin, Estimator):
     """Maximum-entropy classifier, or multiclass logistic regression.
 
     Training minimises −Σ weight · log p(y | x) + ``l1`` ‖w‖₁ + ½ ``l2`` ‖w‖². Every class has its weights, also the

@@ -17,7 +17,6 @@ from types import SimpleNamespace
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError as SklearnNotFittedError
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
@@ -29,6 +28,7 @@ from crfield.boosting.responses import LEAST_WEIGHT
 from crfield.boosting.round_table import Round, RoundTable
 from crfield.boosting.stumps import Categories, Stump
 from crfield.boosting.trees import RegressionTree
+from crfield.core.estimator import ClassifierMixin, Estimator
 from crfield.errors import InputError, NotFittedError, ShapeError
 from crfield.estimators.boost_checks import check_boost_parameters
 from crfield.estimators.jobs import resolve_jobs
@@ -39,7 +39,7 @@ class _NotFitted(NotFittedError, SklearnNotFittedError):
     """As scikit-learn's tools expect it, and ours."""
 
 
-class LogitBoost(ClassifierMixin, BaseEstimator):
+class LogitBoost(ClassifierMixin, Estimator):
     """Boosted stumps, trees or regressors for two classes or more.
 
     X is (n_rows, n_columns), dense or sparse; NaN is a missing value. Attributes that are known by a distribution

@@ -13,8 +13,9 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 
+from crfield.core.estimator import Estimator
 from crfield.core.potentials import Potentials
 from crfield.data.graph import Edges, Graph
 from crfield.data.graph_batch import GraphBatch
@@ -29,7 +30,7 @@ from crfield.estimators.grid import PixelGrids
 from crfield.features.graph_encoder import GraphEncoder
 
 
-class MarkovRandomField(PixelGrids, GraphAnswers, BaseEstimator):
+class MarkovRandomField(PixelGrids, GraphAnswers, Estimator):
     """Generative random field: densities of the features, and a field of the labels.
 
     X holds images, as for `GridCRF`, or graphs with numeric features.

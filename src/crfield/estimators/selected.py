@@ -13,8 +13,8 @@ from types import SimpleNamespace
 from typing import Any, Self, cast
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
+from crfield.core.estimator import Estimator
 from crfield.core.potentials import Potentials
 from crfield.core.topology import Chains
 from crfield.data.labels import LabelCoder
@@ -39,7 +39,7 @@ from crfield.selection.scale import ColumnScale
 RIDGES = (0.01, 0.1, 1.0, 10.0, 100.0)  # tried by refit_l2="auto"
 
 
-class SelectedCRF(ChainAnswers, BaseEstimator):
+class SelectedCRF(ChainAnswers, Estimator):
     """Chain CRF with features selected out of many candidates.
 
     X is a list of sequences in any form that `ChainCRF` reads (2-D arrays, CSR matrices, dicts, lists of strings),

@@ -16,8 +16,8 @@ from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
+from crfield.core.estimator import Estimator
 from crfield.core.segments import Segmentation
 from crfield.core.topology import Chains
 from crfield.data.labels import LabelCoder
@@ -47,7 +47,7 @@ from crfield.training.segments import fit_segments
 OFTEN = 0.01  # of the gold segments: when more are longer than max_length, somebody should know
 
 
-class SemiMarkovCRF(BaseEstimator):
+class SemiMarkovCRF(Estimator):
     """Semi-Markov conditional random field: labels of segments.
 
     Training minimises −Σ weight · log p(s | x) + ``l1`` ‖w‖₁ + ½ ``l2`` ‖w‖². Gold segments longer than

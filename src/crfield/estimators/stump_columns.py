@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import TransformerMixin
 from sklearn.exceptions import NotFittedError as SklearnNotFittedError
 
 from crfield.boosting.stumps import values_of
+from crfield.core.estimator import TransformerMixin
 from crfield.data.graph import Graph
 from crfield.data.labels import LabelCoder
 from crfield.errors import InputError, LabelError, NotFittedError, ShapeError

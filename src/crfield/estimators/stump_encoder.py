@@ -17,15 +17,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from crfield.boosting.candidates import Candidates
+from crfield.core.estimator import Estimator
 from crfield.estimators.jobs import resolve_jobs
 from crfield.estimators.stump_columns import Question, StumpColumns
 from crfield.kernels.boost import histograms
 
 
-class StumpEncoder(StumpColumns, BaseEstimator):
+class StumpEncoder(StumpColumns, Estimator):
     """One stump for each column, chosen by information gain about the labels.
 
     Parameters

@@ -10,18 +10,18 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from crfield.boosting.candidates import Candidates
 from crfield.boosting.evidence import Evidence
 from crfield.boosting.logit_rounds import Rows, Stumps, boost_rounds
 from crfield.boosting.stumps import Stump
+from crfield.core.estimator import Estimator
 from crfield.errors import InputError
 from crfield.estimators.jobs import resolve_jobs
 from crfield.estimators.stump_columns import Question, StumpColumns
 
 
-class StumpSelector(StumpColumns, BaseEstimator):
+class StumpSelector(StumpColumns, Estimator):
     """Columns of 0 and 1 for the stumps that boosting picks.
 
     Parameters

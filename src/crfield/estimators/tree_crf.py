@@ -15,11 +15,11 @@ from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from crfield.boosting.functional_gradient import TRANSITIONS, Growth, grow_field
 from crfield.boosting.round_table import RoundTable
 from crfield.boosting.tree_field import TreeField
+from crfield.core.estimator import Estimator
 from crfield.core.potentials import Potentials
 from crfield.core.target import Target
 from crfield.core.topology import Chains
@@ -45,7 +45,7 @@ _SHARES = {"subsample": "above 0 and at most 1", "max_features": "above 0 and at
 MOST_BINS = 255
 
 
-class TreeCRF(ChainAnswers, BaseEstimator):
+class TreeCRF(ChainAnswers, Estimator):
     """Chain CRF with boosted regression trees for scores.
 
     X is a list of sequences in any form that `ChainCRF` reads without templates and functions: 2-D arrays (steps,

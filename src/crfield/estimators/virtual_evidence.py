@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from crfield.boosting.round_table import Round, RoundTable
 from crfield.boosting.verified import verify
 from crfield.boosting.virtual_rounds import Block, RoundOptions, blocks_of, boost, class_priors
+from crfield.core.estimator import Estimator
 from crfield.core.potentials import Potentials
 from crfield.core.target import Target
 from crfield.data.graph import Graph
@@ -64,7 +64,7 @@ class RoundStep:
         return cls(one.number, one.nll, one.gain, one.number, time.monotonic() - started)
 
 
-class VirtualEvidenceBoosting(GraphAnswers, BaseEstimator):
+class VirtualEvidenceBoosting(GraphAnswers, Estimator):
     """Boosted conditional random field on sequences or graphs.
 
     X is a list of sequences (2-D arrays, sparse matrices, lists of dicts or of lists of strings) or of `Graph`; y the

@@ -90,8 +90,10 @@ def model_and_grid(name: str, *, n_jobs: int = 1) -> tuple[Any, dict[str, list[A
     if name == LINEAR:
         return ChainCRF(standardize=True, **options), {"l2": [0.3, 3.0, 30.0]}
     if name == MARKOV:
-        model = ClassifierHMM(LogitBoost(n_jobs=n_jobs), **options)
-        return model, {"classifier__n_rounds": [30, 100], "emission_weight": [0.5, 1.0]}
+        return ClassifierHMM(LogitBoost(n_jobs=n_jobs), **options), {
+            "classifier__n_rounds": [30, 100],
+            "emission_weight": [0.5, 1.0],
+        }
     if name == TREES:
         return TreeCRF(subsample=0.5, **options), {"max_depth": [1, 3]}
     raise InputError(f"there is no model {name!r}; there are {', '.join(MODELS)}.")

@@ -79,7 +79,7 @@ def snakes(folder: str, *, quick: bool = False, n_jobs: int = 1) -> Findings:
     ]
     if not quick:
         settings += [(None, "likelihood", 0.1), ("both", "likelihood", 0.1)]
-    rows = []
+    rows: list[tuple[Any, ...]] = []
     for edges, objective, l2 in settings:
         model = GridCRF(directed=True, edge_features=edges, objective=objective, engine="loopy", l2=l2, n_jobs=n_jobs)
         with warnings.catch_warnings():

@@ -23,8 +23,8 @@ from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
 
+from crfield.core.estimator import Estimator, TransformerMixin
 from crfield.data.alphabet import Alphabet
 from crfield.data.attributes import AttributeSequences
 from crfield.errors import InputError, ModelFileError, NotFittedError, ShapeError
@@ -50,7 +50,7 @@ TERM = re.compile(r"(.+?)(?:\[([+-]?\d{1,9})\])?", re.DOTALL)
 Window = int | Sequence[int] | None
 
 
-class TextFeatures(TransformerMixin, BaseEstimator):
+class TextFeatures(TransformerMixin, Estimator):
     """Features of words in sentences.
 
     X is a list of sentences; a sentence is a list of words, or of rows (word, part of speech, …) of equal width.

@@ -16,8 +16,6 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, Self
 
-from sklearn.base import BaseEstimator
-
 from crfield.compat.sklearn_crfsuite.metrics import flat_accuracy_score, flat_f1_score, sequence_accuracy_score
 from crfield.compat.sklearn_crfsuite.settings import chain_for, with_zeros
 from crfield.compat.sklearn_crfsuite.tagger import (
@@ -28,6 +26,7 @@ from crfield.compat.sklearn_crfsuite.tagger import (
     model_info,
     training_log,
 )
+from crfield.core.estimator import Estimator
 from crfield.errors import ConvergenceWarning, InputError, NotFittedError
 from crfield.estimators.chain import ChainCRF
 from crfield.estimators.crfsuite_chain import to_crfsuite
@@ -35,7 +34,7 @@ from crfield.estimators.load import load
 from crfield.storage.crfsuite_model import format_crfsuite_model, write_crfsuite_model
 
 
-class CRF(BaseEstimator):
+class CRF(Estimator):
     """Linear-chain CRF with the interface of ``sklearn_crfsuite.CRF``.
 
     Parameters

@@ -18,8 +18,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
 
+from crfield.core.estimator import Estimator, TransformerMixin
 from crfield.errors import FeatureError, InputError, ModelFileError, NotFittedError, ShapeError
 from crfield.features.sensors.measures import BANDS, MEASURES, Sensor, check_measures, measure_names, measured
 from crfield.features.sensors.windows import (
@@ -37,7 +37,7 @@ MOST = 1_000_000  # columns that a file may ask for
 WIDEST = 10_000  # steps of a window or of a context in a file
 
 
-class SensorFeatures(TransformerMixin, BaseEstimator):
+class SensorFeatures(TransformerMixin, Estimator):
     """Columns of sensor recordings.
 
     X is a list of recordings: arrays (samples, axes) at one ``rate``, or, with ``sensors``, dicts that give the array

