@@ -38,7 +38,7 @@ ROOMS: dict[str, set[str]] = {
     "boosting": BELOW_TRAINING | {"training"},
     "selection": BELOW_TRAINING | {"training"},
     "estimators": BELOW_TRAINING | {"training", "boosting", "selection", "report"},
-    "compat": {"estimators", "storage", "metrics"},
+    "compat": {"estimators", "storage", "metrics", "core"},
     "report": {"metrics", "inference", "features", "scoring", "data", "core"},
     "experiments": BELOW_TRAINING | {"training", "boosting", "selection", "estimators", "compat", "report"},
     "cli": BELOW_TRAINING | {"training", "boosting", "selection", "estimators", "compat", "report", "experiments"},
