@@ -6,6 +6,7 @@ import copy
 import io
 import random
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,20 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 import crfield
-from crfield import MEMM, ChainCRF, ChainCRFCV, SensorFeatures, TextFeatures, TokenColumns, encode_dataset, load
-from crfield.errors import FeatureError, InputError, ModelFileError, ShapeError
+from crfield import (
+    MEMM,
+    ChainCRF,
+    ChainCRFCV,
+    HiddenCRF,
+    LatentDynamicCRF,
+    SemiMarkovCRF,
+    SensorFeatures,
+    TextFeatures,
+    TokenColumns,
+    encode_dataset,
+    load,
+)
+from crfield.errors import FeatureError, InputError, ModelFileError, ShapeError, TemplateError
 from crfield.features.text_lexicon import Lexicon
 from crfield.features.transformed import transformer_from_state
 from tests.contracts.estimator_cases import as_rows, world
@@ -78,6 +91,17 @@ def test_one_file_holds_words_lists_and_weights(maker: Any, tmp_path: Any) -> No
         assert again.features.lexicons["low"].ignore_case
         assert stored(again) == stored(model)
         assert np.array_equal(clone(again).fit(X, y).coef_, model.coef_), "it can be trained again as it is"
+
+
+@pytest.mark.parametrize("maker", [LatentDynamicCRF, SemiMarkovCRF, HiddenCRF])
+def test_other_models_read_sentences_too(maker: Any) -> None:
+    X, y = sentences()
+    y = [labels[0] for labels in y] if maker is HiddenCRF else y
+    model = maker(features=RICH, tol=1e-2).fit(X, y)
+    again = load(io.BytesIO(stored(model)))
+    assert again.features.get_params() == RICH.get_params()
+    assert str(again.predict(X)) == str(model.predict(X))
+    assert stored(again) == stored(model)
 
 
 def test_searches_reach_the_options_of_the_features() -> None:
@@ -211,3 +235,48 @@ def test_hostile_states(name: str) -> None:
         with suppress(InputError, ShapeError, FeatureError):  # options for other data
             found.transform(data)
     assert refused > 100
+
+
+TEMPLATE = "# words\nU00:%x[0,0]\nU01:%x[0,1]\nB\n"
+
+
+@pytest.mark.parametrize("maker", [ChainCRF, MEMM, LatentDynamicCRF, SemiMarkovCRF])
+def test_a_template_as_a_path_is_its_text(maker: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = sentences(8)
+    monkeypatch.chdir(tmp_path)
+    Path("words.template").write_text("\ufeff" + TEMPLATE)
+    Path("Unigrams").write_text(TEMPLATE)
+    plain = maker(template=TEMPLATE, max_iter=20).fit(X, y)
+    for path in ("words.template", Path("words.template"), str(tmp_path / "words.template"), "Unigrams"):
+        model = maker(template=path, max_iter=20).fit(X, y)
+        assert model.template == path
+        assert model.coef_.tobytes() == plain.coef_.tobytes()
+        again = load(io.BytesIO(stored(model)))
+        assert again.template == TEMPLATE, "the file holds the text, not the path"
+    Path("words.template").unlink()
+    assert again.predict(X).shape == model.predict(X).shape == (8,)
+
+
+def test_templates_that_are_neither_text_nor_file(tmp_path: Path) -> None:
+    X, y = sentences(4)
+    for wrong in ("no such file", "words.tmpl", "a\0b", "x" * 5000, str(tmp_path)):
+        with pytest.raises(TemplateError, match="neither the text of a template, whose lines begin with U, B or #"):
+            ChainCRF(template=wrong).fit(X, y)
+    with pytest.raises(FileNotFoundError):
+        ChainCRF(template=tmp_path / "none").fit(X, y)
+    with pytest.raises(InputError, match="text of one, the path of its file"):
+        ChainCRF(template=3).fit(X, y)  # type: ignore[arg-type]
+    (tmp_path / "bad.template").write_text("X00")
+    with pytest.raises(TemplateError, match="template line 1"):
+        ChainCRF(template=tmp_path / "bad.template").fit(X, y)
+    for text in ("B", "U00", "U00:%x[0,0]"):
+        assert ChainCRF(template=text).fit(X, y).predict(X).shape == (4,)
+    file = stored(ChainCRF(template="B").fit(X, y))
+    assert load(io.BytesIO(file)).template == "B\n", "never read as a path when it is trained again"
+
+
+def test_a_template_as_a_path_for_data_on_disk(tmp_path: Path) -> None:
+    X, y = sentences(8)
+    (tmp_path / "t").write_text(TEMPLATE)
+    dataset = encode_dataset([(X, y)], tmp_path / "data", template=tmp_path / "t")
+    assert dataset.template == TEMPLATE

@@ -9,6 +9,7 @@ the shapes that `crfield.features` reads; y a list of label sequences of the sam
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Self
 
@@ -65,8 +66,9 @@ class ChainCRF(ChainAnswers, ChainExplanations, Estimator):
     features : TextFeatures or another transformer, optional
         What X passes through first: with ``TextFeatures()`` X holds sentences, lists of words or of rows. It is part
         of the model and of its file.
-    template : str or Template, optional
-        CRF++ template; then X holds rows of token columns. Without a ``B`` line there are no transitions.
+    template : str, path or Template, optional
+        CRF++ template, as text or as the path of its file; then X holds rows of token columns. Without a ``B`` line
+        there are no transitions.
     functions : list of f(x, t), optional
         Feature functions of a raw sequence and a step. ``transition_functions`` are linked to label pairs.
     label_functions : list of f(y_before, y, x, t), optional
@@ -146,7 +148,7 @@ class ChainCRF(ChainAnswers, ChainExplanations, Estimator):
         l1: float = 0.0,
         l2: float = 1.0,
         features: Any = None,
-        template: str | Template | None = None,
+        template: str | os.PathLike[str] | Template | None = None,
         functions: Sequence[Any] | None = None,
         transition_functions: Sequence[Any] = (),
         label_functions: Sequence[Callable[[Any, Any, Any, int], float]] | None = None,

@@ -61,12 +61,24 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
         raise InputError(f"verbose must be 0, 1 or 2, got {parameters['verbose']!r}.")
     if parameters["callback"] is not None and not callable(parameters["callback"]):
         raise InputError(f"callback must be a function of (step, weights) or None, got {parameters['callback']!r}.")
-    if parameters["template"] is not None and not isinstance(parameters["template"], str | Template):
-        raise InputError(f"template must be the text of one, a Template or None, got {parameters['template']!r:.60}.")
+    check_template(parameters["template"])
     check_checkpoint(parameters["checkpoint"], parameters["checkpoint_every"])
     check_held_out(parameters["validation_fraction"], parameters["validation_score"], parameters["patience"])
     resolve_jobs(parameters["n_jobs"])
     random_generator(parameters["random_state"])
+
+
+def check_template(template: Any) -> None:
+    """InputError unless a template is given in a way that can be read.
+
+    >>> check_template(3)
+    Traceback (most recent call last):
+    crfield.errors.InputError: template must be the text of one, the path of its file, a Template or None, got 3.
+    """
+    if template is not None and not isinstance(template, str | os.PathLike | Template):
+        raise InputError(
+            f"template must be the text of one, the path of its file, a Template or None, got {template!r:.60}."
+        )
 
 
 def check_numbers(parameters: Mapping[str, Any]) -> None:

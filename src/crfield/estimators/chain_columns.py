@@ -21,6 +21,7 @@ from crfield.features.growth import grow
 from crfield.features.template_encoder import TemplateEncoder
 from crfield.scoring.layout import Layout
 from crfield.scoring.layout_growth import carried, joined
+from crfield.storage.exchange import template_text
 
 MakeTarget = Callable[[Chains], Target]
 
@@ -31,7 +32,7 @@ def fresh_columns(
     """The columns and layout that X and its target ask for, with weights of zero."""
     encoder = encoder_for(
         X,
-        template=parameters["template"],
+        template=template_text(parameters["template"]),
         functions=parameters["functions"],
         transition_features=parameters["transition_features"],
         transition_functions=parameters["transition_functions"],

@@ -18,11 +18,9 @@ import numpy as np
 from crfield.data.labels import LabelCoder
 from crfield.errors import InputError, ModelFileError
 from crfield.estimators.chain import ChainCRF
-from crfield.estimators.chain_models import ColumnModel
+from crfield.estimators.chain_models import ColumnModel, restore_input, stored_template
 from crfield.estimators.chain_rules import RULES, rules_from_json, rules_to_json
-from crfield.estimators.graph_file import own_arrays
 from crfield.features.template import Template
-from crfield.features.transformed import transformer_from_state
 from crfield.storage.archive import Archive, write_archive
 from crfield.storage.files import same_file
 
@@ -61,7 +59,8 @@ def save_chain(model: ChainCRF, path: Any) -> None:
             for k, v in model.get_params(deep=False).items()
             if k not in (*_CODE, *RULES, "features") and not callable(v)
         }
-        | rules_to_json(model.get_params(deep=False)),
+        | rules_to_json(model.get_params(deep=False))
+        | stored_template(inner.encoder),
         "labels": model._coder.to_json(),
         "encoder": encoder_header,
         "layout": layout_header,
@@ -109,11 +108,7 @@ def load_chain(archive: Archive, *, functions: Sequence[Any] | None, transition_
         model._check_parameters()
     except InputError as error:
         raise ModelFileError(f"the model file's parameters cannot be used: {error} Was the file edited?") from None
-    encoder = header.get("encoder")
-    if "features" in known and isinstance(encoder, dict) and "features" in encoder:
-        model.set_params(
-            features=transformer_from_state(encoder["features"], own_arrays(arrays, "encoder/features/"))
-        )
+    restore_input(model, header, arrays)
     if functions is not None:
         model.set_params(functions=functions, transition_functions=transition_functions)
     model._labels_known = LabelCoder.from_json(header.get("labels"))

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from crfield.estimators.chain import ChainCRF
+from crfield.estimators.chain_models import stored_template
 from crfield.estimators.chain_runs import is_longer
 from crfield.estimators.chain_weights import strongest_features
-from crfield.features.template import Template
 
 
 def chain_listing(model: ChainCRF) -> dict[str, Any]:
@@ -26,14 +26,13 @@ def chain_listing(model: ChainCRF) -> dict[str, Any]:
     (['N', 'V'], ['w=a', 'w=b', '(bias)', '(bias)'])
     """
     inner, coder = model._columns("a listing"), model._coder
-    template = model.template.text if isinstance(model.template, Template) else model.template
     labels = [_name(label) for label in coder.labels]
     pairs = model.transitions_.to_dict()
     features = strongest_features(inner, coder, int(np.count_nonzero(inner.weights)), None)
     return {
         "kind": type(model).__name__,
         "encoder": inner.encoder.kind,
-        "template": template,
+        **stored_template(inner.encoder),
         "labels": labels,
         "transitions": [
             {"before": _name(before), "label": _name(after), "weight": weight}

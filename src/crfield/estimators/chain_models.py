@@ -17,6 +17,8 @@ from crfield.data.batch import Batch
 from crfield.errors import FeatureError, LabelError, ModelFileError
 from crfield.features.detect import encoder_from_state
 from crfield.features.encoder import Encoder
+from crfield.features.template_encoder import TemplateEncoder
+from crfield.features.transformed import transformer_from_state
 from crfield.inference.chain import ChainEngine
 from crfield.kernels import linear
 from crfield.scoring.higher_order import RunLayout, RunScores, runs_from_state
@@ -116,6 +118,25 @@ def tabulate_sequences(functions: Sequence[LabelFunction], labels: Sequence[Hash
                 f"{type(x).__name__}. Write [X] if X is a single sequence."
             )
     return tabulate(functions, labels, X)
+
+
+def stored_template(encoder: Encoder) -> dict[str, str | None]:
+    """The parameter ``template`` for a model file: the text that was used, wherever it came from."""
+    return {"template": encoder.template.text if isinstance(encoder, TemplateEncoder) else None}
+
+
+def restore_input(model: Any, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+    """Parameters of a model of a file that say how X is read: ``features``, which its encoder's state holds.
+
+    A template is text here, never the path of a file: a line end says so to whoever trains the model again.
+    """
+    encoder = header.get("encoder")
+    if isinstance(model.template, str) and "\n" not in model.template:
+        model.template += "\n"
+    if isinstance(encoder, dict) and "features" in encoder and hasattr(model, "features"):
+        prefix = "encoder/features/"
+        own = {name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)}
+        model.features = transformer_from_state(encoder["features"], own)
 
 
 def build_columns(

@@ -10,6 +10,7 @@ Numeric columns with ``standardize=True`` get the scale of the first part in whi
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -26,6 +27,7 @@ from crfield.features.encoder import Encoder
 from crfield.features.growth import grow, without_rare
 from crfield.features.template import Template
 from crfield.storage.encoded import SHARD_BYTES, DatasetWriter, EncodedDataset
+from crfield.storage.exchange import template_text
 
 Part = Sequence[Any]  # (X, y) or (X, y, weights)
 
@@ -35,7 +37,7 @@ def encode_dataset(
     path: Any,
     *,
     features: Any = None,
-    template: str | Template | None = None,
+    template: str | os.PathLike[str] | Template | None = None,
     functions: Sequence[Any] | None = None,
     transition_functions: Sequence[Any] = (),
     transition_features: str | Sequence[Any] | None = None,
@@ -60,6 +62,7 @@ def encode_dataset(
             "features with min_count above 1 would count the words of the first part only. Use features with "
             "min_count=1, and min_count=… of encode_dataset for rare columns."
         )
+    given = template = template_text(template)
     least = max(check_min_count(min_count), 1)
     encoder: Encoder | None = None
     coder: LabelCoder | None = None
@@ -97,7 +100,7 @@ def encode_dataset(
             labels, allowed = coder.encode(y, batch.topology.lengths)
             weight = None if weights is None else check_weights(weights, batch.topology.n_sequences)
             writer.add(batch, Target(batch.topology, coder.n_labels, labels, allowed, weight))
-        text = template.text if isinstance(template, Template) else template
+        text: str | None = template.text if isinstance(template, Template) else given
         return writer.close(*encoder.state(), template=text)
 
 

@@ -16,6 +16,7 @@ of a set; a sequence that may be anything has no say in training.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
 from typing import Any, Self
@@ -38,6 +39,7 @@ from crfield.inference.chain import ChainEngine
 from crfield.optimize.history import Step
 from crfield.optimize.penalty import Penalty
 from crfield.scoring.latent import ClassScorer, check_count
+from crfield.storage.exchange import template_text
 from crfield.training.latent import HiddenClasses, class_totals, pooled
 
 
@@ -52,7 +54,7 @@ class HiddenCRF(LatentReport, ClassifierMixin, Estimator):
         Strengths of the penalties l1 ‖w‖₁ + ½ l2 ‖w‖².
     window : int
         A state also sees the columns of this many steps before and after.
-    template, functions : where features come from, as for `ChainCRF`
+    features, template, functions : where features come from, as for `ChainCRF`
     standardize : bool
         Bring numeric columns to mean 0 and deviation 1, as learnt in ``fit``.
     min_count : int
@@ -104,7 +106,8 @@ class HiddenCRF(LatentReport, ClassifierMixin, Estimator):
         l1: float = 0.0,
         l2: float = 1.0,
         window: int = 0,
-        template: str | Template | None = None,
+        features: Any = None,
+        template: str | os.PathLike[str] | Template | None = None,
         functions: Sequence[Any] | None = None,
         standardize: bool = False,
         min_count: int = 1,
@@ -122,6 +125,7 @@ class HiddenCRF(LatentReport, ClassifierMixin, Estimator):
         self.l1 = l1
         self.l2 = l2
         self.window = window
+        self.features = features
         self.template = template
         self.functions = functions
         self.standardize = standardize
@@ -148,7 +152,13 @@ class HiddenCRF(LatentReport, ClassifierMixin, Estimator):
         X, y, sample_weight = without_weightless(X, y, sample_weight)
         single = _single(y)
         coder = LabelCoder().fit(single)
-        encoder = encoder_for(X, template=self.template, functions=self.functions, standardize=self.standardize)
+        encoder = encoder_for(
+            X,
+            template=template_text(self.template),
+            functions=self.functions,
+            standardize=self.standardize,
+            features=self.features,
+        )
         batch = with_window(encoder.fit(X, min_count=self.min_count), self.window)
         chains = batch.topology
         allowed = _allowed(coder, single, chains.n_sequences)

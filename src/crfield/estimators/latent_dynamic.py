@@ -16,6 +16,7 @@ as a whole only where one path dominates.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Self
 
@@ -43,6 +44,7 @@ from crfield.optimize.penalty import Penalty
 from crfield.report.weights import FeatureList, TransitionTable
 from crfield.scoring.latent import LabelStates, check_count
 from crfield.scoring.layout import Layout
+from crfield.storage.exchange import template_text
 from crfield.training.latent import LatentChain
 
 _CHOICES = {"feature_pairs": ("observed", "all"), "transition_pairs": ("observed", "all", "none")}
@@ -61,7 +63,7 @@ class LatentDynamicCRF(LatentReport, ChainAnswers, Estimator):
         Latent states of each label; a dict names the labels that have more than one.
     l1, l2 : float
         Strengths of the penalties l1 ‖w‖₁ + ½ l2 ‖w‖².
-    template, functions, transition_functions, transition_features
+    features, template, functions, transition_functions, transition_features
         Where features come from, as for `ChainCRF`.
     standardize : bool
         Bring numeric columns to mean 0 and deviation 1, as learnt in ``fit``.
@@ -120,7 +122,8 @@ class LatentDynamicCRF(LatentReport, ChainAnswers, Estimator):
         n_states: int | Mapping[Any, int] = 2,
         l1: float = 0.0,
         l2: float = 1.0,
-        template: str | Template | None = None,
+        features: Any = None,
+        template: str | os.PathLike[str] | Template | None = None,
         functions: Sequence[Any] | None = None,
         transition_functions: Sequence[Any] = (),
         transition_features: str | Sequence[Any] | None = None,
@@ -145,6 +148,7 @@ class LatentDynamicCRF(LatentReport, ChainAnswers, Estimator):
         self.n_states = n_states
         self.l1 = l1
         self.l2 = l2
+        self.features = features
         self.template = template
         self.functions = functions
         self.transition_functions = transition_functions
@@ -181,11 +185,12 @@ class LatentDynamicCRF(LatentReport, ChainAnswers, Estimator):
         states = LabelStates.of_labels(coder.labels, self.n_states)
         encoder = encoder_for(
             X,
-            template=self.template,
+            template=template_text(self.template),
             functions=self.functions,
             transition_features=self.transition_features,
             transition_functions=self.transition_functions,
             standardize=self.standardize,
+            features=self.features,
         )
         batch = encoder.fit(X, min_count=self.min_count)
         chains, transitions = batch.topology, self.transition_pairs

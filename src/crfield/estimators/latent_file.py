@@ -16,14 +16,13 @@ from crfield.data.batch import Batch
 from crfield.data.label_json import label_from_json, label_to_json
 from crfield.data.labels import LabelCoder
 from crfield.errors import ModelFileError
-from crfield.estimators.chain_models import build_columns
+from crfield.estimators.chain_models import build_columns, restore_input, stored_template
 from crfield.estimators.graph_file import own_arrays, restored_model, section, set_report, stored_parameters
 from crfield.estimators.hidden_crf import HiddenCRF, check_hidden_parameters, with_window
 from crfield.estimators.latent_dynamic import LatentDynamicCRF, check_dynamic_parameters
 from crfield.estimators.latent_fit import REPORT
 from crfield.features.detect import encoder_from_state
 from crfield.features.encoder import Encoder
-from crfield.features.template import Template
 from crfield.scoring.latent import ClassScorer, LabelStates
 from crfield.scoring.layout import Layout
 from crfield.storage.archive import Archive, write_archive
@@ -104,8 +103,7 @@ def _common(model: Any, kind: str, encoder: Encoder, weights: np.ndarray) -> tup
     """Header and arrays that both models have."""
     encoder_header, encoder_arrays = encoder.state()
     parameters = {name: value for name, value in stored_parameters(model).items() if name not in _CODE}
-    if isinstance(model.template, Template):
-        parameters["template"] = model.template.text
+    parameters |= stored_template(encoder)
     header = {
         "kind": kind,
         "parameters": parameters,
@@ -125,6 +123,7 @@ def _restore(model: Any, archive: Archive) -> LabelCoder:
         raise ModelFileError("the model file's list of starts is damaged.")
     model.start_objectives_ = np.array([np.nan if value is None else value for value in starts])
     model.history_ = []
+    restore_input(model, archive.header, archive.arrays)
     coder = LabelCoder.from_json(archive.header.get("labels"))
     model.classes_ = coder.classes_
     return coder

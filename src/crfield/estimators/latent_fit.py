@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from crfield.errors import ConvergenceWarning, InputError
-from crfield.estimators.chain_checks import check_numbers, random_generator
+from crfield.estimators.chain_checks import check_numbers, check_template, random_generator
 from crfield.estimators.jobs import resolve_jobs
 from crfield.estimators.progress import Progress
-from crfield.features.template import Template
 from crfield.optimize.history import CALLBACK, INTERRUPTED, Result, Step
 from crfield.optimize.penalty import Penalty
 from crfield.training.latent import TRAININGS, Halves, fit_best
@@ -51,8 +50,7 @@ def check_latent_parameters(parameters: Mapping[str, Any]) -> None:
         raise InputError(f"verbose must be 0, 1 or 2, got {parameters['verbose']!r}.")
     if parameters["callback"] is not None and not callable(parameters["callback"]):
         raise InputError(f"callback must be a function of (step, weights) or None, got {parameters['callback']!r}.")
-    if parameters["template"] is not None and not isinstance(parameters["template"], str | Template):
-        raise InputError(f"template must be the text of one, a Template or None, got {parameters['template']!r:.60}.")
+    check_template(parameters["template"])
     resolve_jobs(parameters["n_jobs"])
     random_generator(parameters["random_state"])
 

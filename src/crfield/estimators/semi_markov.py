@@ -9,6 +9,7 @@ segment.
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
@@ -72,7 +73,7 @@ class SemiMarkovCRF(Estimator):
         Each gives a feature for every text that a gold segment has.
     l1, l2 : float
         Strengths of the penalties.
-    template, functions, transition_functions, transition_features, standardize, min_count :
+    features, template, functions, transition_functions, transition_features, standardize, min_count :
         How X becomes columns: see `ChainCRF`. Features of transitions score two segments that meet. ``min_count``
         counts texts of gold segments too.
     feature_pairs, transition_pairs : "observed" or "all"
@@ -120,7 +121,8 @@ class SemiMarkovCRF(Estimator):
         segment_text: Sequence[Any] = (),
         l1: float = 0.0,
         l2: float = 1.0,
-        template: str | Template | None = None,
+        features: Any = None,
+        template: str | os.PathLike[str] | Template | None = None,
         functions: Sequence[Any] | None = None,
         transition_functions: Sequence[Any] = (),
         transition_features: str | Sequence[Any] | None = None,
@@ -146,6 +148,7 @@ class SemiMarkovCRF(Estimator):
         self.segment_text = segment_text
         self.l1 = l1
         self.l2 = l2
+        self.features = features
         self.template = template
         self.functions = functions
         self.transition_functions = transition_functions

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from crfield.errors import InputError
-from crfield.estimators.chain_checks import check_numbers
+from crfield.estimators.chain_checks import check_numbers, check_template
 from crfield.estimators.jobs import resolve_jobs
 from crfield.estimators.semi_markov_labels import OUTSIDE, RUNS, check_segment_scheme
 from crfield.features.segment_features import check_symbols
-from crfield.features.template import Template
 from crfield.inference.decode import check_decoder
 from crfield.scoring.segments import ROLES
 
@@ -41,8 +40,7 @@ def check_semi_markov(parameters: Mapping[str, Any]) -> None:
         raise InputError(f"verbose must be 0, 1 or 2, got {parameters['verbose']!r}.")
     if parameters["callback"] is not None and not callable(parameters["callback"]):
         raise InputError(f"callback must be a function of (step, weights) or None, got {parameters['callback']!r}.")
-    if parameters["template"] is not None and not isinstance(parameters["template"], str | Template):
-        raise InputError(f"template must be the text of one, a Template or None, got {parameters['template']!r:.60}.")
+    check_template(parameters["template"])
     scheme = parameters["scheme"]
     if not isinstance(scheme, str):
         raise InputError(f"scheme must be 'runs' or the name of a tag scheme such as 'iob2', got {scheme!r}.")

@@ -9,13 +9,13 @@ import numpy as np
 from crfield.data.label_json import label_from_json, label_to_json
 from crfield.data.labels import LabelCoder
 from crfield.errors import InputError, ModelFileError
+from crfield.estimators.chain_models import restore_input, stored_template
 from crfield.estimators.graph_file import own_arrays, restored_model, section, set_report, stored_parameters
 from crfield.estimators.semi_markov import SemiMarkovCRF
 from crfield.estimators.semi_markov_checks import check_semi_markov
 from crfield.estimators.semi_markov_model import SegmentModel
 from crfield.features.detect import encoder_from_state
 from crfield.features.segment_features import Trie
-from crfield.features.template import Template
 from crfield.kernels import linear
 from crfield.scoring.segments import SegmentLayout
 from crfield.storage.archive import Archive, write_archive
@@ -42,9 +42,7 @@ def save_semi_markov(model: SemiMarkovCRF, path: Any) -> None:
         )
     encoder_header, encoder_arrays = inner.encoder.state()
     layout_header, layout_arrays = inner.layout.state()
-    parameters = stored_parameters(model)
-    if isinstance(model.template, Template):
-        parameters["template"] = model.template.text
+    parameters = stored_parameters(model) | stored_template(inner.encoder)
     if isinstance(model.max_length, dict):
         parameters["max_length"] = [[label_to_json(label), int(most)] for label, most in model.max_length.items()]
     header = {
@@ -98,6 +96,7 @@ def load_semi_markov(archive: Archive) -> SemiMarkovCRF:
     except (ValueError, IndexError, OverflowError, MemoryError) as error:
         raise ModelFileError(f"the model file's layout of the weights is damaged: {error}.") from None
     inner.data([])
+    restore_input(model, header, arrays)
     model._model, model._coder, model._joins = inner, coder, joins
     model.classes_, model.history_ = coder.classes_, []
     return model

@@ -25,6 +25,7 @@ from crfield.estimators.semi_markov_model import SegmentModel
 from crfield.features.detect import encoder_for
 from crfield.features.segment_features import Trie, check_symbols, marks_of, symbols_of
 from crfield.scoring.segments import SegmentData, SegmentLayout
+from crfield.storage.exchange import template_text
 from crfield.training.segments import FusedSegments
 
 
@@ -52,11 +53,12 @@ def prepare(
     if before is None:
         encoder = encoder_for(
             X,
-            template=options.template,
+            template=template_text(options.template),
             functions=options.functions,
             transition_features=options.transition_features,
             transition_functions=options.transition_functions,
             standardize=bool(options.standardize),
+            features=options.features,
         )
         batch = encoder.fit(X, min_count=options.min_count)
     else:

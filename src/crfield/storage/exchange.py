@@ -6,6 +6,7 @@ parsed by `data`; errors name the file and the line.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from crfield.data.crfsuite_text import format_crfsuite, parse_crfsuite
 from crfield.data.graph import Graph
 from crfield.data.graph_json import format_graphs, parse_graphs
 from crfield.data.tokens import TokenColumns
+from crfield.errors import FormatError, TemplateError
 from crfield.storage.files import Source, name_of, read_bytes, read_text, write_text
 
 
@@ -78,6 +80,36 @@ def read_template(source: Source) -> str:
     'U00:%x[0,0]\n'
     """
     return read_text(source)
+
+
+def template_text(given: Any) -> Any:
+    r"""The text of a template that is given as text or as the path of its file; any other value as it is.
+
+    A `pathlib.Path` is a path. A string is the text if it has more than one line or a macro, or is ``B``; otherwise
+    it is the path of a file.
+
+    >>> template_text("U00:%x[0,0]"), template_text("B")
+    ('U00:%x[0,0]', 'B')
+    >>> template_text("words.tmpl")
+    Traceback (most recent call last):
+    crfield.errors.TemplateError: template='words.tmpl' is neither the text of a template, whose lines ...
+    """
+    if isinstance(given, os.PathLike):
+        return read_text(given)
+    if not isinstance(given, str) or not given.strip() or "\n" in given or "%" in given or given.strip() == "B":
+        return given
+    try:
+        return read_text(given)
+    except (OSError, ValueError) as error:
+        if given.lstrip()[0] in "UB#" and not isinstance(error, FormatError):
+            return given  # a feature that is always there, or a comment
+        if isinstance(error, FormatError):
+            raise
+        reason = getattr(error, "strerror", None) or error
+        raise TemplateError(
+            f"template={given!r:.80} is neither the text of a template, whose lines begin with U, B or #, nor a file "
+            f"that can be read: {reason}. Give the text, the path of its file, or crfield.read_template(path)."
+        ) from None
 
 
 def write_columns(target: Source, sequences: Iterable[Iterable[Sequence[str]]], *, separator: str = "\t") -> None:
