@@ -21,6 +21,20 @@ A message says what was expected, what came, where, and what to do about it. Not
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+
+def did_you_mean(word: object, known: Iterable[str]) -> str:
+    """`` Did you mean 'x'?`` with the nearest of the known names, or nothing where none is near.
+
+    >>> did_you_mean("lbfsg", ["lbfgs", "sgd"]), did_you_mean("newton", ["lbfgs", "sgd"])
+    (" Did you mean 'lbfgs'?", '')
+    """
+    from difflib import get_close_matches
+
+    near = get_close_matches(str(word), list(known), n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
 
 class CrfieldError(Exception):
     """Root of all errors raised by crfield."""

@@ -15,7 +15,7 @@ import numpy as np
 import typer
 
 from crfield.cli import reading
-from crfield.cli.messages import emit, note
+from crfield.cli.messages import emit, note, say
 from crfield.cli.paths import READS, WRITES
 from crfield.cli.reading import Format
 from crfield.core.graphs import Graphs
@@ -105,7 +105,7 @@ def compare_inference(
     if as_json:
         emit(comparison.to_dict())
     else:
-        print(comparison)
+        say(comparison)
 
 
 def _graph_scores(model: GraphCRF, files: list[str]) -> tuple[Potentials, np.ndarray]:

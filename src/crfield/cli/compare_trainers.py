@@ -15,7 +15,7 @@ import typer
 
 import crfield
 from crfield.cli import reading
-from crfield.cli.messages import emit, note
+from crfield.cli.messages import emit, note, say
 from crfield.cli.paths import READS, WRITES
 from crfield.cli.reading import Format
 from crfield.cli.scores import Scheme, judge
@@ -126,7 +126,7 @@ def compare_trainers(
     if as_json:
         emit(comparison.to_dict())
     else:
-        print(comparison.text(relative=relative))
+        say(comparison.text(relative=relative))
 
 
 def _data(

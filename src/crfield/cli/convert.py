@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from crfield.cli.messages import emit, listing, size_of
+from crfield.cli.messages import emit, listing, say, size_of
 from crfield.cli.paths import READS, WRITES
 from crfield.compat.model_files import FORMS, convert_model, form_of
 
@@ -58,7 +58,7 @@ def convert(
     if as_json:
         emit({**facts, "labels": len(crf.classes_), "weights": len(crf.coef_)})
         return
-    print(
+    say(
         listing(
             {
                 "model": f"{facts['kind']}, {model}",

@@ -21,7 +21,7 @@ from rich.text import Text
 
 import crfield
 from crfield.cli.facts import model_lines
-from crfield.cli.messages import listing, on_terminal, size_of
+from crfield.cli.messages import listing, on_terminal, size_of, visible
 from crfield.cli.paths import WRITES
 from crfield.cli.scores import Scheme, judge
 from crfield.metrics import spans
@@ -153,7 +153,7 @@ class _Stage:
 
     def say(self, text: str) -> None:
         """Text as it is; tables are not broken."""
-        self.console.print(Text(text), soft_wrap=True)
+        self.console.print(Text(visible(text)), soft_wrap=True)
         sys.stdout.flush()
 
     def ask(self) -> str:

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from crfield.cli import reading
-from crfield.cli.messages import emit, listing, note, size_of
+from crfield.cli.messages import emit, listing, note, say, size_of
 from crfield.cli.paths import READS, READS_THEN_FILLS
 from crfield.cli.reading import Format, check_template, placed
 from crfield.data.conll import parse_columns
@@ -96,7 +96,7 @@ def encode(
         emit(facts)
     elif not quiet:
         shown = {name: f"{value:,}" if isinstance(value, int) else str(value) for name, value in facts.items()}
-        print(listing({**shown, "bytes": size_of(dataset.nbytes), "seconds": f"{seconds:.1f}"}))
+        say(listing({**shown, "bytes": size_of(dataset.nbytes), "seconds": f"{seconds:.1f}"}))
 
 
 def _parts(source: str, template: Template | None, label_column: int) -> Iterator[tuple[Any, ...]]:

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from crfield.cli import reading
-from crfield.cli.messages import emit
+from crfield.cli.messages import emit, say
 from crfield.cli.paths import READS
 from crfield.cli.reading import Format, Text
 from crfield.cli.scores import Judgement, Scheme, judge
@@ -70,7 +70,7 @@ def evaluate(
     if as_json:
         emit(judgement.to_dict(with_confusion=with_confusion))
     else:
-        print(judgement.text(with_confusion=with_confusion))
+        say(judgement.text(with_confusion=with_confusion))
 
 
 def _judge_tagged(source: str, scheme: Scheme) -> Judgement:

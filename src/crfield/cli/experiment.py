@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from crfield.cli.messages import as_json, emit
+from crfield.cli.messages import as_json, emit, offered, one_of, say
 from crfield.cli.paths import FILLS, READS
 from crfield.experiments.catalogue import EXPERIMENTS, experiment_named
 from crfield.experiments.findings import Findings
@@ -21,7 +21,12 @@ _FAILED = 1
 
 
 def experiment(
-    name: Annotated[str, typer.Argument(metavar="NAME", help=f"Which: {', '.join(EXPERIMENTS)}.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", help=f"Which: {', '.join(EXPERIMENTS)}.", autocompletion=offered(lambda: EXPERIMENTS)
+        ),
+    ],
     *,
     data: Annotated[
         str | None,
@@ -42,9 +47,7 @@ def experiment(
     json_out: Annotated[bool, typer.Option("--json", help="Report as one JSON object.")] = False,
 ) -> None:
     """Compute one of the tables of the documentation again, and say whether what it claims is so."""
-    if name not in EXPERIMENTS:
-        raise typer.BadParameter(f"there is no experiment {name!r}; there are {', '.join(EXPERIMENTS)}.")
-    found = experiment_named(name).run(
+    found = experiment_named(one_of(name, list(EXPERIMENTS), what="experiment")).run(
         quick=quick,
         data=data or os.environ.get("CRFIELD_DATA") or None,
         n_jobs=threads,
@@ -55,7 +58,7 @@ def experiment(
     if json_out:
         emit(found.to_dict())
     else:
-        print(found)
+        say(found)
     if not quick and not all(claim.holds for claim in found.claims):
         raise typer.Exit(_FAILED)
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from crfield.cli.messages import emit
+from crfield.cli.messages import emit, say
 from crfield.cli.paths import READS
 from crfield.cli.reading import Format, Text, check_template, format_for, load_tagger, placed, read_for, template_of
 from crfield.data.conll import parse_columns
@@ -74,7 +74,7 @@ def explain(
         if as_json:
             emit({"steps": report.n_steps, "errors": report.n_errors, "groups": _groups(report)})
         else:
-            print(report)
+            say(report)
         return
     X = _sequences(crf, data, format)
     if sequence is None:
@@ -82,20 +82,20 @@ def explain(
         if as_json:
             emit({"measure": found.measure, "features": found.rows()})
         else:
-            print(found)
+            say(found)
         return
     if sequence >= len(X):
         raise InputError(f"the data holds sequences 0 … {len(X) - 1}, got --sequence {sequence}.")
     x = X[sequence]
     if step is not None:
         told = crf.explain(x, step, label=_label(crf, label), against=_label(crf, against))
-        emit({"sequence": sequence, **told.to_dict()}) if as_json else print(told)
+        emit({"sequence": sequence, **told.to_dict()}) if as_json else say(told)
         return
     each = [crf.explain(x, t, removals=0) for t in range(len(x))]
     if as_json:
         emit({"sequence": sequence, "steps": [one.to_dict() for one in each]})
     else:
-        print(_lines(x, each))
+        say(_lines(x, each))
 
 
 def _sequences(crf: Any, sources: list[str], asked: Format) -> Any:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from crfield.cli.messages import emit, note
+from crfield.cli.messages import emit, note, offered, one_of, say
 from crfield.cli.paths import FILLS
 from crfield.experiments.gallery import GALLERY
 from crfield.storage.files import write_bytes
@@ -16,7 +16,13 @@ from crfield.storage.files import write_bytes
 
 def gallery(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME", help=f"Which: {', '.join(GALLERY)}.", show_default="all")
+        list[str] | None,
+        typer.Argument(
+            metavar="NAME",
+            help=f"Which: {', '.join(GALLERY)}.",
+            show_default="all",
+            autocompletion=offered(lambda: GALLERY),
+        ),
     ] = None,
     *,
     out: Annotated[
@@ -28,9 +34,8 @@ def gallery(
     as_json: Annotated[bool, typer.Option("--json", help="Report as one JSON object.")] = False,
 ) -> None:
     """Small models of graphs: an image, a skip-chain, two layers of labels, a tree of tags."""
-    unknown = [name for name in names or () if name not in GALLERY]
-    if unknown:
-        raise typer.BadParameter(f"there is no {unknown[0]!r} in the gallery; there are {', '.join(GALLERY)}.")
+    for name in names or ():
+        one_of(name, list(GALLERY), what="picture")
     if out is not None:
         os.makedirs(out, exist_ok=True)
     told = {}
@@ -38,7 +43,7 @@ def gallery(
         found, figures = GALLERY[name](random_state=seed)
         told[name] = found.to_dict()
         if not as_json:
-            print(found, end="\n\n")
+            say(f"{found}\n")
         for title, draw in figures.items() if out is not None else ():
             stream = io.BytesIO()
             draw().savefig(stream, format="png", dpi=75)

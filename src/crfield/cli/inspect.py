@@ -9,7 +9,7 @@ import typer
 
 import crfield
 from crfield.cli.facts import model_facts, model_lines, what_it_reads
-from crfield.cli.messages import emit, listing, size_of
+from crfield.cli.messages import emit, listing, say, size_of
 from crfield.cli.paths import READS
 from crfield.errors import LabelError
 
@@ -46,12 +46,12 @@ def inspect(
             facts["transitions"] = [{"from": a, "to": b, "weight": weight} for (a, b), weight in pairs.items()]
         emit(facts)
         return
-    print(_text(crf, model, size, parameters))
+    say(_text(crf, model, size, parameters))
     if transitions:
-        print(f"\ntransitions\n{_transitions(crf)}")
+        say(f"\ntransitions\n{_transitions(crf)}")
     if top:
         of = "" if label is None else f" of {label}"
-        print(f"\nstrongest features{of}\n{features}")
+        say(f"\nstrongest features{of}\n{features}")
 
 
 def _text(crf: Any, path: str, size: int, parameters: dict[str, Any]) -> str:

@@ -43,7 +43,7 @@ from crfield.cli.experiment import experiment
 from crfield.cli.explain import explain
 from crfield.cli.gallery import gallery
 from crfield.cli.inspect import inspect
-from crfield.cli.messages import complain, note, plain_warnings
+from crfield.cli.messages import complain, helped, note, plain_warnings
 from crfield.cli.models import models
 from crfield.cli.paths import Verb
 from crfield.cli.reproduce import reproduce
@@ -59,10 +59,15 @@ FAILED, INTERRUPTED, PIPE_CLOSED = 1, 130, 141
 class Verbs(TyperGroup):
     """The group of verbs; turns errors into a line and an exit code."""
 
+    def make_context(self, *arguments: Any, **more: Any) -> Any:
+        """Read what stands before the verb."""
+        with helped(list(self.commands)):
+            return super().make_context(*arguments, **more)
+
     def invoke(self, ctx: Any) -> Any:
         """Run the verb."""
         try:
-            with plain_warnings():
+            with plain_warnings(), helped(list(self.commands)):
                 result = super().invoke(ctx)
                 sys.stdout.flush()
                 return result
@@ -98,7 +103,6 @@ app = typer.Typer(
     help="Conditional random fields: train, tag, evaluate, inspect.",
     epilog="Every verb has its own help: crfield train --help",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},

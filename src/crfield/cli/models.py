@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import crfield
-from crfield.cli.messages import emit, listing
+from crfield.cli.messages import emit, listing, offered, say
 from crfield.errors import InputError
 from crfield.report.model_catalogue import MODELS, as_text, example_of, model_named
 
@@ -17,7 +17,13 @@ _WIDEST = 118
 
 def models(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="One model, such as ChainCRF.", show_default="all")
+        str | None,
+        typer.Argument(
+            metavar="NAME",
+            help="One model, such as ChainCRF.",
+            show_default="all",
+            autocompletion=offered(lambda: (model.name for model in MODELS)),
+        ),
     ] = None,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Report as one JSON object.")] = False,
@@ -27,8 +33,8 @@ def models(
         if as_json:
             emit({"models": [model.to_dict() for model in MODELS]})
             return
-        print(as_text(columns=min(get_terminal_size((100, 24)).columns, _WIDEST)))
-        print(
+        say(as_text(columns=min(get_terminal_size((100, 24)).columns, _WIDEST)))
+        say(
             "\ncrfield models NAME shows one with an example; crfield experiment one-data-set runs them on one world."
         )
         return
@@ -41,5 +47,5 @@ def models(
         emit({**model.to_dict(), "example": example})
         return
     facts = {"estimator": f"crfield.{model.name}", "labels": model.labels, "assumes": model.assumes}
-    print(listing({**facts, "take it for": model.take, "page": f"docs/{model.page}"}))
-    print(f"\n{example}")
+    say(listing({**facts, "take it for": model.take, "page": f"docs/{model.page}"}))
+    say(f"\n{example}")

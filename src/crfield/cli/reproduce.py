@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from crfield.cli.messages import emit, listing, note
+from crfield.cli.messages import emit, listing, note, offered, one_of, say
 from crfield.cli.paths import FILLS, READS
 from crfield.errors import CrfieldError
 from crfield.estimators.jobs import resolve_jobs
@@ -25,7 +25,13 @@ _NOTE_EVERY = 15.0  # seconds between two notes on how far it is
 
 def reproduce(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help=f"Which: {', '.join(MODULES)}.", show_default=False)
+        str | None,
+        typer.Argument(
+            metavar="NAME",
+            help=f"Which: {', '.join(MODULES)}.",
+            show_default=False,
+            autocompletion=offered(study_names),
+        ),
     ] = None,
     *,
     show_list: Annotated[bool, typer.Option("--list", help="List the experiments and end.")] = False,
@@ -49,15 +55,11 @@ def reproduce(
 ) -> None:
     """Run an experiment of a paper again: table, charts, intervals, and which claims hold."""
     if show_list:
-        print(listing({known: study_named(known).summary for known in study_names()}))
+        say(listing({known: study_named(known).summary for known in study_names()}))
         return
     if name is None:
         raise typer.BadParameter(f"name an experiment: {', '.join(study_names())}.", param_hint="NAME")
-    if name not in study_names():
-        raise typer.BadParameter(
-            f"there is no experiment {name!r} here; there are {', '.join(study_names())}.", param_hint="NAME"
-        )
-    study = study_named(name)
+    study = study_named(one_of(name, list(study_names()), what="experiment"))
     settings = settings_of(study, quick=quick, repetitions=repetitions, seed=seed)
     folder = data or os.environ.get("CRFIELD_DATA") or None
     if study.needs_data and folder is None:
@@ -92,7 +94,7 @@ def reproduce(
     if as_json:
         emit(found.findings.to_dict())
     else:
-        print(found.findings, summary(found.findings), sep="\n\n")
+        say(f"{found.findings}\n\n{summary(found.findings)}")
     for path in paths:
         note(f"written: {path}")
 

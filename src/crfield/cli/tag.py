@@ -9,19 +9,22 @@ With ``--n-best N`` every sequence is written N times, the best labelling first,
 ``# number probability`` as CRF++ writes it; with ``--spans`` there is one JSON line for each sequence instead, with
 its spans and their probabilities.
 
-Data passes through in blocks of whole sequences, so memory does not grow with the input.
+What goes to a file or a pipe is data, and stays as it is byte for byte; on a terminal control characters are shown as
+text. Data passes through in blocks of whole sequences, so memory does not grow with the input.
 """
 
 from __future__ import annotations
 
-import json
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import chain
 from typing import IO, Annotated, Any
 
 import numpy as np
 import typer
 
+from crfield.cli.messages import json_text, visible
 from crfield.cli.paths import READS, WRITES
 from crfield.cli.reading import Format, check_template, format_for, load_tagger, placed, template_of
 from crfield.data.conll import parse_columns
@@ -67,13 +70,13 @@ def tag(
     crf = load_tagger(model, threads=threads)
     kind = format_for(crf, format)
     if n_best > 1 or spans:
-        with writing(output) as stream:
+        with _output(output) as stream:
             for source in data or ["-"]:
                 for lines, X in _sequences(crf, source, kind):
                     stream.write(_span_lines(crf, X) if spans else _n_best_lines(crf, X, lines, n_best))
                     stream.flush()
         return
-    with writing(output) as stream:
+    with _output(output) as stream:
         for number, source in enumerate(data or ["-"]):
             if number:
                 stream.write(b"\n")
@@ -81,6 +84,26 @@ def tag(
                 _tag_columns(crf, source, stream, marginals=marginals)
             else:
                 _tag_attributes(crf, source, stream, marginals=marginals)
+
+
+@contextmanager
+def _output(target: str) -> Iterator[Any]:
+    """Where the labelled data go: files and pipes get every byte as it is, a terminal what is safe to show."""
+    with writing(target) as stream:
+        yield _Shown(stream) if target == "-" and sys.stdout.isatty() else stream
+
+
+class _Shown:
+    """A stream to a terminal, on which control characters of the data are shown and not obeyed."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self.flush = stream.flush
+
+    def write(self, data: bytes) -> None:
+        """Write whole lines."""
+        lines = data.decode("utf-8", "backslashreplace").replace("\r\n", "\n").split("\t")
+        self._stream.write("\t".join(map(visible, lines)).encode("utf-8", "backslashreplace"))
 
 
 def _sequences(crf: Any, source: str, kind: Format) -> Iterator[tuple[list[list[bytes]], Any]]:
@@ -126,7 +149,7 @@ def _span_lines(crf: Any, X: Any) -> bytes:
         {"spans": [{"start": s.start, "stop": s.stop, "label": s.label, "probability": s.probability} for s in own]}
         for own in (crf.predict_spans(X) if len(X) else ())
     ]
-    return b"".join(json.dumps(own, ensure_ascii=False).encode() + b"\n" for own in told)
+    return b"".join(json_text(own).encode() + b"\n" for own in told)
 
 
 def _tag_columns(crf: Any, source: str, stream: IO[bytes], *, marginals: bool) -> None:

@@ -17,7 +17,7 @@ import typer
 import crfield
 from crfield.cli import reading
 from crfield.cli.facts import model_facts, model_lines
-from crfield.cli.messages import emit, listing, note, on_terminal
+from crfield.cli.messages import emit, listing, note, offered, on_terminal, one_of, say
 from crfield.cli.paths import READS, WRITES
 from crfield.cli.reading import Examples, Format, Text
 from crfield.cli.scores import Judgement, Scheme, judge
@@ -51,18 +51,6 @@ class Decode(StrEnum):
 
     viterbi = "viterbi"
     marginal = "marginal"
-
-
-def _known_objective(name: str) -> str:
-    if name not in OBJECTIVES:
-        raise typer.BadParameter(f"expected one of {', '.join(OBJECTIVES)}, got {name!r}.")
-    return name
-
-
-def _known_solver(name: str) -> str:
-    if name not in SOLVERS:
-        raise typer.BadParameter(f"expected one of {', '.join(SOLVERS)}, got {name!r}.")
-    return name
 
 
 def train(
@@ -154,6 +142,7 @@ def train(
         str | None,
         typer.Option(
             help=f"Rules of a tag scheme that no labelling may break: {', '.join(RULES_OF)}.",
+            autocompletion=offered(lambda: RULES_OF),
             metavar="SCHEME",
             rich_help_panel=_MODEL,
         ),
@@ -165,7 +154,8 @@ def train(
         str,
         typer.Option(
             help=f"What is minimised: {', '.join(OBJECTIVES)}.",
-            callback=_known_objective,
+            callback=lambda name: one_of(name, OBJECTIVES),
+            autocompletion=offered(lambda: OBJECTIVES),
             metavar="NAME",
             rich_help_panel=_SEARCH,
         ),
@@ -173,7 +163,11 @@ def train(
     solver: Annotated[
         str,
         typer.Option(
-            help=f"Optimiser: {', '.join(SOLVERS)}.", callback=_known_solver, metavar="NAME", rich_help_panel=_SEARCH
+            help=f"Optimiser: {', '.join(SOLVERS)}.",
+            callback=lambda name: one_of(name, SOLVERS),
+            autocompletion=offered(lambda: SOLVERS),
+            metavar="NAME",
+            rich_help_panel=_SEARCH,
         ),
     ] = "auto",
     tol: Annotated[
@@ -280,7 +274,7 @@ def train(
     if as_json:
         emit(report.to_dict())
     elif not quiet:
-        print(report.text())
+        say(report.text())
     if crf.stop_reason_ == INTERRUPTED:
         note(f"interrupted: the model so far was saved to {model}")
         raise typer.Exit(130)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from crfield.cli.messages import emit, note, on_terminal
+from crfield.cli.messages import emit, note, on_terminal, one_of, say
 from crfield.cli.paths import READS, WRITES
 from crfield.cli.reading import Format
 from crfield.cli.train import _read
@@ -31,12 +31,6 @@ def _penalties(text: str) -> list[float]:
     return values
 
 
-def _known_score(name: str) -> str:
-    if name not in SCORES:
-        raise typer.BadParameter(f"expected one of {', '.join(SCORES)}, got {name!r}.")
-    return name
-
-
 def tune(
     data: Annotated[
         list[str], typer.Argument(metavar="DATA", help="Labelled files, plain or gzip; - for standard input."), READS
@@ -51,7 +45,10 @@ def tune(
     l2: Annotated[str, typer.Option(metavar="X,Y,…", help="Strengths of the l2 penalty to try.")] = _L2,
     folds: Annotated[int, typer.Option(min=2, metavar="N", help="Folds, of whole sequences.")] = 5,
     score: Annotated[
-        str, typer.Option(metavar="NAME", help=f"What decides: {', '.join(SCORES)}.", callback=_known_score)
+        str,
+        typer.Option(
+            metavar="NAME", help=f"What decides: {', '.join(SCORES)}.", callback=lambda name: one_of(name, SCORES)
+        ),
     ] = "f1",
     template: Annotated[
         str | None,
@@ -112,7 +109,7 @@ def tune(
     if as_json:
         emit(_report(search, model, score))
     else:
-        print(search.table())
+        say(search.table())
 
 
 def _report(search: ChainCRFCV, model: str | None, score: str) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -27,7 +26,7 @@ from crfield.core.graphs import Graphs
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.core.topology import Chains
-from crfield.errors import InputError
+from crfield.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     from crfield.inference.elimination import EliminationPlan
@@ -100,9 +99,7 @@ def engine_class(name: str) -> Any:
     'BruteEngine'
     """
     if name not in _HOME:
-        near = get_close_matches(str(name), ENGINES, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise InputError(f"there is no engine {name!r}.{hint} Engines: {', '.join(ENGINES)}.")
+        raise InputError(f"there is no engine {name!r}.{did_you_mean(name, ENGINES)} Engines: {', '.join(ENGINES)}.")
     module, maker = _HOME[name]
     return getattr(import_module(module), maker)
 
