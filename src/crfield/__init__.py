@@ -92,6 +92,7 @@ if TYPE_CHECKING:
     from crfield.storage.exchange import write_columns as write_columns
     from crfield.storage.exchange import write_crfsuite as write_crfsuite
     from crfield.storage.exchange import write_graphs as write_graphs
+    from crfield.storage.limits import file_growth as file_growth
     from crfield.storage.recordings import read_recordings as read_recordings
     from crfield.storage.word_lists import read_clusters as read_clusters
     from crfield.storage.word_lists import read_lexicon as read_lexicon
@@ -114,6 +115,7 @@ else:
         "EncodedDataset": "crfield.storage.encoded",
         "error_groups": "crfield.report.errors",
         "FactorialCRF": "crfield.estimators.factorial",
+        "file_growth": "crfield.storage.limits",
         "from_frame": "crfield.data.frames",
         "from_lengths": "crfield.data.lengths",
         "from_networkx": "crfield.data.graph_builders",

@@ -46,17 +46,23 @@ def edit_header(header: dict[str, Any], rng: random.Random) -> None:
     inner: Any = header
     for key in way:
         inner = inner[key]
-    if rng.random() < 0.2:
+    what = rng.random()
+    if what < 0.2:
         del inner[last]
-    elif rng.random() < 0.15 and isinstance(inner, list):
-        inner.insert(last, rng.choice(VALUES))
+    elif what < 0.3 and isinstance(inner, list):
+        inner.insert(last, copy.deepcopy(rng.choice(VALUES)))
+    elif what < 0.4 and len(inner) > 1:  # swapped with a neighbour
+        other = rng.choice(list(inner) if isinstance(inner, dict) else range(len(inner)))
+        inner[last], inner[other] = inner[other], inner[last]
+    elif what < 0.55 and type(inner[last]) in (int, float):  # the right type, and a wrong size
+        inner[last] = type(inner[last])(inner[last] * rng.choice([-1, 2, 1000, 10**9]) + rng.choice([-1, 0, 1]))
     else:
         inner[last] = copy.deepcopy(rng.choice(VALUES))
 
 
 def edit_arrays(arrays: dict[str, np.ndarray], rng: random.Random) -> None:
     name = rng.choice(sorted(arrays))
-    x, numbers, what = arrays[name].copy(), np.random.default_rng(rng.randrange(2**32)), rng.randrange(9)
+    x, numbers, what = arrays[name].copy(), np.random.default_rng(rng.randrange(2**32)), rng.randrange(10)
     if what == 0:
         x = x[: rng.randrange(len(x) + 1)]
     elif what == 1:
@@ -74,6 +80,8 @@ def edit_arrays(arrays: dict[str, np.ndarray], rng: random.Random) -> None:
         name = rng.choice(sorted(arrays))
     elif what == 7:
         numbers.shuffle(x)
+    elif what == 8 and x.dtype.kind == "f":  # each of them finite
+        x = x * rng.choice([-1.0, 1e9, 1e150, 1e300])
     elif x.size and x.dtype.kind == "f":
         x.ravel()[rng.randrange(x.size)] = rng.choice(FLOATS)
     elif x.size and x.dtype.kind in "iu":

@@ -19,7 +19,7 @@ import crfield
 from crfield import ChainCRF
 from crfield.errors import CrfieldWarning, InputError, ModelFileError
 from crfield.storage.archive import read_archive
-from crfield.storage.checkpoints import Checkpoint, remove_leftovers
+from crfield.storage.checkpoints import Checkpoint
 from tests.contracts.estimator_cases import KINDS, as_strings, world
 
 SCRIPT = """
@@ -198,16 +198,6 @@ def test_damaged_and_foreign_files(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match="is no checkpoint"):
         ChainCRF(checkpoint=path).fit(X, y)
     crfield.load(path)
-
-
-def test_leftovers_of_dead_processes_go(tmp_path: Path) -> None:
-    dead = subprocess.Popen([sys.executable, "-c", ""])
-    dead.wait()
-    (tmp_path / f".run.{dead.pid}.0123abcd.tmp").write_bytes(b"half")
-    (tmp_path / f".run.{os.getpid()}.0123abcd.tmp").write_bytes(b"being written")
-    (tmp_path / ".other.tmp").write_bytes(b"")
-    remove_leftovers(str(tmp_path / "run"))
-    assert sorted(p.name for p in tmp_path.iterdir()) == [".other.tmp", f".run.{os.getpid()}.0123abcd.tmp"]
 
 
 def test_infinities_survive(tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ from crfield.cli.tag import tag
 from crfield.cli.train import train
 from crfield.cli.tune import tune
 from crfield.errors import CrfieldError
+from crfield.storage.limits import TIMES, set_growth
 
 FAILED, INTERRUPTED, PIPE_CLOSED = 1, 130, 141
 
@@ -120,8 +121,18 @@ def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and end.")
     ] = False,
+    max_growth: Annotated[
+        float,
+        typer.Option(
+            "--max-growth",
+            min=0.0,
+            metavar="TIMES",
+            help="How many times its size a file may grow in memory (gzip, models), above 256 MiB; 0 is no limit.",
+        ),
+    ] = TIMES,
 ) -> None:
     """Conditional random fields: train, tag, evaluate, inspect."""
+    set_growth(max_growth or None)
 
 
 for verb in (

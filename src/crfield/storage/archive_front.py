@@ -1,8 +1,9 @@
 """The front of an archive: what it holds and where, packed and, with suspicion, unpacked.
 
 Reading goes from cheap to dear and believes nothing that was not checked before: magic, version, length of
-the file, length of the header, checksum, JSON, and at last each row of the table of arrays against the types
-that exist, its own shape, the file and its neighbours. All trouble is `ModelFileError`.
+the file, length of the header, checksum, how many values its JSON has and how deep, the JSON itself, and at
+last each row of the table of arrays against the types that exist, its own shape, the file and its
+neighbours. All trouble is `ModelFileError`.
 
 The layout stands in `crfield.storage.archive`.
 """
@@ -13,7 +14,7 @@ import json
 import math
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NoReturn
@@ -28,6 +29,7 @@ VERSION = 1
 ALIGNMENT = 64
 MAX_HEADER = 1 << 26
 MAX_DEPTH = 64
+MAX_VALUES = 1 << 21  # of JSON, some sixty bytes each
 MAX_DIMENSIONS = 32  # NumPy 1's limit
 MAX_BYTES = 1 << 62
 DTYPES = ("|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f4", "<f8")
@@ -73,35 +75,75 @@ def refuse(name: str, problem: str, advice: str = _AGAIN) -> NoReturn:
 
 
 def json_problem(value: Any) -> str | None:
-    """Why a value cannot be a header, or None: not JSON, not finite, or nested too deep.
+    """Why a value cannot be a header, or None: not JSON, not finite, nested too deep, or too many values.
 
     >>> json_problem({"a": [1, float("nan")]})
     'a number in it is nan'
     """
-    stack: list[tuple[Any, int]] = [(value, 0)]
+    # A stack of iterators, not of values: a list of a million empty lists must not cost a second million.
+    stack: list[Iterator[Any]] = [iter((value,))]
+    count = 0
     while stack:
-        item, depth = stack.pop()
-        if item is None or isinstance(item, str | bool):
-            continue
-        if isinstance(item, int):
-            # Python itself refuses to read longer decimal numbers.
-            if item.bit_length() > 14_000:
-                return "an integer in it has more than 4,000 digits"
-        elif isinstance(item, float):
-            if not math.isfinite(item):
-                return f"a number in it is {item}"
-        elif isinstance(item, dict | list | tuple):
-            if depth >= MAX_DEPTH:
-                return f"it is nested more than {MAX_DEPTH} deep"
-            if isinstance(item, dict):
-                keys = [key for key in item if not isinstance(key, str)]
-                if keys:
-                    return f"a key in it is {keys[0]!r}, not a string"
-                item = item.values()
-            stack.extend((part, depth + 1) for part in item)
+        for item in stack[-1]:
+            count += 1
+            if item is None or isinstance(item, str | bool):
+                continue
+            if isinstance(item, int):
+                # Python itself refuses to read longer decimal numbers.
+                if item.bit_length() > 14_000:
+                    return "an integer in it has more than 4,000 digits"
+            elif isinstance(item, float):
+                if not math.isfinite(item):
+                    return f"a number in it is {item}"
+            elif isinstance(item, dict | list | tuple):
+                if len(stack) > MAX_DEPTH:
+                    return f"it is nested more than {MAX_DEPTH} deep"
+                if isinstance(item, dict):
+                    keys = [key for key in item if not isinstance(key, str)]
+                    if keys:
+                        return f"a key in it is {keys[0]!r}, not a string"
+                    item = item.values()
+                stack.append(iter(item))
+                break
+            else:
+                return f"it holds a {type(item).__name__}"
         else:
-            return f"it holds a {type(item).__name__}"
+            stack.pop()
+    return f"it has more than {MAX_VALUES:,} values" if count > MAX_VALUES else None
+
+
+def text_problem(packed: bytes) -> str | None:
+    """Why the text of a header must not be parsed, or None: it would make too many values, or nest them too deep.
+
+    A value takes some sixty bytes when it is built and two in the text, so it is counted first: brackets and commas
+    outside of strings. Costs a few passes over the bytes.
+
+    >>> text_problem(b'{"a": [1, "x, [y"]}'), text_problem(b"[" * 100)
+    (None, 'it is nested more than 64 deep')
+    """
+    plain = packed.replace(b"\\\\", b"__").replace(b'\\"', b"__") if b"\\" in packed else packed
+    inside, depth, values = False, 0, 1
+    for at in range(0, len(plain), _PIECE):
+        piece = np.frombuffer(plain, np.uint8, min(_PIECE, len(plain) - at), at)
+        quoted = np.logical_xor.accumulate(piece == _QUOTE) ^ inside
+        inside = bool(quoted[-1])
+        outside = np.where(quoted, 0, piece)
+        turn = _TURN[outside]
+        level = depth + np.cumsum(turn, dtype=np.int64)
+        if level.max() > MAX_DEPTH:
+            return f"it is nested more than {MAX_DEPTH} deep"
+        depth = int(level[-1])
+        values += int(np.count_nonzero((turn > 0) | (outside == _COMMA)))
+        if values > MAX_VALUES:
+            return f"it has more than {MAX_VALUES:,} values"
     return None
+
+
+_PIECE = 1 << 20
+_QUOTE, _COMMA = ord('"'), ord(",")
+_TURN = np.zeros(256, np.int8)  # +1 where a value opens, -1 where it closes
+_TURN[[ord("["), ord("{")]] = 1
+_TURN[[ord("]"), ord("}")]] = -1
 
 
 def pack(header: dict[str, Any], table: list[dict[str, Any]], data_bytes: int) -> bytes:
@@ -174,6 +216,9 @@ def _refuse_foreign(name: str, start: bytes) -> NoReturn:
 
 
 def _parse(packed: bytes, name: str) -> dict[str, Any]:
+    problem = text_problem(packed)
+    if problem:
+        refuse(name, f"the header is not JSON that crfield wrote: {problem}")
     try:
         content = json.loads(packed.decode("utf-8", errors="surrogatepass"))
     except (ValueError, RecursionError, MemoryError) as error:

@@ -5,7 +5,8 @@ its source where a blank line ends a sequence, so that every block can be parsed
 it begins, so that errors still name the line of the file. From standard input it takes what has come, without
 waiting for more: a pipe that is fed slowly is answered as it is fed. `writing` is the other end.
 
-Only a single sequence longer than a block makes a block grow, by doubling, so the time stays linear.
+Only a single sequence longer than a block makes a block grow, by doubling, so the time stays linear; one that gzip
+unfolds from next to nothing is refused (`limits`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from contextlib import contextmanager, nullcontext
 from typing import IO, Any, BinaryIO, NamedTuple, cast
 
 from crfield.errors import FormatError
-from crfield.storage.files import Source, name_of, replacing
+from crfield.storage.files import Source, name_of, refuse_unfolded, replacing
+from crfield.storage.limits import FLOOR, allowed
 
 BLOCK = 1 << 20  # bytes
 _BLANK = re.compile(rb"\n[ \t]*\r?\n")
@@ -49,6 +51,9 @@ def read_blocks(source: Source, *, size: int = BLOCK) -> Iterator[Block]:
     with _opened(source) as stream:
         for number, piece in enumerate(_pieces(stream, name_of(source), size)):
             waiting += piece if number else piece.removeprefix(_MARK)
+            if len(waiting) > FLOOR and (packed := getattr(stream, "packed", None)) is not None:
+                if len(waiting) > (most := allowed(packed.count)):
+                    refuse_unfolded(most, name_of(source))
             if len(waiting) < enough:
                 continue
             end = _last_break(waiting)
@@ -69,6 +74,18 @@ def _pieces(stream: Any, name: str, size: int) -> Iterator[bytes]:
             yield piece.encode("utf-8") if isinstance(piece, str) else piece
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise FormatError(f"the gzip data is damaged or cut: {error}.", file=name) from None
+
+
+class _Counted:
+    """A stream that knows how many bytes were taken from it."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream, self.count = stream, 0
+
+    def read(self, size: int = -1) -> bytes:
+        part: bytes = self.stream.read(size)
+        self.count += len(part)
+        return part
 
 
 def _last_break(data: bytes) -> int:
@@ -101,7 +118,9 @@ def _opened(source: Source) -> Iterator[Any]:
         peeking = stream if hasattr(stream, "peek") else io.BufferedReader(cast(Any, stream))
         try:
             if peeking.peek(2)[:2] == _GZIP:
-                with gzip.GzipFile(fileobj=peeking) as inside:
+                packed = _Counted(peeking)
+                with gzip.GzipFile(fileobj=cast(Any, packed)) as inside:
+                    inside.packed = packed  # type: ignore[attr-defined]
                     yield inside
             else:
                 yield peeking

@@ -16,17 +16,16 @@ Cost: the weights, gradients and pairs of the optimiser are written, (2 + 2 m) W
 from __future__ import annotations
 
 import os
-import re
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from crfield.errors import CrfieldWarning, InputError, ModelFileError
 from crfield.storage.archive import read_archive, write_archive
+from crfield.storage.files import remove_leftovers
 
 KIND = "checkpoint"
 State = tuple[dict[str, Any], dict[str, np.ndarray]]
@@ -168,28 +167,6 @@ def _check_place(path: str) -> None:
     else:
         return
     raise InputError(f"checkpoint must name a file that can be written, got {path!r}: {wrong}.")
-
-
-def remove_leftovers(path: str) -> None:
-    """Remove the unfinished temporary files of processes that died while they wrote ``path``."""
-    folder, name = os.path.split(os.path.realpath(path))
-    form = re.compile(rf"\.{re.escape(name[:100])}\.(\d+)\.[0-9a-f]{{8}}\.tmp")
-    with suppress(OSError):
-        for other in os.listdir(folder or "."):
-            made = form.fullmatch(other)
-            if made and not _alive(int(made[1])):
-                with suppress(OSError):
-                    os.unlink(os.path.join(folder, other))
-
-
-def _alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):
-        return True
-    return True
 
 
 def _under(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:

@@ -33,6 +33,7 @@ from crfield.data.labels import LabelCoder
 from crfield.errors import CrfieldError, InputError, ModelFileError
 from crfield.storage.archive import read_archive, write_archive
 from crfield.storage.digests import digest
+from crfield.storage.files import forget, remove_leftovers, sync_folder, temporary_name
 
 KIND, SHARD = "encoded_dataset", "encoded_shard"
 FRONT = "dataset.crfield"
@@ -173,8 +174,8 @@ class DatasetWriter:
         self.path, self.coder, self.shard_bytes = os.fspath(path), coder, shard_bytes
         if os.path.exists(self.path):
             raise InputError(f"{self.path} exists already. Name another folder for the data set, or remove this one.")
-        folder, name = os.path.split(os.path.abspath(self.path))
-        self._folder = os.path.join(folder, f".{name}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
+        remove_leftovers(os.path.abspath(self.path))
+        self._folder = temporary_name(os.path.abspath(self.path))
         os.makedirs(self._folder)
         self._rows: list[dict[str, Any]] = []
         self._sizes: tuple[int, int, list[int] | None] | None = None
@@ -250,6 +251,7 @@ class DatasetWriter:
         }
         write_archive(os.path.join(self._folder, FRONT), header, encoder_arrays)
         os.replace(self._folder, self.path)
+        sync_folder(os.path.dirname(os.path.abspath(self.path)))
         return EncodedDataset(self.path)
 
     def __enter__(self) -> Self:
@@ -258,6 +260,7 @@ class DatasetWriter:
     def __exit__(self, *_: object) -> None:
         if os.path.isdir(self._folder):
             shutil.rmtree(self._folder, ignore_errors=True)
+        forget(self._folder)
 
 
 def join_batches(parts: list[tuple[Batch, Target]]) -> tuple[Batch, Target]:

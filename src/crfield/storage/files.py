@@ -1,9 +1,13 @@
 """The door to the disk: whole files in, whole files out.
 
 Reading accepts a path, ``-`` for standard input, or an open stream, and undoes gzip wherever the bytes
-begin as gzip does, whatever the name. Writing goes to a temporary file in the same folder, is flushed to
-the disk and then takes the target's place in one step, so a reader sees the old file or the new one and
-never a half.
+begin as gzip does, whatever the name, as far as `limits` allows. Writing goes to a temporary file in the same
+folder, is flushed to the disk and then takes the target's place in one step, so a reader sees the old file or the
+new one and never a half; the folder is flushed too, so that the new name survives a loss of power.
+
+A process that is killed leaves its temporary file behind. The next one that writes to the same target removes it: the
+name holds the writer's process, and the writer holds a lock on it, which the system takes away when it dies. So a file
+is removed only if its process is gone (or is this one, and does not know it) and nobody holds it.
 """
 
 from __future__ import annotations
@@ -12,16 +16,26 @@ import errno
 import gzip
 import io
 import os
+import re
+import shutil
 import sys
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import IO, Any, BinaryIO
+from contextlib import contextmanager, suppress
+from typing import IO, Any, BinaryIO, NoReturn
 
 from crfield.errors import FormatError
+from crfield.storage.limits import allowed
+
+try:
+    import fcntl
+except ImportError:  # not on this system
+    fcntl = None  # type: ignore[assignment]
 
 Source = str | os.PathLike[str] | IO[Any]
 _GZIP = b"\x1f\x8b"
+_PART = 1 << 20
+_writing: set[str] = set()  # temporary files of this process
 
 
 def name_of(source: Source) -> str:
@@ -64,10 +78,31 @@ def read_bytes(source: Source) -> bytes:
     data = bytes(data)
     if data[:2] != _GZIP:
         return data
+    return unfolded(data, name_of(source))
+
+
+def unfolded(data: bytes, name: str) -> bytes:
+    """What gzip packed, unless it is far more than so few bytes should be."""
+    most, parts, found = allowed(len(data)), [], 0
     try:
-        return gzip.decompress(data)
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
+            while part := stream.read(_PART):
+                found += len(part)
+                if found > most:
+                    refuse_unfolded(most, name)
+                parts.append(part)
     except (OSError, EOFError, zlib.error) as error:
-        raise FormatError(f"the gzip data is damaged or cut: {error}.", file=name_of(source)) from None
+        raise FormatError(f"the gzip data is damaged or cut: {error}.", file=name) from None
+    return b"".join(parts)
+
+
+def refuse_unfolded(most: float, name: str) -> NoReturn:
+    """The error for gzip data that unfold too far."""
+    raise FormatError(
+        f"the gzip data unfold to more than {most:,.0f} bytes, far more than their size suggests. If you trust the "
+        "file, lift the limit: with crfield.file_growth(None), or crfield --max-growth 0 on the command line.",
+        file=name,
+    )
 
 
 def peek(source: Any, count: int) -> bytes:
@@ -108,6 +143,7 @@ def read_text(source: Source) -> str:
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A binary file that takes the place of ``path`` when the block ends well, and vanishes when it does not.
 
+    Until then nobody else may read it, if there is a file at ``path`` already; at the end it has that file's rights.
     A link is followed, and devices and pipes (``/dev/stdout``, a FIFO) are written to directly.
     """
     target = os.path.realpath(path)
@@ -117,24 +153,105 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         with open(target, "wb") as file:
             yield file
         return
+    remove_leftovers(target)
+    temporary = temporary_name(target)
+    try:
+        rights = 0o600 if os.path.exists(target) else 0o666
+        try:
+            file = os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, rights), "wb")
+        except OSError as error:
+            raise type(error)(error.errno, error.strerror, os.fspath(path)) from None
+        try:
+            with file:
+                hold(file.fileno())
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            if os.path.exists(target):
+                os.chmod(temporary, os.stat(target).st_mode & 0o7777)
+            os.replace(temporary, target)
+        except BaseException:
+            if os.path.exists(temporary):
+                os.unlink(temporary)
+            raise
+        sync_folder(os.path.dirname(target))
+    finally:
+        forget(temporary)
+
+
+_BINARY = getattr(os, "O_BINARY", 0)
+
+
+def temporary_name(target: str) -> str:
+    """A name beside ``target`` under which this process writes it, until it is told to `forget` it."""
     folder, name = os.path.split(target)
-    temporary = os.path.join(folder, f".{name[:100]}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
+    made = os.path.join(folder, f".{name[:100]}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
+    _writing.add(made)
+    return made
+
+
+def forget(temporary: str) -> None:
+    """The name is not written to any more."""
+    _writing.discard(temporary)
+
+
+def sync_folder(folder: str) -> None:
+    """Flush the names in a folder to the disk, where the system can."""
+    with suppress(OSError):
+        descriptor = os.open(folder or ".", os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def hold(descriptor: int) -> bool:
+    """Lock an open file or folder for as long as it is open; False if another process holds it."""
+    if fcntl is None:
+        return True
     try:
-        file = open(temporary, "xb")  # noqa: SIM115
-    except OSError as error:
-        raise type(error)(error.errno, error.strerror, os.fspath(path)) from None
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True
+
+
+def remove_leftovers(path: str | os.PathLike[str]) -> None:
+    """Remove what processes left behind that died while they wrote ``path``, a file or a folder."""
+    folder, name = os.path.split(os.path.realpath(path))
+    form = re.compile(rf"\.{re.escape(name[:100])}\.(\d{{1,10}})\.[0-9a-f]{{8}}\.tmp")
+    with suppress(OSError):
+        for other in os.listdir(folder or "."):
+            made, place = form.fullmatch(other), os.path.join(folder, other)
+            if made and place not in _writing and not _alive(int(made[1])) and not _held(place):
+                with suppress(OSError):
+                    shutil.rmtree(place) if os.path.isdir(place) else os.unlink(place)
+
+
+def _alive(process: int) -> bool:
+    """Whether another process has this number; one's own says nothing, since numbers come again."""
+    if process == os.getpid():
+        return False
     try:
-        with file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        if os.path.exists(target):
-            os.chmod(temporary, os.stat(target).st_mode & 0o7777)
-        os.replace(temporary, target)
-    except BaseException:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-        raise
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
+
+
+def _held(place: str) -> bool:
+    try:
+        descriptor = os.open(place, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+    except OSError:
+        return True  # not ours to judge
+    try:
+        return not hold(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def write_bytes(target: Source, data: bytes) -> None:

@@ -1,0 +1,131 @@
+"""One small fitted model of every kind that can be saved, with data to ask it about.
+
+Model files are edited and then loaded; a model that loads is asked all that it may be asked. `saved_models` is held
+to `crfield.estimators.load.KINDS` by a test, so that a new kind of file joins the corpus.
+"""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+
+from crfield import (
+    ChainCRF,
+    ClassifierHMM,
+    ContinuousCRF,
+    HiddenCRF,
+    IncompleteBoost,
+    KernelLogistic,
+    LogitBoost,
+    MaxentClassifier,
+    SelectedCRF,
+    StumpEncoder,
+    StumpSelector,
+)
+from crfield.errors import CrfieldError
+from crfield.storage.archive import read_archive
+from tests.contracts.estimator_cases import FRONT_DOOR, KINDS, some_chains, some_numbers
+
+QUESTIONS = ("predict", "predict_proba", "predict_log_proba", "predict_marginals", "decision_function", "transform")
+REPORTS = ("coef_", "transitions_", "rounds_", "path_", "features_", "feature_names_in_")
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A model file, what kind it says it is, and data of the form that the model reads."""
+
+    kind: str
+    data: bytes
+    X: Any
+    options: tuple[tuple[str, Any], ...] = ()  # of load
+
+
+def saved_models() -> list[Saved]:
+    """The corpus; a few seconds of training."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return list(_made())
+
+
+def _made() -> Iterator[Saved]:
+    for kind in KINDS:
+        if kind.saved:
+            X, y = kind.data(5)
+            yield _saved(kind.model(tol=1e-3).fit(X, y), X, tuple(kind.load_options().items()))
+    for front in FRONT_DOOR[1:]:
+        X, y = front.data(8, 0)
+        options = {name: value for name, value in front.options if name != "forbidden"}
+        yield _saved(front.estimator(**options).fit(X, y), X[:4])
+    for model, data in _plain():
+        yield _saved(model.fit(*data), data[0])
+
+
+def _plain() -> Iterator[tuple[Any, tuple[Any, Any]]]:
+    rng = np.random.default_rng(0)
+    rows = rng.integers(0, 9, (30, 4)).astype(float)
+    marks = np.where(rows[:, 0] + rng.normal(size=30) > 4, "in", "out")
+    X, y = some_numbers(10, 0)
+    whole = ["long" if len(x) > 3 else "short" for x in X]
+    strings = some_chains(8, 0)
+    yield ContinuousCRF(), (X, [np.cumsum(x[:, 0]) for x in X])
+    yield HiddenCRF(n_states=2, max_iter=5), (X, whole)
+    yield IncompleteBoost(), (rows, marks)
+    yield IncompleteBoost(structure="bag", loss="joint", l2=0.1), (rows, marks)
+    yield KernelLogistic(), (rows, marks)
+    yield LogitBoost(n_rounds=5), (rows, marks)
+    yield LogitBoost(n_rounds=3, learner="tree"), (rows, marks)
+    yield MaxentClassifier(), (rows, marks)
+    yield StumpEncoder(), (X, y)
+    yield StumpSelector(), (X, y)
+    yield ClassifierHMM(LogisticRegression(), window=1), (X, y)
+    yield ClassifierHMM(LogitBoost(n_rounds=3), window=1), strings
+    yield ChainCRF(order=2, tol=1e-3), strings
+    yield SelectedCRF(), strings
+
+
+def _saved(model: Any, X: Any, options: tuple[tuple[str, Any], ...] = ()) -> Saved:
+    stream = io.BytesIO()
+    model.save(stream)
+    kind = read_archive(io.BytesIO(stream.getvalue())).header["kind"]
+    return Saved(kind, stream.getvalue(), X, options)
+
+
+def ask(model: Any, X: Any) -> None:
+    """Everything a loaded model may be asked; `ValueError` of NaN where an answer holds one.
+
+    A model may refuse a question with an error of crfield: data of another width, a question it knows no answer to.
+    """
+    for name in QUESTIONS:
+        method: Callable[[Any], Any] | None = getattr(model, name, None)
+        if method is None:
+            continue
+        with suppress(CrfieldError):
+            refuse_nan(method(X), name)
+    for name in REPORTS:
+        with suppress(CrfieldError, AttributeError):
+            repr(getattr(model, name))
+    repr(model)
+    with suppress(CrfieldError):
+        model.save(io.BytesIO())
+
+
+class Damage(Exception):
+    """An answer that is none: silent damage."""
+
+
+def refuse_nan(answer: Any, name: str) -> None:
+    if isinstance(answer, dict):
+        answer = list(answer.values())
+    if isinstance(answer, list | tuple) or (isinstance(answer, np.ndarray) and answer.dtype.kind == "O"):
+        for part in answer:
+            refuse_nan(part, name)
+    elif isinstance(answer, float | np.ndarray | np.generic) and np.asarray(answer).dtype.kind == "f":
+        if np.isnan(answer).any():
+            raise Damage(f"{name} answers NaN")
