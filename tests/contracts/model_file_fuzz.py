@@ -96,7 +96,7 @@ def edited(data: bytes, rng: random.Random) -> bytes | None:
     arrays = {name: array.copy() for name, array in archive.arrays.items()}
     with np.errstate(all="ignore"):
         for _ in range(rng.choice([1, 1, 2])):
-            edit_header(header, rng) if rng.random() < 0.45 else edit_arrays(arrays, rng)
+            edit_header(header, rng) if rng.random() < 0.45 or not arrays else edit_arrays(arrays, rng)
     stream = io.BytesIO()
     try:
         write_archive(stream, header, arrays)

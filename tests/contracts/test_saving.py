@@ -1,4 +1,4 @@
-"""Files on their way to the disk: rights, leftovers of killed processes, the folder's own sync; and how far gzip goes."""
+"""Files on their way to the disk: rights, leftovers of killed processes, the folder's sync; and how far gzip goes."""
 
 from __future__ import annotations
 

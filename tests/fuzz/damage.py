@@ -1,8 +1,7 @@
 """Damage to bytes: what disks, mail and strangers do to a file.
 
-Bits, bytes and runs are changed, lost, doubled and moved; numbers, in binary or as digits, become those at the edge of
-a type; texts get signs that readers stumble over. Whatever the format, a few changes at a time, so that most of the
-file still makes sense.
+Bits, bytes and runs are changed, lost and doubled; numbers, in binary or as digits, become those at the edge of a
+type; texts get signs that readers stumble over. A few changes at a time, so that most of the file still makes sense.
 """
 
 from __future__ import annotations

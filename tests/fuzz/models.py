@@ -126,6 +126,5 @@ def refuse_nan(answer: Any, name: str) -> None:
     if isinstance(answer, list | tuple) or (isinstance(answer, np.ndarray) and answer.dtype.kind == "O"):
         for part in answer:
             refuse_nan(part, name)
-    elif isinstance(answer, float | np.ndarray | np.generic) and np.asarray(answer).dtype.kind == "f":
-        if np.isnan(answer).any():
-            raise Damage(f"{name} answers NaN")
+    elif np.asarray(answer).dtype.kind == "f" and np.isnan(answer).any():
+        raise Damage(f"{name} answers NaN")

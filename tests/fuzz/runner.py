@@ -1,9 +1,9 @@
 """Runs inputs in a process of its own, and says what became of each.
 
-Input ``k`` of a format depends on the seed, the name of the format and ``k`` alone, so that any one can be made again.
-The process may die: it has a limit of processor time for each input (a timer whose signal ends it, also inside of
-compiled code), one of waiting, and one of memory; the next process goes on behind the input that ended it. How much
-memory an input took is read from the system's own high-water mark, which is set back before each.
+Input ``k`` of a format depends on the seed, the name of the format and ``k`` alone, so that any one can be made
+again. The process may die: it has a limit of processor time for each input (a timer whose signal ends it, also
+inside of compiled code), one of waiting, and one of memory; the next process goes on behind the input that ended it.
+How much memory an input took is read from the system's own high-water mark, which is set back before each.
 """
 
 from __future__ import annotations

@@ -21,12 +21,13 @@ from crfield.data.label_json import label_from_json, label_to_json
 from crfield.data.labels import LabelCoder
 from crfield.errors import InputError, ModelFileError
 from crfield.estimators.boost_checks import check_boost_parameters
-from crfield.estimators.graph_file import restored_model, section
+from crfield.estimators.graph_file import restored_model
 from crfield.estimators.logit_boost import LogitBoost
 from crfield.estimators.stump_columns import Question, StumpColumns
 from crfield.estimators.stump_encoder import StumpEncoder
 from crfield.estimators.stump_selector import StumpSelector
 from crfield.storage.archive import Archive, write_archive
+from crfield.storage.checked import section, whole
 
 _STUMP, _CATEGORIES, _TREE, _EVIDENCE = range(4)
 _DAMAGED = "The file is damaged."
@@ -65,9 +66,8 @@ def load_logit_boost(archive: Archive) -> LogitBoost:
     header, arrays = archive.header, archive.arrays
     model: LogitBoost = restored_model(LogitBoost, header, check_boost_parameters)
     model.classes_ = _classes(header)
-    width, names = header.get("n_features_in"), header.get("feature_names_in")
-    if not isinstance(width, int) or isinstance(width, bool) or width < 1:
-        raise ModelFileError(f"the model file does not say how many columns it reads. {_DAMAGED}")
+    _check_discrete(model.discrete)
+    width, names = whole(header, "n_features_in", least=1), header.get("feature_names_in")
     if names is not None:
         if not isinstance(names, list) or len(names) != width or not all(isinstance(name, str) for name in names):
             raise ModelFileError(f"the model file's names of columns do not fit its {width} columns. {_DAMAGED}")
@@ -79,6 +79,11 @@ def load_logit_boost(archive: Archive) -> LogitBoost:
     model._model, model.n_iter_ = AdditiveLogit(start, steps), len(steps)
     model.rounds_ = _rounds(header, arrays)
     return model
+
+
+def _check_discrete(discrete: Any) -> None:
+    if not isinstance(discrete, list) or any(type(one) not in (int, str) for one in discrete):
+        raise ModelFileError(f"the model file's discrete columns are no list of numbers or names. {_DAMAGED}")
 
 
 def _parameters(model: Any) -> dict[str, Any]:
@@ -123,7 +128,13 @@ def _widths(header: Mapping[str, Any]) -> dict[str, int]:
         raise ModelFileError(f"the model file does not say which evidence it reads. {_DAMAGED}")
     found = {}
     for row in given:
-        if not isinstance(row, list) or len(row) != 2 or not isinstance(row[0], str) or not isinstance(row[1], int):
+        if (
+            not isinstance(row, list)
+            or len(row) != 2
+            or not isinstance(row[0], str)
+            or type(row[1]) is not int
+            or not 0 <= row[1] < 2**31
+        ):
             raise ModelFileError(f"the model file's evidence cannot be read. {_DAMAGED}")
         found[row[0]] = row[1]
     return found

@@ -12,7 +12,7 @@ import numpy as np
 
 from crfield.core.target import Target
 from crfield.data.batch import Batch
-from crfield.errors import InputError
+from crfield.errors import InputError, ModelFileError
 from crfield.estimators.chain_checks import random_generator
 from crfield.estimators.chain_columns import observe_layout
 from crfield.estimators.chain_models import ColumnModel
@@ -21,6 +21,7 @@ from crfield.estimators.chain_training import Watch, chain_penalty, open_checkpo
 from crfield.estimators.held_out import HeldOut, check_validation
 from crfield.estimators.jobs import resolve_jobs
 from crfield.features.detect import encoder_from_state
+from crfield.features.encoder import Encoder
 from crfield.optimize.history import Result
 from crfield.scoring.layout import Layout
 from crfield.scoring.layout_growth import joined
@@ -32,6 +33,19 @@ from crfield.training.fused import FusedChain
 from crfield.training.sharded import ShardedChain, fit_sharded
 
 SOLVERS = ("auto", "lbfgs", "warm")
+
+
+def check_columns(dataset: EncodedDataset, encoder: Encoder) -> None:
+    """ModelFileError unless the data set has the columns that its encoder makes."""
+    empty = encoder.encode([])
+    edge = [0, 0] if empty.edge is None else [empty.edge.width, empty.edge.n_dense]
+    made = (empty.node.width, empty.node.n_dense, edge)
+    told = (dataset.n_columns, dataset.n_dense, dataset.edge_columns or [0, 0])
+    if dataset.n_steps and made != told:
+        raise ModelFileError(
+            f"{dataset.path}: the data set has {told[0]:,} columns and {told[1]:,} numbers, its encoder makes "
+            f"{made[0]:,} and {made[1]:,}. The header is damaged: encode the data again."
+        )
 
 
 def fit_encoded(
@@ -65,6 +79,7 @@ def fit_encoded(
         functions=functions,
         transition_functions=parameters["transition_functions"] if functions is not None else (),
     )
+    check_columns(dataset, encoder)
     coder = dataset.coder
     layout: Layout | None = None
     constraints = getattr(crf, "constraints", None)

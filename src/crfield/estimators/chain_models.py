@@ -24,6 +24,7 @@ from crfield.kernels import linear
 from crfield.scoring.higher_order import RunLayout, RunScores, runs_from_state
 from crfield.scoring.layout import Layout
 from crfield.scoring.tables import FunctionTables, LabelFunction, TableScorer, tabulate
+from crfield.storage.checked import check_numbers, check_table, reading
 
 
 class ColumnModel:
@@ -147,10 +148,22 @@ def build_columns(
     n_labels: int,
 ) -> ColumnModel:
     """Encoder, layout and weights out of the arrays, checked against each other."""
+    with reading("the model file", given=functions is not None):
+        return _build_columns(header, arrays, functions, transition_functions, n_labels)
 
+
+def _build_columns(
+    header: dict[str, Any],
+    arrays: Mapping[str, np.ndarray],
+    functions: Sequence[Any] | None,
+    transition_functions: Sequence[Any],
+    n_labels: int,
+) -> ColumnModel:
     def under(prefix: str) -> dict[str, np.ndarray]:
         return {name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)}
 
+    held = sum(array.nbytes for name, array in arrays.items() if name == "weights" or name.startswith("layout/"))
+    check_table(8 * n_labels**2, held + 32 * n_labels, f"the transitions of {n_labels:,} labels")
     layout = Layout.from_state(header["layout"], under("layout/"))
     if "order" in header["layout"]:
         layout = runs_from_state(layout, header["layout"], under("layout/"))
@@ -167,6 +180,7 @@ def build_columns(
         raise ModelFileError("the model file's weights are not all finite numbers.")
     if layout.n_labels != n_labels:
         raise ModelFileError(f"the model file has {n_labels} labels but a layout for {layout.n_labels}.")
+    check_numbers({"weights": weights})
     model = ColumnModel(encoder, layout, weights)
     try:
         model.tagger  # noqa: B018  (what the kernels would refuse is refused here)

@@ -32,7 +32,7 @@ from crfield.estimators.jobs import resolve_jobs
 from crfield.estimators.step_scores import StepScorer, single_steps
 from crfield.features.detect import encoder_for
 from crfield.features.encoder import Encoder
-from crfield.features.step_windows import windowed
+from crfield.features.step_windows import check_window, windowed
 from crfield.inference.decode import check_decoder
 from crfield.training.hmm_count import counted
 
@@ -198,8 +198,6 @@ def check_hmm_parameters(parameters: Mapping[str, Any]) -> None:
             raise InputError(f"{name} must be a finite number of at least 0, got {value!r}.")
     if not isinstance(parameters["standardize"], bool | np.bool_):
         raise InputError(f"standardize must be True or False, got {parameters['standardize']!r}.")
-    window = parameters["window"]
-    if isinstance(window, bool) or not isinstance(window, int | np.integer) or window < 0:
-        raise InputError(f"window must be a whole number of at least 0, got {window!r}.")
+    check_window(parameters["window"])
     check_decoder(parameters["decode"])
     resolve_jobs(parameters["n_jobs"])

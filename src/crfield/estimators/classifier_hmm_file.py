@@ -17,11 +17,12 @@ from crfield.data.labels import LabelCoder
 from crfield.errors import InputError, ModelFileError
 from crfield.estimators.boost_file import steps_from_state, steps_state
 from crfield.estimators.classifier_hmm import ClassifierHMM, check_hmm_parameters
-from crfield.estimators.graph_file import own_arrays, restored_model, section, stored_parameters
+from crfield.estimators.graph_file import own_arrays, restored_model, stored_parameters
 from crfield.estimators.logit_boost import LogitBoost, check_boost_parameters
 from crfield.estimators.tree_crf_file import rounds_from_json, rounds_to_json
 from crfield.features.detect import encoder_from_state
 from crfield.storage.archive import Archive, write_archive
+from crfield.storage.checked import section
 
 KIND = "classifier_hmm"
 _TABLES = ("start_probabilities_", "transition_probabilities_", "class_shares_")

@@ -9,10 +9,11 @@ import numpy as np
 
 from crfield.errors import ModelFileError
 from crfield.estimators.continuous import ContinuousCRF, check_continuous_parameters
-from crfield.estimators.graph_file import own_arrays, restored_model, section, set_report, stored_parameters
+from crfield.estimators.graph_file import own_arrays, restored_model, set_report, stored_parameters
 from crfield.estimators.steps_or_graphs import StepsOrGraphs
 from crfield.scoring.quadratic import QuadraticScorer
 from crfield.storage.archive import Archive, write_archive
+from crfield.storage.checked import section
 
 KIND = "continuous_crf"
 _REPORT: dict[str, type] = {"objective_": float, "n_iter_": int, "converged_": bool, "stop_reason_": str}

@@ -22,7 +22,6 @@ from crfield.estimators.graph_file import (
     graph_state,
     own_arrays,
     restored_model,
-    section,
     set_report,
     stored_parameters,
 )
@@ -30,6 +29,7 @@ from crfield.estimators.markov_field import MarkovRandomField
 from crfield.features.graph_encoder import GraphEncoder
 from crfield.scoring.interaction import FIXED
 from crfield.storage.archive import Archive, write_archive
+from crfield.storage.checked import section
 
 _REPORT: dict[str, type] = {"objective_": float, "n_iter_": int, "converged_": bool}
 _MIXTURE = ("weights_", "means_", "covariances_", "precisions_cholesky_")

@@ -24,6 +24,7 @@ from crfield.features.graph_encoder import GraphEncoder
 from crfield.inference.catalogue import ENGINES, engine_named
 from crfield.scoring.graph_layout import GraphLayout
 from crfield.storage.archive import Archive, write_archive
+from crfield.storage.checked import section
 from crfield.training.graph_plan import Plan, resolve_engine
 
 _REPORT = {
@@ -171,14 +172,6 @@ def _restored(name: str, value: Any) -> Any:
         return engine_named(value["engine"], **options)
     if name == "forbidden" and isinstance(value, list):
         return [tuple(label_from_json(part) for part in item) if isinstance(item, list) else item for item in value]
-    return value
-
-
-def section(header: dict[str, Any], name: str) -> dict[str, Any]:
-    """A part of a header; ModelFileError where it is missing."""
-    value = header.get(name)
-    if not isinstance(value, dict):
-        raise ModelFileError(f"the model file lacks its {name}: the file is damaged.")
     return value
 
 

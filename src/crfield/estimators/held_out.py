@@ -27,7 +27,7 @@ import numpy as np
 
 from crfield.data.batch import Batch
 from crfield.data.labels import LabelCoder
-from crfield.errors import InputError
+from crfield.errors import InputError, ModelFileError
 from crfield.estimators.chain_models import ColumnModel, FunctionModel
 from crfield.metrics import guess_scheme, label_f1, span_f1
 from crfield.optimize.history import CALLBACK, HELD_OUT, MAX_ITER, Result, Step
@@ -89,6 +89,11 @@ class HeldOut:
         stopped = result.reason in (CALLBACK, MAX_ITER) and self.waited_enough
         if self.best.n_iter == result.n_iter:
             return replace(result, history=history)
+        if len(self._weights) != len(result.weights):
+            raise ModelFileError(
+                f"the checkpoint's best weights are {len(self._weights):,}, the model has {len(result.weights):,}. "
+                "Delete it to begin anew."
+            )
         return replace(
             result,
             weights=self._weights,
@@ -110,13 +115,18 @@ class HeldOut:
 
     def restore(self, state: State) -> None:
         """Go on where the one whose `state` this is was."""
-        from crfield.optimize.keeping import steps_of_table
+        from crfield.optimize.keeping import Found, steps_of_table, taking_over
 
-        header, arrays = state
-        self._waited = int(header["waited"])
-        self.scores = dict(zip(map(int, header["steps"]), arrays["scores"].tolist()))
-        if "best" in arrays:
-            self.best, self._weights = steps_of_table(arrays["best"])[0], arrays["weights"].copy()
+        found = Found(state)
+        with taking_over():
+            steps = [found.whole("steps", within=step) for step in found.header["steps"]]
+            self._waited, scores = found.whole("waited"), found.vector("scores", len(steps))
+            self.scores = dict(zip(steps, scores.tolist()))
+            if "best" in found.arrays:
+                self.best = steps_of_table(found.arrays["best"])[0]
+                self._weights = found.vector("weights", found.arrays["weights"].size).copy()
+            if self.waited_enough and not self.scores:
+                raise ValueError("it has waited for a better score and seen none")
 
     @property
     def waited_enough(self) -> bool:

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -33,7 +32,7 @@ from crfield.estimators.jobs import resolve_jobs
 from crfield.estimators.latent_fit import LatentReport, check_latent_parameters, report_training, train_latent
 from crfield.features.detect import encoder_for
 from crfield.features.encoder import Encoder
-from crfield.features.step_windows import windowed
+from crfield.features.step_windows import check_window, windowed
 from crfield.features.template import Template
 from crfield.inference.chain import ChainEngine
 from crfield.optimize.history import Step
@@ -318,10 +317,8 @@ def check_hidden_parameters(parameters: Mapping[str, Any]) -> None:
 
     >>> check_hidden_parameters(HiddenCRF(window=-1).get_params())
     Traceback (most recent call last):
-    crfield.errors.InputError: window must be a whole number of at least 0, got -1.
+    crfield.errors.InputError: window must be a whole number from 0 to 4096, got -1.
     """
     check_latent_parameters(parameters)
     check_count(parameters["n_states"])
-    window = parameters["window"]
-    if isinstance(window, bool) or not isinstance(window, Integral) or window < 0:
-        raise InputError(f"window must be a whole number of at least 0, got {window!r}.")
+    check_window(parameters["window"])

@@ -8,12 +8,13 @@ import numpy as np
 
 from crfield.data.labels import LabelCoder
 from crfield.errors import ModelFileError
-from crfield.estimators.graph_file import own_arrays, restored_model, section, set_report, stored_parameters
+from crfield.estimators.graph_file import own_arrays, restored_model, set_report, stored_parameters
 from crfield.estimators.hmm import HMM
 from crfield.estimators.hmm_checks import check_hmm
 from crfield.features.detect import encoder_from_state
 from crfield.scoring.densities import family_of_kind
 from crfield.storage.archive import Archive, write_archive
+from crfield.storage.checked import section
 from crfield.training.hmm_durations import Durations
 
 KIND = "hmm"

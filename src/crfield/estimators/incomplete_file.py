@@ -17,11 +17,12 @@ from crfield.boosting.incomplete.structures import Bag, Draws, Form, Prior, Valu
 from crfield.data.label_json import label_from_json, label_to_json
 from crfield.data.labels import LabelCoder
 from crfield.errors import InputError, ModelFileError
-from crfield.estimators.graph_file import own_arrays, restored_model, section, set_report, stored_parameters
+from crfield.estimators.graph_file import own_arrays, restored_model, set_report, stored_parameters
 from crfield.estimators.incomplete_boost import IncompleteBoost
 from crfield.estimators.incomplete_checks import check_incomplete_parameters
 from crfield.estimators.incomplete_model import IncompleteModel
 from crfield.storage.archive import Archive, write_archive
+from crfield.storage.checked import section
 
 _REPORT: dict[str, type] = {
     "objective_": float,

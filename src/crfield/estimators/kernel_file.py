@@ -8,7 +8,7 @@ import numpy as np
 
 from crfield.data.graph_labels import GraphLabels
 from crfield.errors import InputError, ModelFileError
-from crfield.estimators.graph_file import own_arrays, restored_model, section, set_report, stored_parameters
+from crfield.estimators.graph_file import own_arrays, restored_model, set_report, stored_parameters
 from crfield.estimators.kernel_checks import check_kernel_parameters
 from crfield.estimators.kernel_crf import KernelCRF
 from crfield.estimators.kernel_model import KernelModel, mapped_layout
@@ -16,6 +16,7 @@ from crfield.estimators.steps_or_graphs import StepsOrGraphs
 from crfield.features.random_features import Landmarks, Waves, map_from_arrays, map_to_arrays
 from crfield.scoring.similarity import Similarity
 from crfield.storage.archive import Archive, write_archive
+from crfield.storage.checked import section
 from crfield.training.graph_plan import Plan
 
 KIND = "kernel_crf"

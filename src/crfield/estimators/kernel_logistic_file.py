@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 
 from crfield.errors import InputError, ModelFileError
-from crfield.estimators.graph_file import own_arrays, restored_model, section
+from crfield.estimators.graph_file import own_arrays, restored_model
 from crfield.estimators.kernel_checks import CLASSIFIER_BASES, check_kernel_logistic
 from crfield.estimators.kernel_logistic import KernelLogistic
 from crfield.estimators.logistic_file import REPORT, classifier_state, finite_floats, restore_classifier
 from crfield.features.random_features import Landmarks, map_from_arrays, map_to_arrays
 from crfield.scoring.similarity import Similarity
 from crfield.storage.archive import Archive, write_archive
+from crfield.storage.checked import section
 
 _DAMAGED = "The file is damaged."
 

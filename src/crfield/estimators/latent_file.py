@@ -17,7 +17,7 @@ from crfield.data.label_json import label_from_json, label_to_json
 from crfield.data.labels import LabelCoder
 from crfield.errors import ModelFileError
 from crfield.estimators.chain_models import build_columns, restore_input, stored_template
-from crfield.estimators.graph_file import own_arrays, restored_model, section, set_report, stored_parameters
+from crfield.estimators.graph_file import own_arrays, restored_model, set_report, stored_parameters
 from crfield.estimators.hidden_crf import HiddenCRF, check_hidden_parameters, with_window
 from crfield.estimators.latent_dynamic import LatentDynamicCRF, check_dynamic_parameters
 from crfield.estimators.latent_fit import REPORT
@@ -26,6 +26,7 @@ from crfield.features.encoder import Encoder
 from crfield.scoring.latent import ClassScorer, LabelStates
 from crfield.scoring.layout import Layout
 from crfield.storage.archive import Archive, write_archive
+from crfield.storage.checked import section
 
 DYNAMIC, HIDDEN = "latent_dynamic_crf", "hidden_crf"
 _CODE = ("functions", "transition_functions", "callback")

@@ -13,7 +13,8 @@ from crfield.errors import ModelFileError
 from crfield.estimators import chain_file
 from crfield.features.template import Template
 from crfield.storage import exchange
-from crfield.storage.archive import read_archive
+from crfield.storage.archive import Archive, read_archive
+from crfield.storage.checked import check_numbers, reading
 from crfield.storage.files import name_of, peek
 from crfield.storage.foreign import chain_tool
 
@@ -60,8 +61,14 @@ def load(
 ) -> Any:
     """Read a model that was written with ``save``, or a chain model of CRFsuite, CRF++ (text) or Wapiti.
 
-    Damaged, cut, foreign or newer files raise `ModelFileError`; nothing in a file is executed. With ``mmap=True``
-    the arrays stay on disk and each is checked when first used. Feature functions are code and are given again.
+    Damaged, cut, foreign or newer files raise `ModelFileError`; nothing in a file is executed. A small file that
+    describes huge tables is refused too (`crfield.file_growth` lifts the limit). Feature functions are code and are
+    given again.
+
+    With ``mmap=True`` the arrays stay on disk, shared between processes, and each is checked when first used. Do not
+    change such a file in place: replace it by another (``save`` does), for which those who have it mapped keep the
+    old one. One that is cut while it is mapped (truncated, copied over) ends every process that then reads an array
+    behind the cut with the signal SIGBUS, which no program can turn into an error.
 
     >>> import tempfile, os
     >>> from crfield import ChainCRF
@@ -71,18 +78,35 @@ def load(
     ...     load(os.path.join(folder, "weather.crfield")).predict([[["rainy"]]])[0].tolist()
     ['read']
     """
+    name = name_of(path)
     tool = chain_tool(peek(path, _MAGIC))
     if tool is not None:
         from crfield.estimators.foreign_chain import load_foreign
 
-        return load_foreign(path, tool)
+        with reading(name):
+            return load_foreign(path, tool)
     archive = read_archive(path, mmap=mmap)
     kind = archive.header.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         raise ModelFileError(
-            f"{name_of(path)} holds a model of kind {kind!r}; this version knows {', '.join(sorted(KINDS))}. "
+            f"{name} holds a model of kind {kind!r:.60}; this version knows {', '.join(sorted(KINDS))}. "
             "Was it written by a newer version of crfield?"
         )
+    with reading(name, given=functions is not None):
+        given = {"functions": functions, "transition_functions": transition_functions}
+        return _model(archive, kind, given, lazy=mmap)
+
+
+def _model(archive: Archive, kind: str, functions: dict[str, Any], *, lazy: bool) -> Any:
+    """The model of an archive, built and checked; of a chain whose arrays are mapped, later."""
+    of_chain = kind in (chain_file.KIND, chain_file.M_ESTIMATED, chain_file.LOCAL)
+    if not (lazy and of_chain):
+        check_numbers(archive.arrays)
+    if of_chain:
+        model = chain_file.load_chain(archive, **functions)
+        if not lazy:
+            model._fitted  # noqa: B018  (builds and checks everything now)
+        return model
     if kind in _GRAPHS:
         from crfield.estimators.graph_file import load_graph
 
@@ -91,15 +115,9 @@ def load(
     if kind in _FIELDS:
         return getattr(import_module("crfield.estimators.field_file"), _FIELDS[kind])(archive)
     if kind in _LATENT:
-        reads = getattr(import_module("crfield.estimators.latent_file"), _LATENT[kind])
-        return reads(archive, functions=functions, transition_functions=transition_functions)
-    if kind in _READERS:
-        module, reader = _READERS[kind]
-        return getattr(import_module(module), reader)(archive)
-    model = chain_file.load_chain(archive, functions=functions, transition_functions=transition_functions)
-    if not mmap:
-        model._fitted  # noqa: B018  (builds and checks everything now)
-    return model
+        return getattr(import_module("crfield.estimators.latent_file"), _LATENT[kind])(archive, **functions)
+    module, reader = _READERS[kind]
+    return getattr(import_module(module), reader)(archive)
 
 
 def read_template(source: Any) -> Template:

@@ -10,11 +10,12 @@ import numpy as np
 from crfield.data.label_json import label_from_json, label_to_json
 from crfield.data.labels import LabelCoder
 from crfield.errors import InputError, ModelFileError
-from crfield.estimators.graph_file import own_arrays, restored_model, section, set_report, stored_parameters
+from crfield.estimators.graph_file import own_arrays, restored_model, set_report, stored_parameters
 from crfield.estimators.logistic import MaxentClassifier, check_maxent_parameters
 from crfield.estimators.logistic_rows import RowReader
 from crfield.features.detect import encoder_from_state
 from crfield.storage.archive import Archive, write_archive
+from crfield.storage.checked import section
 
 REPORT: dict[str, type] = {
     "objective_": float,

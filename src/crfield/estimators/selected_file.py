@@ -16,7 +16,7 @@ from crfield.data.label_json import label_from_json, label_to_json
 from crfield.data.labels import LabelCoder
 from crfield.errors import InputError, ModelFileError
 from crfield.estimators.chain_models import ColumnModel, build_columns
-from crfield.estimators.graph_file import own_arrays, restored_model, section, set_report, stored_parameters
+from crfield.estimators.graph_file import own_arrays, restored_model, set_report, stored_parameters
 from crfield.estimators.selected import SelectedCRF
 from crfield.estimators.selected_checks import check_selected_parameters
 from crfield.estimators.selected_model import ChosenColumns
@@ -24,6 +24,7 @@ from crfield.report.weights import FeatureList, FeatureWeight, LabelPair
 from crfield.selection.path import SelectionPath, SelectionRound
 from crfield.selection.problem import SelectionModel
 from crfield.storage.archive import Archive, write_archive
+from crfield.storage.checked import section
 
 KIND = "selected_crf"
 _REPORT: dict[str, type] = {

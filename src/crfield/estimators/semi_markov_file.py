@@ -10,7 +10,7 @@ from crfield.data.label_json import label_from_json, label_to_json
 from crfield.data.labels import LabelCoder
 from crfield.errors import InputError, ModelFileError
 from crfield.estimators.chain_models import restore_input, stored_template
-from crfield.estimators.graph_file import own_arrays, restored_model, section, set_report, stored_parameters
+from crfield.estimators.graph_file import own_arrays, restored_model, set_report, stored_parameters
 from crfield.estimators.semi_markov import SemiMarkovCRF
 from crfield.estimators.semi_markov_checks import check_semi_markov
 from crfield.estimators.semi_markov_model import SegmentModel
@@ -19,6 +19,7 @@ from crfield.features.segment_features import Trie
 from crfield.kernels import linear
 from crfield.scoring.segments import SegmentLayout
 from crfield.storage.archive import Archive, write_archive
+from crfield.storage.checked import section
 
 KIND = "semi_markov"
 _CODE = ("functions", "transition_functions", "callback")

@@ -34,7 +34,7 @@ from crfield.estimators.progress import Progress
 from crfield.estimators.step_scores import StepScorer, single_steps
 from crfield.features.detect import encoder_for
 from crfield.features.encoder import Encoder
-from crfield.features.step_windows import window_offsets, windowed
+from crfield.features.step_windows import check_window, window_offsets, windowed
 from crfield.inference.decode import check_decoder
 from crfield.optimize.history import INTERRUPTED, Step
 from crfield.report.weights import TransitionTable
@@ -308,6 +308,7 @@ def check_tree_parameters(parameters: Mapping[str, Any]) -> None:
         value = parameters[name]
         if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
             raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}.")
+    check_window(parameters["window"])
     if parameters["max_bins"] > MOST_BINS:
         raise InputError(f"max_bins must be at most {MOST_BINS}, got {parameters['max_bins']!r}.")
     for name, words in {**_NUMBERS, **_SHARES}.items():

@@ -11,10 +11,11 @@ from crfield.boosting.round_table import Round, RoundTable
 from crfield.boosting.tree_field import TreeField
 from crfield.data.labels import LabelCoder
 from crfield.errors import ModelFileError
-from crfield.estimators.graph_file import own_arrays, restored_model, section, set_report, stored_parameters
+from crfield.estimators.graph_file import own_arrays, restored_model, set_report, stored_parameters
 from crfield.estimators.tree_crf import TreeCRF, check_tree_parameters
 from crfield.features.detect import encoder_from_state
 from crfield.storage.archive import Archive, write_archive
+from crfield.storage.checked import section
 
 KIND = "tree_crf"
 _REPORT: dict[str, type] = {"objective_": float, "n_iter_": int, "converged_": bool, "stop_reason_": str}

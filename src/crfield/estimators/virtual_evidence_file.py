@@ -21,9 +21,10 @@ from crfield.boosting.trees import RegressionTree
 from crfield.data.graph_batch import GraphSchema
 from crfield.data.graph_labels import GraphLabels
 from crfield.errors import ModelFileError
-from crfield.estimators.graph_file import own_arrays, restored_model, section, set_report, stored_parameters
+from crfield.estimators.graph_file import own_arrays, restored_model, set_report, stored_parameters
 from crfield.features.graph_encoder import GraphEncoder
 from crfield.storage.archive import Archive, write_archive
+from crfield.storage.checked import section
 
 _REPORT: dict[str, type] = {"converged_": bool, "stop_reason_": str, "n_rounds_": int}
 _MOST_LEAVES = 1 << 20

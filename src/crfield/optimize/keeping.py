@@ -7,17 +7,22 @@ the run that goes on takes the same steps, bit for bit, as the one that was neve
 
 Runs have phases (stochastic epochs, then a batch optimiser), each with a state under its own name; what was offered
 last counts.
+
+A state comes from a file, so it is checked where it is taken over: `Found` gives its numbers and vectors only if they
+are what the run needs, and whatever else is wrong with it ends in `ModelFileError` (`taking_over`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import astuple, fields
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
+from crfield.errors import InputError, ModelFileError
 from crfield.optimize.history import Step
 
 State = tuple[dict[str, Any], dict[str, np.ndarray]]
@@ -33,6 +38,78 @@ class Keeper(Protocol):
     def offer(self, phase: str, state: Callable[[], State]) -> None:
         """The state can be kept now: ``state()`` makes it."""
         ...
+
+
+class Found:
+    """A state that was found, read with suspicion.
+
+    >>> found = Found(({"epoch": 3}, {"weights": np.ones(2)}))
+    >>> found.whole("epoch", most=10), found.vector("weights", 2).tolist()
+    (3, [1.0, 1.0])
+    >>> found.number("step")
+    Traceback (most recent call last):
+    crfield.errors.ModelFileError: the checkpoint cannot be gone on from: 'step' is None, not a finite number. ...
+    """
+
+    def __init__(self, state: State) -> None:
+        self.header, self.arrays = state
+
+    def number(self, name: str, *, within: Any = None, least: float = -math.inf) -> float:
+        """A finite number of the header, or of a part ``within`` it."""
+        value: Any = self.header.get(name) if within is None else within
+        if type(value) not in (int, float) or not math.isfinite(value) or value < least:
+            refuse_state(f"{name!r} is {str(value)[:40]}, not a finite number")
+        return float(value)
+
+    def whole(self, name: str, *, within: Any = None, least: int = 0, most: int = 2**53) -> int:
+        """A whole number of the header, or of a part ``within`` it."""
+        value = self.header.get(name) if within is None else within
+        if type(value) is not int or not least <= value <= most:
+            refuse_state(f"{name!r} is {str(value)[:40]}, not a whole number from {least} to {most}")
+        return value
+
+    def flag(self, name: str) -> bool:
+        """True or false."""
+        value = self.header.get(name)
+        if type(value) is not bool:
+            refuse_state(f"{name!r} is {str(value)[:40]}, not true or false")
+        return value
+
+    def listed(self, name: str, length: int) -> list[Any]:
+        """A list of the header of this length."""
+        value = self.header.get(name)
+        if not isinstance(value, list) or len(value) != length:
+            refuse_state(f"{name!r} is {str(value)[:40]}, not a list of {length}")
+        return value
+
+    def vector(self, name: str, length: int) -> np.ndarray:
+        """(length,) finite numbers."""
+        value = self.arrays.get(name)
+        if value is None or value.dtype != np.float64 or value.shape != (length,) or not np.isfinite(value).all():
+            refuse_state(f"its array {name!r} is not {length:,} finite numbers")
+        return value
+
+
+def refuse_state(problem: str) -> NoReturn:
+    """The error for a state that no run can go on from."""
+    raise ModelFileError(f"the checkpoint cannot be gone on from: {problem}. Delete it to begin anew.")
+
+
+@contextmanager
+def taking_over() -> Iterator[None]:
+    """Whatever goes wrong while a state is taken over is the fault of its file.
+
+    >>> with taking_over():
+    ...     {}["weights"]
+    Traceback (most recent call last):
+    crfield.errors.ModelFileError: the checkpoint cannot be gone on from: KeyError: 'weights'. Delete it ...
+    """
+    try:
+        yield
+    except ModelFileError:
+        raise
+    except (InputError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError, MemoryError) as error:
+        refuse_state(f"{type(error).__name__}: {str(error)[:200]}")
 
 
 def steps_table(steps: Sequence[Step]) -> np.ndarray:
@@ -51,6 +128,8 @@ def steps_of_table(table: np.ndarray) -> list[Step]:
     >>> steps_of_table(steps_table([Step(3, 4, 12.5, 0.1, 1.0, 7, 0.02, 0.5)]))[0].n_active
     7
     """
+    if table.dtype != np.float64 or table.ndim != 2 or table.shape[1] != len(fields(Step)):
+        refuse_state(f"its table of steps has the shape {table.shape}")
     made = []
     for row in table.tolist():
         values: dict[str, Any] = {}

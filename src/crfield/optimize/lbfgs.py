@@ -34,7 +34,7 @@ from crfield.optimize.history import (
     Result,
     Step,
 )
-from crfield.optimize.keeping import Keeper, State, steps_of_table, steps_table
+from crfield.optimize.keeping import Found, Keeper, State, refuse_state, steps_of_table, steps_table, taking_over
 from crfield.optimize.line_search import orthant_search, wolfe_search
 from crfield.optimize.penalty import Penalised, Penalty, Point
 from crfield.optimize.problem import Problem
@@ -124,23 +124,26 @@ class _Run:
 
     def restore(self, state: State) -> None:
         """Go on where the run whose `state` this is was."""
-        header, arrays = state
+        found = Found(state)
+        n = len(self.direction)
         for name, vector in (
             ("weights", self.here.weights),
             ("gradient", self.here.gradient),
             ("direction", self.direction),
         ):
-            vector[:] = arrays[name]
-        self.here.value, self.here.squared_norm = map(float, header["point"][:2])
-        self.here.n_active = self.there.n_active = int(header["point"][2])
-        slope, size = header["course"]
-        self.course = (float(slope), float(size))
-        self.gap = math.inf if header["gap"] is None else float(header["gap"])
-        self.objective.n_evaluations = int(header["n_evaluations"])
-        self.stopping.remember(header["stopping"])
-        self.steps = steps_of_table(arrays["steps"])
+            vector[:] = found.vector(name, n)
+        value, squared_norm, n_active = found.listed("point", 3)
+        self.here.value = found.number("value", within=value)
+        self.here.squared_norm = found.number("squared_norm", within=squared_norm, least=0.0)
+        self.here.n_active = self.there.n_active = found.whole("n_active", within=n_active, most=n)
+        slope, size = found.listed("course", 2)
+        self.course = (found.number("slope", within=slope), found.number("size", within=size))
+        self.gap = math.inf if found.header["gap"] is None else found.number("gap")
+        self.objective.n_evaluations = found.whole("n_evaluations")
+        self.stopping.remember(found.header["stopping"])
+        self.steps = steps_of_table(found.arrays["steps"])
         self.began = time.perf_counter() - (self.steps[-1].seconds if self.steps else 0.0)
-        self.history.restore({name.removeprefix("history/"): part for name, part in arrays.items()})
+        self.history.restore({name.removeprefix("history/"): part for name, part in found.arrays.items()})
 
     def result(self, reason: str) -> Result:
         """The end of the run at the present point."""
@@ -330,8 +333,12 @@ def minimize(
         raise InputError(f"first_step must be a finite number above 0, got {first_step}.")
     found = None if keeper is None else keeper.found("lbfgs")
     if found is not None:
-        diagonal = found[1].get("diagonal")
-        memory, single = found[0]["memory"], found[0]["single"]
+        told = Found(found)
+        diagonal = told.vector("diagonal", n) if "diagonal" in told.arrays else None
+        longest = max(LONGEST, LONGEST_SINGLE, memory or 0)
+        memory, single = told.whole("memory", least=1, most=longest), told.flag("single")
+        if diagonal is not None and n and diagonal.min() <= 0:
+            refuse_state("its diagonal is not positive")
     if diagonal is not None:
         diagonal = np.ascontiguousarray(diagonal, dtype=np.float64)
         if n and not (diagonal.min() > 0 and math.isfinite(diagonal.max())):
@@ -350,7 +357,8 @@ def minimize(
         keeper=None if keeper is None else _WithModel(keeper, memory, single, diagonal),
     )
     if found is not None:
-        run.restore(found)
+        with taking_over():
+            run.restore(found)
     try:
         reason = run.go(max_iter)
     except KeyboardInterrupt:

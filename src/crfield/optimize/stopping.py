@@ -78,9 +78,12 @@ class Stopping:
 
     def remember(self, memory: dict[str, list[float | None]]) -> None:
         """Go on where the one whose `memory` this is left off."""
-        self._values, self._estimates = (
+        values, estimates = (
             [math.inf if x is None else float(x) for x in memory[name]] for name in ("values", "estimates")
         )
+        if not values or len(estimates) != len(self._estimates) or any(map(math.isnan, [*values, *estimates])):
+            raise ValueError(f"{len(values)} values and {len(estimates)} estimates of the gap")
+        self._values, self._estimates = values, estimates
 
     @property
     def stalled(self) -> bool:

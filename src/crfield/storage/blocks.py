@@ -51,9 +51,9 @@ def read_blocks(source: Source, *, size: int = BLOCK) -> Iterator[Block]:
     with _opened(source) as stream:
         for number, piece in enumerate(_pieces(stream, name_of(source), size)):
             waiting += piece if number else piece.removeprefix(_MARK)
-            if len(waiting) > FLOOR and (packed := getattr(stream, "packed", None)) is not None:
-                if len(waiting) > (most := allowed(packed.count)):
-                    refuse_unfolded(most, name_of(source))
+            packed = getattr(stream, "packed", None)
+            if packed is not None and len(waiting) > FLOOR and len(waiting) > (most := allowed(packed.count)):
+                refuse_unfolded(most, name_of(source))
             if len(waiting) < enough:
                 continue
             end = _last_break(waiting)

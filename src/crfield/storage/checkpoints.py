@@ -3,7 +3,8 @@
 A checkpoint is an archive (`storage.archive`): a header and arrays, nothing that could be executed. It is written
 beside its place and moved there in one step, so that at any moment there is either the whole old one or the whole new
 one. The header holds digests of the data and of the options, and what they are digests of; a training goes on only
-from a checkpoint of its own, for anything else would end somewhere between two models.
+from a checkpoint of its own, for anything else would end somewhere between two models. It has a version; what the
+state itself may be is checked by those who go on from it (`crfield.optimize.keeping`).
 
 A training that has come to its end leaves its checkpoint behind, marked as done: the same call then goes to the end
 at once (its process may have died before the model was saved), and another training may take the place. One that is
@@ -28,6 +29,7 @@ from crfield.storage.archive import read_archive, write_archive
 from crfield.storage.files import remove_leftovers
 
 KIND = "checkpoint"
+VERSION = 1  # raised when an older crfield would go on wrongly; files without one are of version 1
 State = tuple[dict[str, Any], dict[str, np.ndarray]]
 
 
@@ -120,6 +122,7 @@ class Checkpoint:
             self.path,
             {
                 "kind": KIND,
+                "version": VERSION,
                 "digests": self.digests,
                 "done": done,
                 "phase": phase,
@@ -143,6 +146,12 @@ class Checkpoint:
                 f"{self.path} is no checkpoint (its kind is {header.get('kind')!r}), and is left as it is. "
                 "Name another file."
             )
+        version = header.get("version", 1)
+        if type(version) is not int or not 1 <= version <= VERSION:
+            raise ModelFileError(
+                f"the checkpoint {self.path} has version {str(version)[:20]}; this crfield goes on from version "
+                f"{VERSION} and older. Go on with the crfield that wrote it, or delete it to begin anew."
+            )
         if digests != self.digests:
             if header.get("done") is True:  # finished work of another training: this one may take its place
                 return
@@ -151,7 +160,9 @@ class Checkpoint:
                 f"the checkpoint {self.path} is of another training: {' and '.join(names) or 'more'} differ. "
                 "Restore what it was begun with to go on; delete the file, or name another one, to begin anew."
             )
-        self._phase, self._state = str(header.get("phase")), (_loose(state), _under(arrays, "state/"))
+        if not isinstance(header.get("phase"), str) or not all(isinstance(part, dict) for part in beside.values()):
+            raise ModelFileError(f"the checkpoint {self.path} is damaged. Delete it to begin anew.")
+        self._phase, self._state = header["phase"], (_loose(state), _under(arrays, "state/"))
         self._found_beside = {n: (_loose(part), _under(arrays, f"beside/{n}/")) for n, part in beside.items()}
 
 

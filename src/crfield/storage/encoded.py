@@ -79,8 +79,11 @@ class EncodedDataset:
         counts: list[Any] = [header.get(name) for name in ("n_sequences", "n_steps", "n_columns", "n_dense")]
         edge: Any = header.get("edge")
         rows: Any = header.get("shards")
-        good = all(type(n) is int and n >= 0 for n in counts) and isinstance(rows, list)
-        good &= edge is None or (isinstance(edge, list) and len(edge) == 2 and all(type(n) is int for n in edge))
+        good = all(type(n) is int and 0 <= n < 2**63 for n in counts) and isinstance(rows, list)
+        good = good and max(counts[2:]) < 2**31  # columns are numbered in 32 bits
+        good &= edge is None or (
+            isinstance(edge, list) and len(edge) == 2 and all(type(n) is int and 0 <= n < 2**31 for n in edge)
+        )
         good = good and all(_is_row(row) for row in rows)
         if not good:
             raise ModelFileError(f"{front}: the header of the data set is damaged. Encode the data again.")
@@ -101,6 +104,11 @@ class EncodedDataset:
     def labels(self) -> np.ndarray:
         """(L,) the labels, in the order of their codes."""
         return self.coder.classes_
+
+    @property
+    def edge_columns(self) -> list[int] | None:
+        """Sparse and dense columns of transitions, where there are any."""
+        return self._edge
 
     @property
     def n_shards(self) -> int:

@@ -5,9 +5,9 @@ begin as gzip does, whatever the name, as far as `limits` allows. Writing goes t
 folder, is flushed to the disk and then takes the target's place in one step, so a reader sees the old file or the
 new one and never a half; the folder is flushed too, so that the new name survives a loss of power.
 
-A process that is killed leaves its temporary file behind. The next one that writes to the same target removes it: the
-name holds the writer's process, and the writer holds a lock on it, which the system takes away when it dies. So a file
-is removed only if its process is gone (or is this one, and does not know it) and nobody holds it.
+A process that is killed leaves its temporary file behind. The next one that writes to the same target removes it:
+the name holds the writer's process, and the writer holds a lock on it, which the system takes away when it dies. So a
+file is removed only if its process is gone (or is this one, and does not know it) and nobody holds it.
 """
 
 from __future__ import annotations

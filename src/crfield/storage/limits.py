@@ -1,9 +1,10 @@
 """How far a file may grow in memory: what it unfolds to, and what it describes, against its own size.
 
-A kilobyte of gzip can be a megabyte of text, and a list of 20,000 labels describes a table of 400 million pairs. Honest
-files do neither by much: text packs to a tenth or a twentieth, and who has 20,000 labels has megabytes of weights for
-them. So a file may take `FLOOR` bytes whatever its size, and beyond that at most so many times its own size; a file
-that asks for more is refused before the memory is taken. Who knows the file lifts the limit with `file_growth`.
+A kilobyte of gzip can be a megabyte of text, and a list of 20,000 labels describes a table of 400 million pairs.
+Honest files do neither by much: text packs to a tenth or a twentieth, and who has 20,000 labels has megabytes of
+weights for them. So a file may take `FLOOR` bytes whatever its size, and beyond that at most so many times its own
+size; a file that asks for more is refused before the memory is taken. Who knows the file lifts the limit with
+`file_growth`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _times: ContextVar[float | None] = ContextVar("times", default=TIMES)
 
 @contextmanager
 def file_growth(times: float | None) -> Iterator[None]:
-    """Within the block a file may grow to ``times`` its size in memory; None is without limit.
+    r"""Within the block a file may grow to ``times`` its size in memory; None is without limit.
 
     It holds for `load` and for all functions that read files: what gzip unfolds to, and tables that a model of
     few bytes describes. Below 256 MiB nothing is refused.
@@ -29,7 +30,7 @@ def file_growth(times: float | None) -> Iterator[None]:
     >>> import gzip, io
     >>> import crfield
     >>> with crfield.file_growth(2000):
-    ...     len(crfield.read_columns(io.BytesIO(gzip.compress(b"a b\\n" * 1000))))
+    ...     len(crfield.read_columns(io.BytesIO(gzip.compress(b"a b\n" * 1000))))
     1
     """
     if times is not None and not times >= 1:

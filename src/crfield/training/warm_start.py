@@ -25,7 +25,7 @@ from typing import Protocol
 
 import numpy as np
 
-from crfield.optimize.keeping import Keeper, random_state, set_random_state
+from crfield.optimize.keeping import Found, Keeper, random_state, set_random_state, taking_over
 from crfield.scoring.layout import Layout
 
 TRIAL_STEPS = tuple(float(0.8 / 2**k) for k in range(0, 14))
@@ -118,9 +118,11 @@ def run_epochs(
     """
     first, found = 0, None if keeper is None else keeper.found("epochs")
     if found is not None:
-        first, step, loss = int(found[0]["epoch"]), float(found[0]["step"]), float(found[0]["loss"])
-        weights[:] = found[1]["weights"]
-        set_random_state(rng, found[0]["random"])
+        told = Found(found)
+        first, step, loss = told.whole("epoch"), told.number("step", least=0.0), told.number("loss")
+        weights[:] = told.vector("weights", len(weights))
+        with taking_over():
+            set_random_state(rng, told.header["random"])
     else:
         step, loss = begin()
         if not step:
