@@ -95,6 +95,8 @@ def test_rooms_and_doors(path: Path) -> None:
 def test_no_catch_all_names() -> None:
     for path in FILES:
         name = path.stem
+        if room_of(path) == "compat":  # has the names of other packages
+            continue
         assert name not in ("utils", "helpers", "common", "misc"), path
         assert not name.startswith("base_"), path
 

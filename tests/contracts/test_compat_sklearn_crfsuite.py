@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -117,21 +122,27 @@ def test_the_optimum_is_that_of_crfsuite(settings: dict[str, Any], data: tuple[A
         assert len(ours.state_features_) == len(info.state_features)
 
 
-def test_outputs_are_lists_and_marginals_are_dicts(data: tuple[Any, ...]) -> None:
+def test_outputs_are_arrays_and_marginals_are_dicts(data: tuple[Any, ...]) -> None:
     X, y, X_test, y_test = data
     crf = CRF(c2=0.1).fit(X, y)
     equal = [x[:2] for x in X_test if len(x) >= 2]
     found = crf.predict(equal)
-    assert type(found) is list
-    assert all(type(labels) is list and all(type(label) is str for label in labels) for labels in found)
-    assert crf.predict_single(equal[0]) == found[0]
-    marginals = crf.predict_marginals(equal[:1])[0]
+    assert found.shape == (len(equal), 2)
+    assert all(type(label) is str for labels in found for label in labels)
+    assert crf.predict_single(equal[0]) == found[0].tolist()
+    unequal = crf.predict([equal[0], equal[0][:1]])
+    assert unequal.shape == (2,)
+    assert [type(labels) for labels in unequal] == [list, list]
+    assert crf.predict_marginals(equal).shape == (len(equal), 2)
+    assert crf.predict([[]]).shape == (1, 0)
+    assert crf.predict_single([]) == []
+    marginals = crf.predict_marginals(equal[:1])[0].tolist()
     assert list(marginals[0]) == crf.classes_
     assert sum(marginals[1].values()) == pytest.approx(1.0)
     assert crf.predict_marginals_single(equal[0]) == marginals
     assert crf.score(X_test, y_test) == metrics.flat_accuracy_score(y_test, crf.predict(X_test))
     tagger = crf.tagger_
-    assert tagger.tag(equal[0]) == found[0]
+    assert tagger.tag(equal[0]) == found[0].tolist()
     assert tagger.marginal(crf.classes_[0], 1) == marginals[1][crf.classes_[0]]
     assert 0 < tagger.probability(found[0]) <= 1
     assert tagger.info().transitions == crf.transition_features_
@@ -152,7 +163,7 @@ def test_a_feature_whose_values_are_negative_keeps_its_weights() -> None:
     y = [["near", "far", "near", "far"]] * 5
     crf = CRF(c2=0.01).fit(X, y)
     assert set(crf.state_features_) == {("x", "near"), ("x", "far")}
-    assert crf.predict(X) == y
+    assert crf.predict(X).tolist() == y
 
 
 def test_model_filename_is_written_and_read(data: tuple[Any, ...], tmp_path: Path) -> None:
@@ -161,7 +172,7 @@ def test_model_filename_is_written_and_read(data: tuple[Any, ...], tmp_path: Pat
     trained = CRF(c2=0.5, model_filename=path).fit(X, y)
     assert Path(path).stat().st_size == trained.size_
     found = CRF(model_filename=path)
-    assert found.predict(X_test) == trained.predict(X_test)
+    assert found.predict(X_test).tolist() == trained.predict(X_test).tolist()
     assert found.state_features_ == trained.state_features_
 
 
@@ -181,7 +192,7 @@ def test_scikit_learn_tools_work(data: tuple[Any, ...]) -> None:
         assert 0 <= cross_val_score(crf, X, y, scoring=scorer, cv=2).min() <= 1
     search = GridSearchCV(crf, {"c2": [0.1, 10.0]}, cv=2, scoring=scorers.flat_accuracy).fit(X, y)
     again = pickle.loads(pickle.dumps(search.best_estimator_))
-    assert again.predict(X_test) == search.predict(X_test)
+    assert again.predict(X_test).tolist() == search.predict(X_test).tolist()
     assert "max_iterations=10" in repr(crf)
 
 
@@ -227,7 +238,7 @@ def test_other_algorithms(algorithm: str, solver: str, settings: dict[str, Any],
     assert crf.fit(X, y).score(X_test, y_test) > 0.6
     assert crf.chain_.solver == solver
     assert 1 <= len(crf.training_log_.iterations) <= settings["max_iterations"]
-    assert clone(crf).fit(X, y).predict(X_test) == crf.predict(X_test)
+    assert clone(crf).fit(X, y).predict(X_test).tolist() == crf.predict(X_test).tolist()
 
 
 def test_metrics_agree_with_scikit_learn_on_flat_labels() -> None:
@@ -257,3 +268,97 @@ def test_variance_and_gamma_of_arow_are_one_number() -> None:
 def test_pa_type_must_be_one_of_three() -> None:
     with pytest.raises(InputError, match="pa_type must be 0, 1 or 2, got 3"):
         CRF(algorithm="pa", pa_type=3).fit([[["a"]]], [["N"]])
+
+
+def test_long_names_of_algorithms_are_python_crfsuites(data: tuple[Any, ...]) -> None:
+    X, y, X_test, _ = data
+    for long, short in (("averaged-perceptron", "ap"), ("passive-aggressive", "pa")):
+        one, two = (CRF(name, max_iterations=5).fit(X[:20], y[:20]) for name in (long, short))
+        assert one.predict(X_test).tolist() == two.predict(X_test).tolist()
+        assert (one.algorithm, one.chain_.solver) == (long, two.chain_.solver)
+        assert pickle.loads(pickle.dumps(one)).state_features_ == two.state_features_
+
+
+FORMS: dict[str, Callable[[], tuple[Any, Any]]] = {
+    "bytes values": lambda: ([[{"w": b"x"}, {"w": "не светит".encode()}]], [["N", "V"]]),
+    "bytes names": lambda: ([[{b"w": 1.0}, {"m": {b"k": 2.0}}]], [["N", "V"]]),
+    "bytes features": lambda: ([[[b"w"], ["m", b"k"]]], [["N", "V"]]),
+    "bytes in lists": lambda: ([[{"w": [b"x", "y"]}, {"w": {b"z"}}]], [["N", "V"]]),
+    "bytes labels": lambda: ([[{"w": 1}, {"m": 1}]], [[b"N", "V"]]),
+    "keys of a step": lambda: ([[{"w": 1}.keys(), {"m": 1}.keys()]], [["N", "V"]]),
+    "values of a dict": lambda: ({"a": [{"w": 1}, {"m": 1}]}.values(), {"a": ["N", "V"]}.values()),
+    "keys as labels": lambda: ([[{"w": 1}, {"m": 1}]], [{"N": 0, "V": 0}.keys()]),
+    "iterators": lambda: (iter([iter([{"w": 1}, {"m": 1}])]), iter([iter(["N", "V"])])),
+    "dicts, sets": lambda: ([[{"w": {"x": 1, "y": ["u", "v"]}}, {"m": {"c", "d"}}]], [["N", "V"]]),
+    "an array": lambda: (np.array([[{"w": 1}, {"m": 1}]], dtype=object), np.array([["N", "V"]])),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_whatever_python_crfsuite_reads_is_read(form: str, tmp_path: Path) -> None:
+    pycrfsuite = pytest.importorskip("pycrfsuite", reason="python-crfsuite is not installed")
+    trainer = pycrfsuite.Trainer(verbose=False)
+    for x, labels in zip(*FORMS[form]()):
+        trainer.append(x, labels)
+    trainer.train(str(tmp_path / "m"))
+    tagger = pycrfsuite.Tagger()
+    tagger.open(str(tmp_path / "m"))
+    crf = CRF().fit(*FORMS[form]())
+    assert sorted(crf.attributes_) == sorted(tagger.info().attributes)
+    assert crf.classes_ == tagger.labels()
+    X, y = FORMS[form]()
+    assert crf.predict(X).tolist() == [["N", "V"]]
+    X, y = FORMS[form]()
+    assert crf.score(X, y) == 1.0
+    x = next(iter(FORMS[form]()[0]))
+    assert crf.predict_single(x) == ["N", "V"]
+    x = next(iter(FORMS[form]()[0]))
+    crf.tagger_.tag(x)
+    x = next(iter(FORMS[form]()[0]))
+    assert [set(step) for step in crf.predict_marginals_single(x)] == [{"N", "V"}] * 2
+
+
+def test_sequences_of_python_crfsuite_and_bytes_that_are_no_text() -> None:
+    pycrfsuite = pytest.importorskip("pycrfsuite", reason="python-crfsuite is not installed")
+    crf = CRF().fit([pycrfsuite.ItemSequence([{"w": 1.0}, {"m": "k"}])], [["N", "V"]])
+    assert sorted(crf.attributes_) == ["m:k", "w"]
+    odd = CRF().fit([[{"w": b"\xff"}, {"w": b"\xfe"}]], [["N", "V"]])
+    assert sorted(odd.attributes_) == ["w:\\xfe", "w:\\xff"]
+
+
+def test_utils_flatten() -> None:
+    assert sklearn_crfsuite.utils.flatten([["N", "V"], ["N"]]) == ["N", "V", "N"]
+
+
+ALIAS = """
+import sys
+import crfield.compat.sklearn_crfsuite as ours
+
+for name in ("", ".metrics", ".scorers", ".utils", ".estimator"):
+    sys.modules["sklearn_crfsuite" + name] = sys.modules[ours.__name__ + name]
+"""
+
+
+def test_the_packages_own_tests_pass(tmp_path: Path) -> None:
+    """All of them, unchanged, with our modules under the package's name."""
+    source = os.environ.get("CRFIELD_SKLEARN_CRFSUITE")
+    if source is None:
+        pytest.skip(
+            "CRFIELD_SKLEARN_CRFSUITE is no source archive of sklearn-crfsuite: "
+            "pip download --no-binary :all: --no-deps sklearn-crfsuite"
+        )
+    with tarfile.open(source) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (tests,) = tmp_path.glob("*/tests")
+    (tmp_path / "under_its_name.py").write_text(ALIAS, encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "under_its_name", "-p", "no:cacheprovider", str(tests)]
+    done = subprocess.run(
+        [*command, "--import-mode=importlib", "--rootdir", str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert re.search(r"4\d passed", done.stdout), done.stdout

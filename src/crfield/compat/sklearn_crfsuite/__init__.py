@@ -1,4 +1,4 @@
-"""The names of sklearn-crfsuite (Korobov 2015): ``CRF``, ``metrics``, ``scorers``.
+"""The names of sklearn-crfsuite (Korobov 2015): ``CRF``, ``metrics``, ``scorers``, ``utils``.
 
     import crfield.compat.sklearn_crfsuite as sklearn_crfsuite
 
@@ -6,7 +6,7 @@ and a script written for that package runs, trained by the engine of this one. `
 is not.
 """
 
-from crfield.compat.sklearn_crfsuite import metrics, scorers
+from crfield.compat.sklearn_crfsuite import metrics, scorers, utils
 from crfield.compat.sklearn_crfsuite.estimator import CRF
 
-__all__ = ["CRF", "metrics", "scorers"]
+__all__ = ["CRF", "metrics", "scorers", "utils"]

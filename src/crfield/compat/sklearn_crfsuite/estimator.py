@@ -16,8 +16,11 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, Self
 
+import numpy as np
+
+from crfield.compat.sklearn_crfsuite.items import as_array, asked, plain_items, plain_labels
 from crfield.compat.sklearn_crfsuite.metrics import flat_accuracy_score, flat_f1_score, sequence_accuracy_score
-from crfield.compat.sklearn_crfsuite.settings import chain_for, with_zeros
+from crfield.compat.sklearn_crfsuite.settings import chain_for
 from crfield.compat.sklearn_crfsuite.tagger import (
     ModelInfo,
     Tagger,
@@ -39,7 +42,7 @@ class CRF(Estimator):
 
     Parameters
     ----------
-    algorithm : "lbfgs", "l2sgd", "ap", "pa" or "arow"
+    algorithm : "lbfgs", "l2sgd", "ap" (or "averaged-perceptron"), "pa" (or "passive-aggressive") or "arow"
         How to train; see `crfield.compat.sklearn_crfsuite.settings` for what each parameter becomes.
     min_freq : float
         Pairs (feature, label) and (label, label) that occur less often have no weight.
@@ -70,7 +73,7 @@ class CRF(Estimator):
     >>> y = [["DET", "NOUN"], ["DET", "NOUN"]]
     >>> crf = CRF(c1=0.01, c2=0.01, max_iterations=100, all_possible_transitions=True).fit(X, y)
     >>> crf.predict([[{"word": "the"}, {"word": "cat"}]]), crf.classes_
-    ([['DET', 'NOUN']], ['DET', 'NOUN'])
+    (array([['DET', 'NOUN']], dtype=object), ['DET', 'NOUN'])
     """
 
     def __init__(
@@ -145,12 +148,12 @@ class CRF(Estimator):
         model = chain_for(self.get_params(deep=False))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # max_iterations is a usual way to stop there
-            model.fit(with_zeros(X), y)
+            model.fit(plain_items(X), y := plain_labels(y))
         self._chain, self._info_known = model, None
         self._order = by_occurrence(y, model.classes_.tolist())
         log = training_log(model)
         if X_dev is not None:
-            found = self.predict(X_dev)
+            found, y_dev = self.predict(X_dev), plain_labels(y_dev)
             log.last_iteration["item_accuracy_float"] = flat_accuracy_score(y_dev, found)
             log.last_iteration["instance_accuracy_float"] = sequence_accuracy_score(y_dev, found)
             log.last_iteration["avg_f1"] = float(flat_f1_score(y_dev, found, average="macro", zero_division=0.0))
@@ -161,27 +164,27 @@ class CRF(Estimator):
 
     # --------------------------------------------------------------- prediction
 
-    def predict(self, X: Any) -> list[list[Any]]:
-        """Labels of every sequence."""
-        return [labels.tolist() for labels in self.chain_.predict(X)]
+    def predict(self, X: Any) -> np.ndarray:
+        """Labels of every sequence: an array of lists, or a 2-D array where all sequences are equally long."""
+        return as_array([labels.tolist() for labels in asked(self.chain_.predict, X)])
 
     def predict_single(self, xseq: Any) -> list[Any]:
         """Labels of one sequence."""
-        return self.predict([xseq])[0]
+        return self.predict([xseq])[0].tolist()
 
-    def predict_marginals(self, X: Any) -> list[list[dict[Any, float]]]:
-        """Probability of each label at each step of every sequence."""
+    def predict_marginals(self, X: Any) -> np.ndarray:
+        """Probability of each label at each step of every sequence, in an array of the form of `predict`."""
         order = self._labels()
-        found = self.chain_.predict_marginals(X)
-        return [[{label: step[label] for label in order} for step in sequence] for sequence in found]
+        found = asked(self.chain_.predict_marginals, X)
+        return as_array([[{label: step[label] for label in order} for step in sequence] for sequence in found])
 
     def predict_marginals_single(self, xseq: Any) -> list[dict[Any, float]]:
         """Probability of each label at each step of one sequence."""
-        return self.predict_marginals([xseq])[0]
+        return self.predict_marginals([xseq])[0].tolist()
 
     def score(self, X: Any, y: Any) -> float:
         """Share of the steps whose label is right."""
-        return flat_accuracy_score(y, self.predict(X))
+        return flat_accuracy_score(plain_labels(y), self.predict(X))
 
     # ---------------------------------------------------------------- attributes
 

@@ -7,12 +7,14 @@ reports of its own.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from itertools import chain
 from typing import Any
 
+import numpy as np
+
+from crfield.compat.sklearn_crfsuite.utils import flatten
 from crfield.errors import ShapeError
 
-Labelled = Sequence[Iterable[Any]]
+Labelled = Sequence[Iterable[Any]] | np.ndarray
 
 
 def flat_accuracy_score(y_true: Labelled, y_pred: Labelled) -> float:
@@ -98,4 +100,4 @@ def sequence_accuracy_score(y_true: Labelled, y_pred: Labelled) -> float:
 
 
 def _flat(y_true: Labelled, y_pred: Labelled) -> tuple[list[Any], list[Any]]:
-    return list(chain.from_iterable(y_true)), list(chain.from_iterable(y_pred))
+    return flatten(y_true), flatten(y_pred)

@@ -49,6 +49,7 @@ ALGORITHMS: dict[str, _Algorithm] = {
     ),
     "arow": _Algorithm("arow", 100, ("epsilon", "variance", "gamma")),
 }
+ALIASES = {"averaged-perceptron": "ap", "passive-aggressive": "pa"}  # python-crfsuite's
 _VARIANTS = {0: "PA", 1: "PA-I", 2: "PA-II"}
 _SPECIAL = ("c1", "c2", "period", "delta", *_LBFGS, *_CALIBRATION)
 _SPECIAL += ("pa_type", "c", "error_sensitive", "averaging", "variance", "gamma")
@@ -77,6 +78,7 @@ def chain_for(parameters: Mapping[str, Any]) -> ChainCRF:
     (0.1, 0.1, 'all', False)
     """
     name = parameters["algorithm"] or "lbfgs"
+    name = ALIASES.get(name, name) if isinstance(name, str) else name
     if name not in ALGORITHMS:
         raise InputError(f"algorithm must be one of {', '.join(map(repr, ALGORITHMS))}, got {name!r}.")
     algorithm = ALGORITHMS[name]
@@ -126,24 +128,6 @@ def _options(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
         # Variances that begin at v times one, with γ, move the weights as variances of one do with γ / v.
         return {"r": given.get("gamma", 1.0) / given.get("variance", 1.0)}
     return {}
-
-
-def with_zeros(X: Any) -> Any:
-    """X with 0 for False, which is how CRFsuite reads it: the pair of the feature and a label then has a weight.
-
-    >>> with_zeros([[{"upper": False, "word": "dog"}, ["a"]]])
-    [[{'upper': 0.0, 'word': 'dog'}, ['a']]]
-    """
-    if not isinstance(X, list | tuple) or not all(isinstance(sequence, list | tuple) for sequence in X):
-        return X
-    return [[_with_zeros(step) if isinstance(step, dict) else step for step in sequence] for sequence in X]
-
-
-def _with_zeros(features: dict[Any, Any]) -> dict[Any, Any]:
-    return {
-        name: 0.0 if value is False else _with_zeros(value) if isinstance(value, dict) else value
-        for name, value in features.items()
-    }
 
 
 def _warn(parameters: Mapping[str, Any], given: Mapping[str, Any], algorithm: _Algorithm) -> None:

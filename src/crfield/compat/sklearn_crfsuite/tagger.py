@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from crfield.compat.sklearn_crfsuite.items import asked, listed
 from crfield.errors import InputError, LabelError
 from crfield.estimators.chain import ChainCRF
 from crfield.estimators.crfsuite_chain import attribute_weights
@@ -77,17 +78,17 @@ class Tagger:
 
     def set(self, xseq: Any) -> None:
         """The sequence that the following questions are about."""
-        self._sequence, self._marginals = xseq, None
+        self._sequence, self._marginals = listed([xseq])[0], None
 
     def tag(self, xseq: Any = None) -> list[Any]:
         """Its best labelling."""
-        return self._chain.predict([self._chosen(xseq)])[0].tolist()
+        return asked(self._chain.predict, [self._chosen(xseq)])[0].tolist()
 
     def marginal(self, y: Any, pos: int) -> float:
         """Probability of a label at a step."""
         sequence = self._chosen(None)
         if self._marginals is None:
-            self._marginals = self._chain.predict_marginals([sequence])[0]
+            self._marginals = asked(self._chain.predict_marginals, [sequence])[0]
         if y not in self._labels:
             raise LabelError(f"the model has no label {y!r}; it has {self._labels[:20]}.")
         if not 0 <= pos < len(self._marginals):
@@ -98,7 +99,7 @@ class Tagger:
         """Probability of a labelling as a whole."""
         from math import exp
 
-        return exp(self._chain.log_prob([self._chosen(None)], [list(yseq)])[0])
+        return exp(asked(lambda X: self._chain.log_prob(X, [list(yseq)]), [self._chosen(None)])[0])
 
     def info(self) -> ModelInfo:
         """Names and weights."""
