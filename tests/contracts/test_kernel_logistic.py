@@ -213,3 +213,18 @@ def test_the_losses_are_drawn() -> None:
     axes = plot_losses(reach=2.0).axes[0]
     assert axes.get_xlabel().startswith("margin")
     assert len(axes.lines) == 3
+
+
+@pytest.mark.parametrize("basis", ["exact", "nystroem", "import"])
+@pytest.mark.parametrize("shift", [3e5, 1e9])
+def test_columns_far_from_zero(basis: str, shift: float) -> None:
+    """Unix time, metres on a map: the same answers as for columns that begin at zero."""
+    rng = np.random.default_rng(0)
+    X = np.round(rng.normal(size=(120, 2)) * 64) / 64
+    y = (X[:, 0] * X[:, 1] > 0).astype(int)
+    near, far = (KernelLogistic(basis=basis, n_components=40, l2=0.1) for _ in range(2))
+    near.fit(X, y), far.fit(X + shift, y)
+    assert far._map.similarity.gamma == pytest.approx(near._map.similarity.gamma)
+    np.testing.assert_allclose(far.predict_proba(X + shift), near.predict_proba(X), atol=1e-4)
+    weighted = KernelLogistic(basis=basis, n_components=40, l2=0.1).fit(X + shift, y, sample_weight=np.full(120, 2.0))
+    assert weighted._map.similarity.gamma == pytest.approx(near._map.similarity.gamma)

@@ -16,9 +16,10 @@ from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.core.target import Target
 from crfield.core.topology import Chains
+from crfield.errors import LabelError
 from crfield.estimators.chain_checks import check_weights
 from crfield.estimators.chain_posterior import PosteriorAnswers
-from crfield.estimators.chain_rules import known_potentials, refuse_impossible
+from crfield.estimators.chain_rules import dead_step, known_potentials, refuse_impossible
 from crfield.estimators.jobs import resolve_jobs
 from crfield.estimators.stream import Streaming
 from crfield.inference.chain import ChainEngine
@@ -52,11 +53,27 @@ class ChainAnswers(PosteriorAnswers, Streaming):
         """The states of each label where scores are of states (`crfield.scoring.latent`); None where of labels."""
         return None
 
+    def _refuse_impossible(self, total: np.ndarray, potentials: Potentials, X: Any, known: Any = None) -> None:
+        """LabelError where no path is left through the scores of X: total (B,) of −∞."""
+        if not np.isneginf(total).any():
+            return
+        if known is not None or self._forbidden() is not None:
+            refuse_impossible(total, known=known is not None)
+        sequence = int(np.argmax(np.isneginf(total)))
+        step = dead_step(potentials, sequence)
+        raise LabelError(
+            f"sequence {sequence}, step {step}{self._cell(X, sequence, step)}: no label is left that has any "
+            "probability there, so the sequence has none. Raise what smooths counts above 0, or look at this step."
+        )
+
+    def _cell(self, X: Any, sequence: int, step: int) -> str:
+        """What is to be said of the features of a step that no label can have; nothing by default."""
+        return ""
+
     def _beliefs(self, X: Any, known: Any = None) -> tuple[np.ndarray, Chains | Graphs]:
         potentials = known_potentials(self.potentials(X), known, self._coder, self._states_of_labels())
         beliefs = self._engine.infer(potentials, Semiring.LOG)
-        if known is not None or self._forbidden() is not None:
-            refuse_impossible(beliefs.total, known=known is not None)
+        self._refuse_impossible(beliefs.total, potentials, X, known)
         return beliefs.node, potentials.topology
 
     def _codes(self, X: Any, known: Any = None) -> tuple[np.ndarray, Chains | Graphs]:
@@ -68,8 +85,7 @@ class ChainAnswers(PosteriorAnswers, Streaming):
             return best_marginals(node), topology
         potentials = known_potentials(self.potentials(X), known, self._coder, self._states_of_labels())
         total, path = self._engine.best_path(potentials)
-        if known is not None or self._forbidden() is not None:
-            refuse_impossible(total, known=known is not None)
+        self._refuse_impossible(total, potentials, X, known)
         return path, potentials.topology
 
     def predict(self, X: Any, *, known: Any = None) -> np.ndarray:
@@ -105,6 +121,7 @@ class ChainAnswers(PosteriorAnswers, Streaming):
         labels, allowed = coder.encode(y, chains.lengths)
         target = Target(chains, coder.n_labels, labels, allowed)
         free = self._engine.infer(potentials, Semiring.LOG).total
+        self._refuse_impossible(free, potentials, X)
         if target.complete.all():
             clamped = path_scores(potentials, target.labels)
         else:

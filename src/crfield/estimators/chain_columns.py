@@ -15,6 +15,7 @@ import numpy as np
 from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.data.batch import Batch
+from crfield.data.large import refuse_large
 from crfield.estimators.chain_models import ColumnModel
 from crfield.features.detect import encoder_for
 from crfield.features.growth import grow
@@ -40,6 +41,7 @@ def fresh_columns(
         features=parameters["features"],
     )
     batch = encoder.fit(X, min_count=parameters["min_count"])
+    refuse_large(batch, encoder)
     target = make_target(batch.topology)
     layout = observe_layout(parameters, encoder, batch, target, parameters["intercept"], parameters["boundaries"])
     return ColumnModel(encoder, layout, np.zeros(layout.n_weights)), batch, target
@@ -51,6 +53,7 @@ def grown_columns(
     """A trained model with columns and pairs for all that is new in X, and the places of the old columns."""
     before.encode([])  # refuses an encoder and weights of a file that do not belong together
     grown = grow(before.encoder, X, min_count=parameters["min_count"])
+    refuse_large(grown.batch, grown.encoder)
     target = make_target(grown.batch.topology)
     old = before.layout
     places = {name: getattr(grown, name) for name in ("node", "dense", "edge", "edge_dense")}

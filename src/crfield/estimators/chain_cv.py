@@ -34,7 +34,7 @@ from crfield.errors import ConvergenceWarning, InputError, NotFittedError
 from crfield.estimators.chain import ChainCRF
 from crfield.estimators.chain_checks import SCORES, check_weights, without_weightless
 from crfield.estimators.chain_training import train_planned
-from crfield.estimators.held_out import HeldOut, taken
+from crfield.estimators.held_out import HeldOut, numbered, taken
 from crfield.estimators.jobs import resolve_jobs
 from crfield.estimators.progress import Progress
 from crfield.optimize.history import INTERRUPTED, Step
@@ -302,9 +302,11 @@ class _Walk:
         chain = clone(self.chain).set_params(verbose=0)
         own = None if weight is None else np.asarray(weight)[self.train]
         makes = chain._column_problem if chain.label_functions is None else chain._function_problem
-        problem, model = makes(taken(X, self.train), taken(y, self.train), self.coder, own, None)
+        with numbered(self.train):
+            problem, model = makes(taken(X, self.train), taken(y, self.train), self.coder, own, None)
         X, y = taken(X, self.test), taken(y, self.test)
-        held = HeldOut(chain, model, self.coder, X, y, score=self.scoring, patience=1)
+        with numbered(self.test):
+            held = HeldOut(chain, model, self.coder, X, y, score=self.scoring, patience=1)
         scores = np.full((len(self.l1s), len(self.l2s)), np.nan)
         n_iter = np.zeros(scores.shape, dtype=np.int64)
         first = model.weights

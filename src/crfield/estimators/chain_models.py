@@ -14,6 +14,7 @@ import numpy as np
 from crfield.core.potentials import Potentials
 from crfield.core.topology import Chains
 from crfield.data.batch import Batch
+from crfield.data.large import refuse_unbearable
 from crfield.errors import FeatureError, LabelError, ModelFileError
 from crfield.features.detect import encoder_from_state
 from crfield.features.encoder import Encoder
@@ -50,7 +51,7 @@ class ColumnModel:
         return ColumnModel(self.encoder, layout, self.weights)
 
     def encode(self, X: Any) -> Batch:
-        """Columns of X; ModelFileError where encoder and layout, read from a file, do not belong together."""
+        """Columns of X, none too large; ModelFileError where encoder and layout, from a file, do not fit together."""
         batch, layout = self.encoder.encode(X), self.layout
         edge = (0, 0) if batch.edge is None else (batch.edge.width, batch.edge.n_dense)
         made = (batch.node.width, batch.node.n_dense, *edge)
@@ -60,6 +61,7 @@ class ColumnModel:
                 f"the model file's encoder makes {made} columns (sparse and dense, of steps and of edges) and its "
                 f"weights are for {wanted}. The file was edited or put together wrongly: save the model again."
             )
+        refuse_unbearable(batch, self.encoder, self.weights)
         return batch
 
     def run_scores(self, X: Any, *, n_jobs: int) -> RunScores:

@@ -116,6 +116,27 @@ def refuse_impossible(total: np.ndarray, *, known: bool = False) -> None:
         )
 
 
+def dead_step(potentials: Potentials, sequence: int) -> int:
+    """The first step of a sequence at which no label is left that some path leads to; its lowest step if none is.
+
+    >>> from crfield.core.topology import Chains
+    >>> edge = np.array([[[0.0, -np.inf], [-np.inf, 0.0]]])
+    >>> scores = Potentials(np.array([[0.0, -np.inf], [0.0, 0.0], [-np.inf, 0.0]]), edge, Chains.from_lengths([3]))
+    >>> dead_step(scores, 0)
+    2
+    """
+    first, last = potentials.topology.offsets[sequence : sequence + 2].tolist()
+    edge = int(potentials.topology.edge_offsets[sequence])
+    alive = ~np.isneginf(potentials.node[first])
+    for step in range(last - first):
+        if step:
+            table = potentials.edge[potentials.tables[edge + step - 1]]
+            alive = (alive[:, None] & ~np.isneginf(table)).any(axis=0) & ~np.isneginf(potentials.node[first + step])
+        if not alive.any():
+            return step
+    return int(potentials.node[first:last].max(axis=1).argmin())
+
+
 def rules_to_json(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters of `RULES` for the header of a model file.
 

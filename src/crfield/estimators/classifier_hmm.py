@@ -24,7 +24,8 @@ from crfield.core.estimator import Estimator
 from crfield.core.potentials import Potentials
 from crfield.core.target import Target
 from crfield.data.labels import LabelCoder
-from crfield.errors import InputError, LabelError, NotFittedError
+from crfield.data.large import ADVICE, largest_cell
+from crfield.errors import FeatureError, InputError, LabelError, NotFittedError
 from crfield.estimators.chain_answers import ChainAnswers
 from crfield.estimators.chain_checks import check_weights, without_weightless
 from crfield.estimators.discriminative_field import as_matrix, fit_clone, node_weights
@@ -158,8 +159,12 @@ class ClassifierHMM(ChainAnswers, Estimator):
         node = np.zeros((chains.n_nodes, labels))
         if labels > 1 and chains.n_nodes:
             table = windowed(as_matrix(batch.node), chains, reach=self.window)
-            odds = np.log(np.maximum(self.classifier_.predict_proba(table), FLOOR)) - np.log(self.class_shares_)
-            node = self.emission_weight * odds
+            with np.errstate(over="ignore", invalid="ignore"):
+                chances = np.asarray(self.classifier_.predict_proba(table), np.float64)
+            if not np.isfinite(chances).all():
+                cell = largest_cell(batch, self._encoder, int(np.argmin(np.isfinite(chances).all(axis=1))))
+                raise FeatureError(f"{cell}, and the classifier has no finite probability there. {ADVICE}.")
+            node = self.emission_weight * (np.log(np.maximum(chances, FLOOR)) - np.log(self.class_shares_))
         with np.errstate(divide="ignore"):
             start, transition = np.log(self.start_probabilities_), np.log(self.transition_probabilities_)
         node[chains.offsets[:-1][chains.lengths > 0]] += start

@@ -24,6 +24,7 @@ from crfield.core.quadratic import Gaussian, Quadratic
 from crfield.core.topology import Chains
 from crfield.data.batch import Columns
 from crfield.data.graph_batch import GraphBatch
+from crfield.data.large import refuse_large
 from crfield.errors import ConvergenceWarning, InputError, LabelError, NotFittedError, ShapeError
 from crfield.estimators.chain_checks import check_weights, without_weightless
 from crfield.estimators.progress import Progress
@@ -120,6 +121,7 @@ class ContinuousCRF(RegressorMixin, Estimator):
         X, y, sample_weight = without_weightless(X, y, sample_weight)
         reader = StepsOrGraphs(standardize=self.standardize)
         batch = reader.fit(X, min_count=self.min_count)
+        refuse_large(batch, reader.encoder, sequences=not reader.of_graphs)
         if len(reader.schema.kinds) > 1:
             raise InputError("all nodes must be of one kind, since all labels are numbers of one scale.")
         labels = real_labels(y, batch)
@@ -191,6 +193,7 @@ class ContinuousCRF(RegressorMixin, Estimator):
         """The field of X for labels of deviation 1."""
         scorer = self._fitted()
         batch = self._reader.encode(X)
+        refuse_large(batch, self._reader.encoder, doing="be scored", sequences=not self._reader.of_graphs)
         return scorer.score(self._weights, self._scaled(batch, self._scale)), batch
 
     def _moments(self, X: Any) -> tuple[Gaussian, GraphBatch]:

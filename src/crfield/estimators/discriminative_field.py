@@ -23,6 +23,7 @@ from crfield.core.potentials import Potentials
 from crfield.core.target import Target
 from crfield.data.graph_batch import GraphBatch
 from crfield.data.graph_labels import GraphLabels
+from crfield.data.large import refuse_large
 from crfield.errors import ConvergenceWarning, DataWarning, InputError, NotFittedError
 from crfield.estimators.chain_checks import check_numbers, without_weightless
 from crfield.estimators.graph_answers import GraphAnswers, target_of
@@ -113,6 +114,7 @@ class DiscriminativeRandomField(PixelGrids, GraphAnswers, Estimator):
         X, y, sample_weight = without_weightless(X, y, sample_weight)
         encoder = GraphEncoder()
         batch = encoder.fit(self._graphs(X))
+        refuse_large(batch, encoder)
         if len(encoder.schema.kinds) > 1:
             raise InputError("a discriminative random field has one kind of nodes; use GraphCRF for several.")
         coder = GraphLabels([encoder.schema.kinds[0].name]).fit(self._labels(y, X), batch)
@@ -238,6 +240,7 @@ class DiscriminativeRandomField(PixelGrids, GraphAnswers, Estimator):
     def _scored(self, X: Any) -> tuple[Potentials, GraphBatch]:
         weights = self._weights
         batch = self._encoder.encode(self._graphs(X))
+        refuse_large(batch, self._encoder, doing="be scored")
         opinions = np.zeros((0, 2))
         if batch.topology.n_nodes:
             opinions = self._opinions(self.local_, site_features(batch), self._coder)

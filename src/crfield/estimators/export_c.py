@@ -26,8 +26,8 @@ _HEAD = """\
  *   }
  *   NAME_finish(&s);                   the same for the end of the sequence; then begins anew
  *
- * NAME_push returns the most probable label, -1 where nothing is possible, -2 where a number is not finite (the
- * stream then stands where it stood). A label is a place in NAME_label_names.
+ * NAME_push returns the most probable label, -1 where nothing is possible, -2 where a number is not finite or too
+ * large for the model (the stream then stands where it stood). A label is a place in NAME_label_names.
  */
 #ifndef NAME_CRFIELD_H
 #define NAME_CRFIELD_H
@@ -118,6 +118,14 @@ static inline int NAME_push(NAME_stream *s, const double *x) {
   for (int d = 0; d < NAME_COLUMNS; d++)
     if (!isfinite(x[d])) return -2;
 @score@
+  double highest = -INFINITY;
+  for (int j = 0; j < NAME_LABELS; j++) {
+    if (!(node[j] <= 1e300)) return -2;
+    highest = node[j] > highest ? node[j] : highest;
+  }
+  if (highest < -1e300) return -2;
+  for (int p = 0; p < NAME_LABELS * NAME_LABELS; p++)
+    if (!(edge[p] <= 1e300)) return -2;
   for (int j = 0; j < NAME_LABELS; j++) {
     double top = -INFINITY, sum = 0.0;
     if (s->steps == 0) {

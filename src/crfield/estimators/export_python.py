@@ -45,6 +45,10 @@ class Stream:
         if len(x) != len(COLUMNS) or not all(isfinite(value) for value in x):
             raise ValueError("expected %d finite numbers" % len(COLUMNS))
         node, edge = score(x)
+        sizes = node + [value for row in edge for value in row]
+        if not max(node) > -LARGEST or not all(value <= LARGEST for value in sizes):
+            worst = max(range(len(x)), key=lambda d: abs(x[d]))
+            raise ValueError("column %r is %g: too large for this model" % (COLUMNS[worst], x[worst]))
         if self.steps:
             after, came, best = [], [], []
             for j in range(L):
@@ -158,7 +162,8 @@ def score(x):
     node = list(BIAS)
     for value, mean, deviation in zip(x, MEAN, DEVIATION):
         for j in range(L):
-            node[j] -= 0.5 * ((value - mean[j]) / deviation[j]) ** 2
+            z = (value - mean[j]) / deviation[j]
+            node[j] -= 0.5 * z * z
     return node, TRANSITIONS
 """
 
@@ -172,6 +177,7 @@ def python_module(
         f"LABELS = {[_plain(label) for label in labels]!r}\n",
         f"COLUMNS = {list(columns)!r}\n",
         f"L = {len(labels)}\n",
+        "LARGEST = 1e300\n",
     ]
     # lists write −∞ as -inf, a name that the module has
     parts += [f"{key.upper()} = {table.tolist()!r}\n" for key, table in steps.tables().items()]

@@ -22,6 +22,7 @@ from crfield.core.potentials import Potentials
 from crfield.core.target import Target
 from crfield.data.graph_batch import GraphBatch
 from crfield.data.graph_labels import GraphLabels
+from crfield.data.large import refuse_large
 from crfield.errors import ConvergenceWarning, DataWarning, InputError, NotFittedError
 from crfield.estimators.chain_checks import random_generator, without_weightless
 from crfield.estimators.graph_answers import GraphAnswers, target_of
@@ -206,6 +207,7 @@ class GraphCRF(GraphAnswers, Estimator):
             coder = GraphLabels([kind.name for kind in encoder.schema.kinds]).fit(labels, batch)
         else:
             encoder, coder, batch = before.encoder, before.labels, before.encoder.encode(graphs)
+        refuse_large(batch, encoder)
         if batch.topology.n_nodes == 0:
             raise InputError("X holds no nodes at all; at least one graph with one node is needed to train.")
         target = target_of(batch, coder, labels, sample_weight)

@@ -11,6 +11,7 @@ import numpy as np
 from crfield.core.potentials import Potentials
 from crfield.data.graph_batch import GraphBatch, Relation
 from crfield.data.graph_labels import GraphLabels
+from crfield.data.large import refuse_unbearable
 from crfield.errors import InputError, LabelError
 from crfield.features.graph_encoder import GraphEncoder
 from crfield.report.weights import FeatureList, FeatureWeight, TransitionTable
@@ -30,6 +31,7 @@ class GraphModel:
     def potentials(self, graphs: Any) -> tuple[Potentials, GraphBatch]:
         """Scores of graphs, and their encoding."""
         batch = self.encoder.encode(graphs)
+        refuse_unbearable(batch, self.encoder, self.weights)
         return GraphScorer(self.layout).score(self.weights, batch), batch
 
     def describe(self, relation: Relation) -> str:

@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -187,6 +188,23 @@ def taken(sequences: Any, numbers: Sequence[int] | np.ndarray) -> Any:
     if hasattr(sequences, "shape"):
         return sequences[np.asarray(numbers)]
     return [sequences[int(k)] for k in numbers]
+
+
+@contextmanager
+def numbered(numbers: Sequence[int] | np.ndarray) -> Iterator[None]:
+    """Errors of the block speak of sequences by their ``numbers`` in the whole, from which some were `taken`.
+
+    >>> with numbered([4, 7]):
+    ...     raise InputError("sequence 1, step 0: …")
+    Traceback (most recent call last):
+    crfield.errors.InputError: sequence 7, step 0: …
+    """
+    try:
+        yield
+    except InputError as error:
+        raise type(error)(
+            re.sub(r"\bsequence (\d+)", lambda found: f"sequence {numbers[int(found[1])]}", str(error))
+        ) from None
 
 
 def check_validation(validation: Any) -> tuple[Any, Any]:

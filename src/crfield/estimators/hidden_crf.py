@@ -25,6 +25,7 @@ import numpy as np
 from crfield.core.estimator import ClassifierMixin, Estimator
 from crfield.data.batch import Batch, Columns
 from crfield.data.labels import LabelCoder
+from crfield.data.large import refuse_large, refuse_unbearable
 from crfield.errors import InputError, LabelError, NotFittedError
 from crfield.estimators.chain_checks import check_weights, without_weightless
 from crfield.estimators.discriminative_field import as_matrix
@@ -158,7 +159,9 @@ class HiddenCRF(LatentReport, ClassifierMixin, Estimator):
             standardize=self.standardize,
             features=self.features,
         )
-        batch = with_window(encoder.fit(X, min_count=self.min_count), self.window)
+        own = encoder.fit(X, min_count=self.min_count)
+        refuse_large(own, encoder)
+        batch = with_window(own, self.window)
         chains = batch.topology
         allowed = _allowed(coder, single, chains.n_sequences)
         if chains.n_nodes == 0:
@@ -183,7 +186,9 @@ class HiddenCRF(LatentReport, ClassifierMixin, Estimator):
 
     def _encode(self, X: Any) -> Batch:
         self._coder  # noqa: B018  (says so where nothing is fitted)
-        return with_window(self._encoder.encode(X), self.window)
+        batch = self._encoder.encode(X)
+        refuse_unbearable(batch, self._encoder, self._weights)
+        return with_window(batch, self.window)
 
     def decision_function(self, X: Any) -> np.ndarray:
         """(B, K) log Z_y(x): the log of the summed scores of all state paths of each class."""

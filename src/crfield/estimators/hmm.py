@@ -32,7 +32,8 @@ from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.data.batch import Columns
 from crfield.data.labels import LabelCoder
-from crfield.errors import DataWarning, InputError, LabelError, NotFittedError
+from crfield.data.large import ADVICE, LARGEST, ROOM, largest_cell, refuse_large
+from crfield.errors import DataWarning, FeatureError, InputError, LabelError, NotFittedError
 from crfield.estimators.chain_answers import ChainAnswers
 from crfield.estimators.chain_checks import check_weights, random_generator, without_weightless
 from crfield.estimators.discriminative_field import as_matrix
@@ -186,6 +187,7 @@ class HMM(ChainAnswers, Estimator):
             # Densities have scales of their own, so columns of different size are nothing to warn of.
             warnings.filterwarnings("ignore", "numeric features differ widely", DataWarning)
             batch = encoder.fit(X)
+        refuse_large(batch, encoder)
         chains = batch.topology
         if hidden:
             nodes = chains.n_nodes
@@ -227,9 +229,26 @@ class HMM(ChainAnswers, Estimator):
 
         With ``min_duration`` they are over the states that see to it (`crfield.training.hmm_durations`).
         """
-        markov = self._markov
+        markov, encoder = self._markov, self._encoder
+        batch = encoder.encode(X)
+        most = LARGEST if markov.emissions.kind == "density" else ROOM
+        refuse_large(batch, encoder, most=most, doing="have a density")
+        rows = dense_rows(batch.node)
+        scores = markov.potentials(rows, batch.topology, n_jobs=resolve_jobs(self.n_jobs))
+        faint = np.flatnonzero(scores.node.max(axis=1, initial=-np.inf) < -ROOM)
+        if len(faint) and markov.emissions.kind not in ("categorical", "words"):  # whose zeros are counted ones
+            row = int(faint[0])
+            cell = largest_cell(batch, encoder, row, column=markov.emissions.farthest(rows[row]))
+            raise FeatureError(
+                f"{cell}, so far from what every label was seen with that no density has a number for it. {ADVICE}."
+            )
+        return scores
+
+    def _cell(self, X: Any, sequence: int, step: int) -> str:
         batch = self._encoder.encode(X)
-        return markov.potentials(dense_rows(batch.node), batch.topology, n_jobs=resolve_jobs(self.n_jobs))
+        row = int(batch.topology.offsets[sequence]) + step
+        column = self.emissions_.farthest(dense_rows(batch.node)[row])
+        return f" ({largest_cell(batch, self._encoder, row, column=column).split(': ', 1)[-1]})"
 
     def _states_of_labels(self) -> Any:
         return None if self._durations is None else self._durations.states
@@ -241,6 +260,7 @@ class HMM(ChainAnswers, Estimator):
     def _best(self, X: Any) -> tuple[np.ndarray, np.ndarray, Chains | Graphs]:
         potentials = self.potentials(X)
         total, path = self._engine.best_path(potentials)
+        self._refuse_impossible(total, potentials, X)
         if self._durations is not None:
             path = self._durations.states.label_of_state[path]
         return total, path, potentials.topology
@@ -273,6 +293,7 @@ class HMM(ChainAnswers, Estimator):
         target = self._durations.states.target(Target(chains, coder.n_labels, labels, allowed))
         masked = Potentials(np.where(target.mask, potentials.node, -np.inf), potentials.edge, chains)
         free, clamped = (self._engine.infer(scores, Semiring.LOG).total for scores in (potentials, masked))
+        self._refuse_impossible(free, potentials, X)
         return np.minimum(clamped - free, 0.0)
 
     def _step_scorer(self, *, history: int | None = None) -> StepScorer:

@@ -11,8 +11,10 @@ import numpy as np
 import sklearn.exceptions
 
 from crfield.boosting.incomplete.losses import FACTORISING, LOSSES
+from crfield.data.large import refuse_large_rows
 from crfield.errors import FeatureError, InputError, LabelError, NotFittedError, ShapeError
 from crfield.estimators.jobs import resolve_jobs
+from crfield.estimators.logistic import column_names
 
 SOLVERS = ("lbfgs", "parallel", "sequential")
 STRUCTURES = ("value", "attributes", "chain", "bag")
@@ -115,6 +117,7 @@ def check_columns(model: Any, X: Any, *, reset: bool) -> Any:
         rows = rows.copy()  # the user's own matrix keeps its order and its zeros
         rows.sum_duplicates()
         rows.eliminate_zeros()
+    refuse_large_rows(rows, column_names(model), doing="train on" if reset else "be scored")
     return rows
 
 

@@ -21,6 +21,7 @@ from crfield.core.estimator import Estimator
 from crfield.core.potentials import Potentials
 from crfield.data.graph_batch import GraphBatch
 from crfield.data.graph_labels import GraphLabels
+from crfield.data.large import refuse_large
 from crfield.errors import ConvergenceWarning, InputError, NotFittedError
 from crfield.estimators.chain_checks import random_generator, without_weightless
 from crfield.estimators.graph_answers import GraphAnswers, target_of
@@ -44,8 +45,8 @@ class KernelCRF(GraphAnswers, Estimator):
     Parameters
     ----------
     similarity : "rbf", "polynomial", "laplacian", "linear", or f(rows, others) that gives a Gram block
-        The kernel (`crfield.scoring.similarity`), with its parameters ``gamma`` ("scale": 1 / (columns · variance)),
-        ``degree`` and ``offset``; ``normalize`` gives every row the length one in the kernel's space.
+        The kernel (`crfield.scoring.similarity`), with its parameters ``gamma`` ("scale": 1 / the sum of the columns'
+        variances), ``degree`` and ``offset``; ``normalize`` gives every row the length one in the kernel's space.
     basis : "auto", "exact", "nystroem", "fourier" or "greedy"
         What scores are made of: all different training nodes (exact, the representer theorem); ``n_components``
         of them at random (Nyström); as many random waves, for rbf and laplacian; or as many training nodes selected
@@ -166,6 +167,7 @@ class KernelCRF(GraphAnswers, Estimator):
             # Kernels have no weight of their own for a column; gamma and standardize are what scales matter for.
             warnings.filterwarnings("ignore", message="numeric features differ widely")
             batch = reader.fit(X, min_count=self.min_count)
+        refuse_large(batch, reader.encoder, sequences=not reader.of_graphs)
         if batch.topology.n_nodes == 0:
             raise InputError("X holds no steps at all; at least one sequence with one step is needed to train.")
         coder = GraphLabels([kind.name for kind in reader.schema.kinds]).fit(y, batch)

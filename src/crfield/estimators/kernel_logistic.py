@@ -23,16 +23,17 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from crfield.core.estimator import ClassifierMixin, Estimator
-from crfield.errors import ConvergenceWarning, InputError, NotFittedError
+from crfield.data.large import ADVICE, refuse_large_rows
+from crfield.errors import ConvergenceWarning, FeatureError, InputError, NotFittedError
 from crfield.estimators.chain_checks import random_generator
 from crfield.estimators.jobs import resolve_jobs
 from crfield.estimators.kernel_checks import EXACT_ROWS, check_kernel_logistic
-from crfield.estimators.logistic import seed_of
+from crfield.estimators.logistic import column_names, seed_of
 from crfield.estimators.progress import Progress
 from crfield.features.random_features import Landmarks, distinct, pick_landmarks
 from crfield.optimize.history import INTERRUPTED, Result, Step
 from crfield.optimize.penalty import Penalty
-from crfield.scoring.similarity import similarity_of, squares
+from crfield.scoring.similarity import similarity_of
 from crfield.training.hinge_rows import fit_hinge
 from crfield.training.import_vectors import select_imports
 from crfield.training.likelihood import fit_likelihood
@@ -58,8 +59,8 @@ class KernelLogistic(ClassifierMixin, Estimator):
     Parameters
     ----------
     similarity : "rbf", "polynomial", "laplacian", "linear", or f(rows, others) that gives a Gram block
-        The kernel (`crfield.scoring.similarity`), with its parameters ``gamma`` ("scale": 1 / (columns · variance)),
-        ``degree`` and ``offset``; ``normalize`` gives every row the length one in the kernel's space.
+        The kernel (`crfield.scoring.similarity`), with its parameters ``gamma`` ("scale": 1 / the sum of the columns'
+        variances), ``degree`` and ``offset``; ``normalize`` gives every row the length one in the kernel's space.
     basis : "auto", "exact", "nystroem" or "import"
         The rows that scores are made of: all different ones (exact), ``n_components`` of them at random (Nyström), or
         at most as many import vectors, each chosen to lower the loss most. "auto" is exact up to 1,000 different rows
@@ -154,6 +155,7 @@ class KernelLogistic(ClassifierMixin, Estimator):
         """Learn from rows X (N, D), dense or sparse, and their classes y (N,); rows of weight 0 are left out."""
         check_kernel_logistic(self.get_params(deep=False))
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
+        refuse_large_rows(X, column_names(self))
         check_classification_targets(y)
         kept, weight = np.arange(len(y)), None
         if sample_weight is not None:
@@ -166,10 +168,11 @@ class KernelLogistic(ClassifierMixin, Estimator):
         similarity = similarity_of(
             self.similarity,
             X,
-            gamma=_gamma(self.gamma, X, weight),
+            gamma=self.gamma,
             degree=self.degree,
             offset=self.offset,
             normalize=bool(self.normalize),
+            weight=weight,
         )
         rng = random_generator(seed_of(self.random_state))
         basis, rows, landmarks = self._landmarks(X, codes, len(classes), weight, similarity, rng)
@@ -297,7 +300,17 @@ class KernelLogistic(ClassifierMixin, Estimator):
     def _scores(self, X: Any) -> np.ndarray:
         inner = self._fitted
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        return inner.columns(X) + self.intercept_
+        scores = inner.columns(X) + self.intercept_
+        bad = np.flatnonzero(~np.isfinite(scores).all(axis=1))
+        if len(bad):
+            row = X[bad[:1]]
+            cells = np.asarray(row if isinstance(row, np.ndarray) else row.toarray())[0]
+            worst = int(np.abs(cells).argmax())
+            raise FeatureError(
+                f"row {bad[0]}: feature {column_names(self)(worst)!r} is {cells[worst]:.6g}, too large for this "
+                f"similarity, which is no finite number there. {ADVICE}."
+            )
+        return scores
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Scores (N, K), or for two classes the difference (N,) of the second and the first."""
@@ -334,13 +347,3 @@ class KernelLogistic(ClassifierMixin, Estimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-
-def _gamma(gamma: float | str, X: Any, weight: np.ndarray | None) -> float | str:
-    """gamma, or 1 / (columns · variance of all cells) where rows have weights: a row of weight 2 is there twice."""
-    if not isinstance(gamma, str) or weight is None:
-        return gamma
-    cells = float(weight.sum()) * X.shape[1]
-    mean = float((weight @ X).sum()) / cells
-    variance = float(weight @ squares(X)) / cells - mean**2
-    return 1.0 / (X.shape[1] * variance) if variance > 1e-12 else 1.0

@@ -20,6 +20,8 @@ from crfield.core.topology import Chains
 from crfield.data.batch import Columns
 from crfield.data.graph_batch import GraphBatch, GraphSchema, NodeKind
 from crfield.data.graph_labels import GraphLabels
+from crfield.data.large import ADVICE, largest_cell
+from crfield.errors import FeatureError
 from crfield.estimators.steps_or_graphs import StepsOrGraphs
 from crfield.features.random_features import Landmarks, Waves
 from crfield.scoring.graph_layout import GraphLayout
@@ -52,8 +54,16 @@ class KernelModel:
             for start in range(0, len(at), BLOCK):
                 some = at[start : start + BLOCK]
                 node[some, : coef.shape[1]] += found.scores(rows[start : start + BLOCK], coef)
+                self._refuse(batch, some[~np.isfinite(node[some, : coef.shape[1]]).all(axis=1)])
         topology = plain.topology if self.reader.of_graphs else Chains(plain.topology.offsets)
         return Potentials(node, plain.edge, topology, plain.table), batch
+
+    def _refuse(self, batch: GraphBatch, nodes: np.ndarray) -> None:
+        """FeatureError with the largest cell of a node whose similarities are no finite numbers."""
+        if len(nodes):
+            reader = self.reader
+            cell = largest_cell(batch, reader.encoder, int(nodes[0]), sequences=not reader.of_graphs)
+            raise FeatureError(f"{cell}, too large for this similarity, which is no finite number there. {ADVICE}.")
 
 
 def rows_of(batch: GraphBatch, schema: GraphSchema, number: int) -> tuple[np.ndarray, Any]:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from crfield.core.target import Target
+from crfield.data.centred import middle_of
 from crfield.data.graph_batch import GraphBatch
 from crfield.data.graph_labels import GraphLabels
 from crfield.errors import InputError
@@ -100,7 +101,8 @@ class KernelWork:
                     "random waves need a similarity by name, 'rbf' or 'laplacian'. Use basis='nystroem'."
                 )
             count = int(owner.n_components)
-            return Waves.draw(like.kind, rows.shape[1], count, gamma=like.gamma, rng=self.rng)
+            middle = middle_of(rows)
+            return Waves.draw(like.kind, rows.shape[1], count, gamma=like.gamma, rng=self.rng, middle=middle)
         if self.basis == "exact":
             return Landmarks.of(like, rows[distinct(rows)])
         return Landmarks.of(like, rows[pick_landmarks(rows, int(owner.n_components), self.rng)])

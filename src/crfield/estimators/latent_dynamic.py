@@ -29,6 +29,7 @@ from crfield.core.semiring import Semiring
 from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.data.labels import LabelCoder
+from crfield.data.large import refuse_large
 from crfield.errors import InputError, NotFittedError
 from crfield.estimators.chain_answers import ChainAnswers
 from crfield.estimators.chain_checks import check_weights, without_weightless
@@ -193,6 +194,7 @@ class LatentDynamicCRF(LatentReport, ChainAnswers, Estimator):
             features=self.features,
         )
         batch = encoder.fit(X, min_count=self.min_count)
+        refuse_large(batch, encoder)
         chains, transitions = batch.topology, self.transition_pairs
         if self.template is not None and not encoder.template.transitions:  # type: ignore[attr-defined]
             transitions = "none"

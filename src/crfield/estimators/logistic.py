@@ -21,6 +21,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, column_or_1d, validate_data
 
 from crfield.core.estimator import ClassifierMixin, Estimator
+from crfield.data.large import bearable, refuse_large_rows
 from crfield.errors import ConvergenceWarning, InputError, NotFittedError
 from crfield.estimators.chain_checks import check_numbers, random_generator
 from crfield.estimators.jobs import resolve_jobs
@@ -147,7 +148,10 @@ class MaxentClassifier(ClassifierMixin, Estimator):
         reader, data, y, weight = self._training_rows(X, y, sample_weight)
         classes, codes = np.unique(y, return_inverse=True)
         reader = reader.for_classes(classes.tolist())
-        rows = self._rows(reader.rows(data, fit=True), codes, len(classes), weight)
+        table = reader.rows(data, fit=True)
+        if reader.kind != "functions":
+            refuse_large_rows(table, self._column_name(reader))
+        rows = self._rows(table, codes, len(classes), weight)
         penalised = None if self.penalize_intercepts else rows.penalised.astype(np.uint8)
         result = self._train(rows, Penalty(l1=self.l1, l2=self.l2, penalised=penalised))
         self.classes_, self._reader, self._weights = classes, reader, result.weights
@@ -273,7 +277,11 @@ class MaxentClassifier(ClassifierMixin, Estimator):
         data = self._read(X)
         if self._fitted.kind == "functions":
             return np.asarray(np.tensordot(self._weights, data, axes=1))
+        refuse_large_rows(data, self._column_name(self._fitted), most=bearable(self._weights), doing="be scored")
         return np.asarray(data @ self.coef_.T) + self.intercept_
+
+    def _column_name(self, reader: RowReader) -> Callable[[int], str]:
+        return column_names(self) if reader.kind == "matrix" else lambda column: reader.names()[column]
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Scores (N, K), or for two classes the log-odds (N,) of the second."""
@@ -359,6 +367,16 @@ def check_maxent_parameters(parameters: Mapping[str, Any]) -> None:
         raise InputError(f"callback must be a function of (step, weights) or None, got {parameters['callback']!r}.")
     resolve_jobs(parameters["n_jobs"])
     random_generator(seed_of(parameters["random_state"]))
+
+
+def column_names(model: Any) -> Callable[[int], str]:
+    """Names of the columns of a classifier's X: those of a data frame, or x[0], x[1] …
+
+    >>> column_names(MaxentClassifier())(2)
+    'x[2]'
+    """
+    given = getattr(model, "feature_names_in_", None)
+    return (lambda column: f"x[{column}]") if given is None else (lambda column: str(given[column]))
 
 
 def seed_of(random_state: Any) -> Any:

@@ -20,6 +20,7 @@ from crfield.core.potentials import Potentials
 from crfield.data.graph import Edges, Graph
 from crfield.data.graph_batch import GraphBatch
 from crfield.data.graph_labels import GraphLabels
+from crfield.data.large import refuse_large
 from crfield.errors import InputError, NotFittedError
 from crfield.estimators.chain_checks import without_weightless
 from crfield.estimators.discriminative_field import fit_clone, node_weights, site_features
@@ -93,6 +94,7 @@ class MarkovRandomField(PixelGrids, GraphAnswers, Estimator):
         graphs = self._graphs(X)
         encoder = GraphEncoder()
         batch = encoder.fit(graphs)
+        refuse_large(batch, encoder)
         if len(encoder.schema.kinds) > 1:
             raise InputError("a Markov random field has one kind of nodes; use GraphCRF for several.")
         coder = GraphLabels([encoder.schema.kinds[0].name]).fit(self._labels(y, X), batch)
@@ -134,6 +136,7 @@ class MarkovRandomField(PixelGrids, GraphAnswers, Estimator):
         self._coder  # noqa: B018  (says so where nothing is fitted)
         graphs = self._graphs(X)
         batch = self._encoder.encode(graphs)
+        refuse_large(batch, self._encoder, doing="be scored")
         prior = self.field_.potentials([Graph(graph.n_nodes, _plain(graph)) for graph in graphs])
         node = prior.node.copy()
         if batch.topology.n_nodes:

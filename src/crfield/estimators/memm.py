@@ -118,7 +118,7 @@ class _NormalisedSteps:
     varied = True
 
     def __init__(self, inner: StepScorer) -> None:
-        self._inner = inner
+        self._inner, self.dense = inner, getattr(inner, "dense", None)
         self.start, self.end, self.transitions, self.reach = inner.start, inner.end, inner.transitions, inner.reach
 
     def score(self, rows: Sequence[Any], pasts: Sequence[Sequence[Any]]) -> tuple[np.ndarray, np.ndarray]:

@@ -9,6 +9,7 @@ import numpy as np
 from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.data.labels import LabelCoder
+from crfield.data.large import ROOM, refuse_large
 from crfield.errors import InputError
 from crfield.estimators.chain_checks import check_weights
 from crfield.estimators.chain_models import ColumnModel
@@ -47,6 +48,7 @@ class Candidates:
                 raise InputError("feature_names are for columns of arrays; these data bring their own names.")
             self.encoder.feature_names = [str(name) for name in owner.feature_names]
         self.batch = fit_encoder(self.encoder, X)
+        refuse_large(self.batch, self.encoder, most=ROOM)  # columns are standardised before they are squared
         self.candidates = encoded_candidates(self.encoder, self.batch, coder.labels)
 
     def on(self, X: Any) -> LazyColumns:

@@ -16,6 +16,7 @@ import numpy as np
 from crfield.core.segments import Segmentation
 from crfield.data.batch import Batch
 from crfield.data.labels import LabelCoder
+from crfield.data.large import refuse_large
 from crfield.errors import InputError
 from crfield.estimators.chain_checks import check_weights
 from crfield.estimators.jobs import resolve_jobs
@@ -64,6 +65,7 @@ def prepare(
     else:
         encoder = before[0].encoder
         batch = encoder.encode(X)
+    refuse_large(batch, encoder)
     chains = batch.topology
     if chains.n_nodes == 0:
         raise InputError("X holds no steps at all; at least one sequence with one step is needed to train.")

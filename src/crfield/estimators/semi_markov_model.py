@@ -15,6 +15,7 @@ import numpy as np
 from crfield.core.segments import Segmentation, SegmentPotentials
 from crfield.core.semiring import Semiring
 from crfield.core.topology import Chains
+from crfield.data.large import refuse_unbearable
 from crfield.errors import ModelFileError
 from crfield.features.encoder import Encoder
 from crfield.features.segment_features import Symbol, Trie, marks_of
@@ -39,6 +40,7 @@ class SegmentModel:
     def data(self, X: Any) -> SegmentData:
         """Columns and texts of X; ModelFileError where parts read from a file do not belong together."""
         batch, layout = self.encoder.encode(X), self.layout
+        refuse_unbearable(batch, self.encoder, self.weights)
         edge = (0, 0) if batch.edge is None else (batch.edge.width, batch.edge.n_dense)
         steps = (batch.node.width, batch.node.n_dense) if layout.roles else (0, 0)
         wanted = (layout.steps.n_columns, layout.steps.n_dense, layout.base.n_edge_columns, layout.base.n_edge_dense)

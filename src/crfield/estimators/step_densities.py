@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from crfield.data.large import ADVICE, ROOM
 from crfield.errors import FeatureError
 from crfield.estimators.step_scores import StepScorer, hashed, observed_rows, single_steps
 from crfield.features.encoder import Encoder
-from crfield.scoring.densities import DiagonalGaussian
+from crfield.scoring.densities import DiagonalGaussian, most_deviant
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +65,20 @@ class GaussianSteps:
         if not np.isfinite(x).all():
             row, column = divmod(int(np.argmin(np.isfinite(x))), self.n_columns)
             raise FeatureError(f"column {column} of row {row} must be a finite number, got {x[row, column]}.")
-        return self.bias - 0.5 * (((x[:, :, None] - self.mean) / self.deviation) ** 2).sum(axis=1), None
+        with np.errstate(over="ignore"):
+            node = self.bias - 0.5 * (((x[:, :, None] - self.mean) / self.deviation) ** 2).sum(axis=1)
+        lost = node < -ROOM
+        if lost.any():
+            if lost.all(axis=1).any():
+                row = int(lost.all(axis=1).argmax())
+                column = most_deviant(x[row], self.mean.T, self.deviation.T)
+                name = f"x[{column}]" if self.names is None else self.names[column]
+                raise FeatureError(
+                    f"sequence {row}, step 0: feature {name!r} is {x[row, column]:.6g}, so far from what every label "
+                    f"was seen with that no density has a number for it. {ADVICE}."
+                )
+            node[lost] = -np.inf
+        return node, None
 
     def tables(self) -> dict[str, np.ndarray]:
         """Every number of the model, by name."""

@@ -97,6 +97,11 @@ class DenseSteps:
         """Nothing is looked back at."""
         return 0
 
+    @property
+    def dense(self) -> DenseSteps:
+        """Itself: what a stream asks for names of columns."""
+        return self
+
     def __post_init__(self) -> None:
         columns, labels = self.weights.shape
         filled = {

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import deque
 from collections.abc import Hashable, Mapping, Sequence
 from numbers import Integral
@@ -22,11 +23,12 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 
 from crfield.data.labels import LabelCoder
-from crfield.errors import InputError, ShapeError
-from crfield.estimators.step_scores import StepScorer
+from crfield.errors import FeatureError, InputError, ShapeError
+from crfield.estimators.step_scores import StepScorer, observed_rows
 from crfield.inference.streaming import ChainStreams
 
 MAX_LAG = 1000
+TOO_LARGE = "up to 1e300 in size"  # what the recursion says of scores that it cannot take
 
 
 class StreamStep(NamedTuple):
@@ -122,6 +124,17 @@ class _Streams:
         labels = self._labels
         return tuple([labels[code] for code in codes.tolist()])
 
+    def _told(self, error: InputError, observations: Sequence[Any], places: Sequence[str]) -> InputError:
+        """The error with the place that it has in the streams, and the feature where scores were too large."""
+        said = re.sub(r"\bsequence (\d+), step \d+", lambda found: places[int(found[1])], str(error))
+        dense = getattr(self._scorer, "dense", None)
+        if TOO_LARGE in said and dense is not None:
+            x = observed_rows(observations, dense.n_columns)
+            row, column = divmod(int(np.abs(x).argmax()), x.shape[1])
+            name = f"x[{column}]" if dense.names is None else dense.names[column]
+            return FeatureError(f"{places[row]}: feature {name!r} is {x[row, column]:.6g}, too large: {said}")
+        return type(error)(said)
+
     def _ended(self, stream: int) -> StreamEnd:
         ending = self._chains.finish(stream)
         self._pasts[stream].clear()
@@ -197,8 +210,11 @@ class LabelStream(_Streams):
         elif more:
             raise InputError(f"{', '.join(more)} is for streams with features=…, which this one has not.")
         past = self._past
-        node, edge = self._scorer.score((observation,), ((),) if past is None else (past,))
-        filtered, smoothed, committed, counts = self._chains.push(node, edge)
+        try:
+            node, edge = self._scorer.score((observation,), ((),) if past is None else (past,))
+            filtered, smoothed, committed, counts = self._chains.push(node, edge)
+        except InputError as error:
+            raise self._told(error, (observation,), [f"step {self._step}"]) from None
         if past is not None:
             past.append(observation)
         step, row = self._step, filtered[0]
@@ -289,8 +305,12 @@ class LabelStreams(_Streams):
         if not len(chosen):
             raise InputError("which names no stream at all.")
         steps = self._chains.steps[chosen]
-        node, edge = self._scorer.score(observations, [self._pasts[b] for b in chosen.tolist()])
-        filtered, smoothed, committed, counts = self._chains.push(node, edge, chosen)
+        try:
+            node, edge = self._scorer.score(observations, [self._pasts[b] for b in chosen.tolist()])
+            filtered, smoothed, committed, counts = self._chains.push(node, edge, chosen)
+        except InputError as error:
+            places = [f"stream {b}, step {n}" for b, n in zip(chosen.tolist(), steps.tolist())]
+            raise self._told(error, observations, places) from None
         if self._scorer.reach:
             for b, observation in zip(chosen.tolist(), observations, strict=True):
                 self._pasts[b].append(observation)

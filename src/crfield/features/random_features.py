@@ -9,7 +9,8 @@ its norm as penalty, and costs N · D.
   kernel model, and its weights are those of the representer theorem, α = k(c, c)^{-1/2} w. It follows the data.
 - `Waves` (Rahimi & Recht 2007, *Random features for large-scale kernel machines*): φ(x) = √(2/D) [cos ωx, sin ωx]
   with ω drawn from the kernel's Fourier transform, normal for the rbf and Cauchy for the laplacian. It looks at no
-  data and stores D/2 · K numbers, but wants more columns for the same accuracy.
+  data but their middle, about which phases are taken so that columns far from zero keep their digits; stores D/2 · K
+  numbers, but wants more columns for the same accuracy.
 
 A map knows a kernel only as something with ``gram(rows, others)``, so kernels may live elsewhere.
 """
@@ -21,6 +22,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from crfield.data.centred import centred
 from crfield.errors import InputError, ModelFileError, ShapeError
 
 FLAT = 1e-10  # directions of the landmarks' Gram matrix below this fraction of the largest are rounding
@@ -57,6 +59,11 @@ class Landmarks:
     def of(cls, similarity: Gram, centres: Any) -> Landmarks:
         """The map of given landmarks."""
         own = similarity.gram(centres, centres)
+        if not np.isfinite(own).all():
+            raise InputError(
+                f"the similarity of row {int(np.argmin(np.isfinite(own).all(axis=1)))} with others is no finite "
+                "number: its features are too large. Bring them to another unit, or lower gamma or degree."
+            )
         size, direction = np.linalg.eigh((own + own.T) / 2)
         largest = float(size[-1]) if len(size) else 0.0
         if len(size) and size[0] < -1e-6 * max(largest, 1e-300):
@@ -77,17 +84,19 @@ class Landmarks:
         out = np.empty((rows.shape[0], self.width))
         for start in range(0, rows.shape[0], BLOCK):
             block = self.similarity.gram(rows[start : start + BLOCK], self.centres)
-            np.matmul(block, self.whiten, out=out[start : start + BLOCK])
+            with np.errstate(over="ignore", invalid="ignore"):  # whoever asks looks for what is not finite
+                np.matmul(block, self.whiten, out=out[start : start + BLOCK])
         return out
 
     def scores(self, rows: Any, weights: np.ndarray) -> np.ndarray:
         """φ(rows) · weights (D, L) as (R, L), the landmarks' coefficients first, since there are few labels."""
-        return self.similarity.gram(rows, self.centres) @ (self.whiten @ weights)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self.similarity.gram(rows, self.centres) @ (self.whiten @ weights)
 
 
 @dataclass(frozen=True, eq=False)
 class Waves:
-    """The map of random waves ``omega`` (K, D/2).
+    """The map of random waves ``omega`` (K, D/2) about ``middle`` (K,), or about zero.
 
     >>> waves = Waves.draw("rbf", 2, 4000, gamma=0.5, rng=np.random.default_rng(0))
     >>> rows = np.array([[0.0, 0.0], [1.0, 0.0]])
@@ -97,9 +106,19 @@ class Waves:
     """
 
     omega: np.ndarray  # (K, D / 2)
+    middle: np.ndarray | None = None  # (K,)
 
     @classmethod
-    def draw(cls, kind: str, width: int, n_components: int, *, gamma: float, rng: np.random.Generator) -> Waves:
+    def draw(
+        cls,
+        kind: str,
+        width: int,
+        n_components: int,
+        *,
+        gamma: float,
+        rng: np.random.Generator,
+        middle: np.ndarray | None = None,
+    ) -> Waves:
         """D = ``n_components`` columns (an even number of them) for rows of ``width`` features."""
         if kind not in WAVED:
             raise InputError(
@@ -108,8 +127,8 @@ class Waves:
             )
         half = max(1, n_components // 2)
         if kind == "rbf":
-            return cls(rng.normal(scale=np.sqrt(2.0 * gamma), size=(width, half)))
-        return cls(rng.standard_cauchy(size=(width, half)) * gamma)
+            return cls(rng.normal(scale=np.sqrt(2.0 * gamma), size=(width, half)), middle)
+        return cls(rng.standard_cauchy(size=(width, half)) * gamma, middle)
 
     @property
     def width(self) -> int:
@@ -120,8 +139,9 @@ class Waves:
         """φ of rows (R, K) as (R, D)."""
         if rows.shape[1] != self.omega.shape[0]:
             raise ShapeError(f"rows have {rows.shape[1]} columns, the waves were drawn for {self.omega.shape[0]}.")
-        phase = np.asarray(rows @ self.omega)
-        return np.concatenate([np.cos(phase), np.sin(phase)], axis=1) / np.sqrt(self.omega.shape[1])
+        with np.errstate(over="ignore", invalid="ignore"):  # whoever asks looks for what is not finite
+            phase = np.asarray((rows if self.middle is None else centred(rows, self.middle)) @ self.omega)
+            return np.concatenate([np.cos(phase), np.sin(phase)], axis=1) / np.sqrt(self.omega.shape[1])
 
     def scores(self, rows: Any, weights: np.ndarray) -> np.ndarray:
         """φ(rows) · weights (D, L) as (R, L)."""
@@ -167,7 +187,8 @@ def map_to_arrays(found: Landmarks | Waves) -> dict[str, np.ndarray]:
     ['omega']
     """
     if isinstance(found, Waves):
-        return {"omega": np.ascontiguousarray(found.omega)}
+        middle = {} if found.middle is None else {"middle": np.ascontiguousarray(found.middle)}
+        return {"omega": np.ascontiguousarray(found.omega), **middle}
     centres = found.centres
     arrays = {"whiten": np.ascontiguousarray(found.whiten)}
     if isinstance(centres, np.ndarray):
@@ -187,13 +208,16 @@ def map_from_arrays(arrays: dict[str, np.ndarray], similarity: Gram) -> Landmark
     2
     """
     for name, value in arrays.items():
-        wanted = np.float64 if name in ("omega", "whiten", "centres", "centres_data") else np.int64
+        wanted = np.float64 if name in ("omega", "middle", "whiten", "centres", "centres_data") else np.int64
         if value.dtype != wanted or (wanted is np.float64 and not np.isfinite(value).all()):
             raise ModelFileError(f"the model file's array {name} does not hold finite numbers: the file is damaged.")
     if "omega" in arrays:
         if arrays["omega"].ndim != 2:
             raise ModelFileError("the model file's waves are not a matrix: the file is damaged.")
-        return Waves(arrays["omega"])
+        middle = arrays.get("middle")  # files of before have none, and mean zero
+        if middle is not None and middle.shape != arrays["omega"].shape[:1]:
+            raise ModelFileError("the model file's waves have a middle of another width: the file is damaged.")
+        return Waves(arrays["omega"], middle)
     whiten, centres = arrays.get("whiten"), arrays.get("centres")
     if centres is None:
         centres = _sparse_centres(arrays)

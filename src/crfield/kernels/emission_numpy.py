@@ -9,9 +9,10 @@ def normal_scores(
     rows: np.ndarray, mean: np.ndarray, inverse: np.ndarray, bias: np.ndarray, out: np.ndarray, n_jobs: int
 ) -> None:
     """Label by label, so that no table of (N, L, D) is made."""
-    for c in range(len(mean)):
-        away = (rows - mean[c]) * inverse[c]
-        out[:, c] = bias[c] - 0.5 * np.einsum("nd,nd->n", away, away)
+    with np.errstate(over="ignore"):  # a row too far away for a number has a density of zero
+        for c in range(len(mean)):
+            away = (rows - mean[c]) * inverse[c]
+            out[:, c] = bias[c] - 0.5 * np.einsum("nd,nd->n", away, away)
 
 
 def normal_moments(

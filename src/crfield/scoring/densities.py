@@ -107,6 +107,9 @@ class Emissions(Protocol):
     def log_prior(self, fitting: Fitting) -> float:
         """What the options add to the log-likelihood, so that the sum never falls under EM."""
 
+    def farthest(self, row: np.ndarray) -> int:
+        """The column of a row (D,) that its densities are most at odds with, to be named where they are all zero."""
+
 
 class Exponential(Emissions, Protocol):
     """Emissions that are log-linear in statistics of the row, and can be trained by gradient."""
@@ -218,6 +221,14 @@ class DiagonalGaussian:
         """(N, L) −½ Σ_d ((x_d − μ_d) / σ_d)² − Σ_d log σ_d − ½ D log 2π."""
         bias = -np.log(self.deviation).sum(axis=1) - 0.5 * self.n_columns * _LOG_2PI
         return emission.normal_scores(self._checked(rows), self.mean, 1.0 / self.deviation, bias, n_jobs=n_jobs)
+
+    def farthest(self, row: np.ndarray) -> int:
+        """The column with the most deviations to the nearest mean.
+
+        >>> DiagonalGaussian(np.zeros((1, 2)), np.array([[1.0, 9.0]])).farthest(np.array([3.0, 4.0]))
+        0
+        """
+        return most_deviant(row, self.mean, self.deviation)
 
     def sample(self, labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """(N, D) rows drawn for labels (N,)."""
@@ -341,6 +352,16 @@ def family_of_kind(kind: Any) -> Any:
         raise ModelFileError(f"the model file has emissions of kind {kind!r}; known are {', '.join(FAMILIES)}.")
     module, name = FAMILIES[kind]
     return getattr(import_module(module), name)
+
+
+def most_deviant(row: np.ndarray, mean: np.ndarray, deviation: np.ndarray) -> int:
+    """The column of a row (D,) that is the most deviations away from the nearest of several means (M, D).
+
+    >>> most_deviant(np.array([5.0, 5.0]), np.array([[0.0, 0.0], [4.0, 0.0]]), np.ones((2, 2)))
+    1
+    """
+    with np.errstate(over="ignore"):
+        return int((np.abs(row - mean) / deviation).min(axis=0).argmax())
 
 
 def check_mass(mass: np.ndarray) -> None:

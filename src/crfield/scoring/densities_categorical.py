@@ -80,6 +80,14 @@ class Shares:
             return 0.0
         return float(fitting.smoothing * np.log(self.probability[:, self.probability.any(axis=0)]).sum())
 
+    def farthest(self, row: np.ndarray) -> int:
+        """The column whose value most labels never have."""
+        return int(self._forbidding(row).argmax())
+
+    def _forbidding(self, row: np.ndarray) -> np.ndarray:
+        """(D,) how many labels never have the value of each column of a row (D,)."""
+        raise NotImplementedError
+
     def _logs(self) -> np.ndarray:
         """(L, V) log θ, 0 for a value that no label has."""
         with np.errstate(divide="ignore"):
@@ -234,6 +242,10 @@ class Categorical(Shares):
             out += logs[where[:, d]]
         return out
 
+    def _forbidding(self, row: np.ndarray) -> np.ndarray:
+        places = self._places(row[None])[0]
+        return np.where(places >= 0, np.isneginf(self._logs()).sum(axis=0)[places], 0)
+
     def sample(self, labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """(N, D) rows drawn for labels (N,)."""
         out = np.empty((len(labels), self.n_columns))
@@ -287,6 +299,9 @@ class Words(Shares):
         finite = np.where(np.isneginf(logs), 0.0, logs)
         out = rows @ finite.T
         return np.where((rows > 0) @ np.isneginf(logs).T, -np.inf, out)
+
+    def _forbidding(self, row: np.ndarray) -> np.ndarray:
+        return np.where(row > 0, np.isneginf(self._logs()).sum(axis=0), 0)
 
     def sample(self, labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """(N, K) one word for each label."""

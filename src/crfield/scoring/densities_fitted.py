@@ -19,7 +19,7 @@ import numpy as np
 from crfield.errors import InputError, ModelFileError, ShapeError
 from crfield.scoring.densities import DEFAULTS, Fitting, check_mass
 
-LEAST = -1e5  # log density where an estimator says zero: no label is ruled out by the reach of a kernel
+LEAST = -1e5  # log density at most where an estimator says zero: no label is ruled out by the reach of a kernel
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,10 +89,18 @@ class FittedDensities:
             raise ShapeError(f"rows must be (n, {self.columns}), got {rows.shape}.")
         if not len(rows):
             return np.zeros((0, self.n_labels))
-        out = np.stack([np.asarray(one.score_samples(rows), np.float64) for one in self.estimators], axis=1)
+        with np.errstate(over="ignore"):
+            out = np.stack([np.asarray(one.score_samples(rows), np.float64) for one in self.estimators], axis=1)
         if np.isnan(out).any() or np.isposinf(out).any():
             raise InputError("score_samples of the densities gave NaN or infinity; finite log densities are needed.")
-        return np.maximum(out, LEAST)
+        # Zero is no more than what others say of the row, however little that is.
+        none = np.isneginf(out)
+        lowest = np.minimum(np.where(none, LEAST, out).min(axis=1, keepdims=True), LEAST)
+        return np.where(none, lowest, out)
+
+    def farthest(self, row: np.ndarray) -> int:
+        """The column of largest size: of the densities nothing else is known."""
+        return int(np.abs(row).argmax())
 
     def sample(self, labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """(N, D) rows drawn for labels (N,); the estimators must have ``sample``."""

@@ -20,7 +20,16 @@ from typing import Self
 import numpy as np
 
 from crfield.errors import InputError, ModelFileError, ShapeError
-from crfield.scoring.densities import DEFAULTS, TINY, DiagonalGaussian, Fitting, Spread, check_mass, stored
+from crfield.scoring.densities import (
+    DEFAULTS,
+    TINY,
+    DiagonalGaussian,
+    Fitting,
+    Spread,
+    check_mass,
+    most_deviant,
+    stored,
+)
 
 _LOG_2PI = float(np.log(2 * np.pi))
 
@@ -105,10 +114,16 @@ class FullGaussian:
 
         rows = self._checked(rows)
         out = np.empty((len(rows), self.n_labels))
-        for c, (mean, factor) in enumerate(zip(self.mean, self._factor)):
-            away = solve_triangular(factor, (rows - mean).T, lower=True, check_finite=False)
-            out[:, c] = -0.5 * np.einsum("dn,dn->n", away, away) - np.log(np.diag(factor)).sum()
-        return out - 0.5 * self.n_columns * _LOG_2PI
+        with np.errstate(over="ignore", invalid="ignore"):
+            for c, (mean, factor) in enumerate(zip(self.mean, self._factor)):
+                away = solve_triangular(factor, (rows - mean).T, lower=True, check_finite=False)
+                out[:, c] = -0.5 * np.einsum("dn,dn->n", away, away) - np.log(np.diag(factor)).sum()
+        # A row too far away for a number has a density of zero; infinities on the way may have met as NaN.
+        return np.where(np.isnan(out), -np.inf, out) - 0.5 * self.n_columns * _LOG_2PI
+
+    def farthest(self, row: np.ndarray) -> int:
+        """The column with the most deviations to the nearest mean."""
+        return most_deviant(row, self.mean, np.sqrt(np.diagonal(self.covariance, axis1=1, axis2=2)))
 
     def sample(self, labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """(N, D) rows drawn for labels (N,)."""

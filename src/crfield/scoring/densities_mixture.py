@@ -19,7 +19,7 @@ import numpy as np
 
 from crfield.errors import InputError, ModelFileError, ShapeError
 from crfield.kernels import emission
-from crfield.scoring.densities import DEFAULTS, TINY, Fitting, Spread, check_mass, stored
+from crfield.scoring.densities import DEFAULTS, TINY, Fitting, Spread, check_mass, most_deviant, stored
 
 ROUNDS = 50  # of EM within `fit`
 _LOG_2PI = float(np.log(2 * np.pi))
@@ -96,9 +96,9 @@ class GaussianMixtures:
         """Moments of rows that are shared among labels and, within each, among its components."""
         spread = fitting.spread or Spread.of(rows, responsibility.sum(axis=1))
         inner = self._inner(rows)
-        top = inner.max(axis=2, keepdims=True)
-        parts = np.exp(inner - top)
-        parts *= (responsibility / parts.sum(axis=2))[:, :, None]
+        parts = np.exp(inner - _finite(inner.max(axis=2, keepdims=True)))
+        sums = parts.sum(axis=2)
+        parts *= (responsibility / np.where(sums > 0, sums, 1.0))[:, :, None]
         size = self.n_labels * self.n_components
         flat = self.mean.reshape(size, -1)
         mass, first, second = emission.normal_moments(
@@ -139,7 +139,13 @@ class GaussianMixtures:
         """(N, L) of rows (N, D)."""
         inner = self._inner(rows)
         top = inner.max(axis=2)
-        return np.asarray(np.log(np.exp(inner - top[:, :, None]).sum(axis=2)) + top)
+        with np.errstate(divide="ignore"):  # no component has a density: the logarithm of zero
+            return np.asarray(np.log(np.exp(inner - _finite(top)[:, :, None]).sum(axis=2)) + top)
+
+    def farthest(self, row: np.ndarray) -> int:
+        """The column with the most deviations to the nearest mean of a component."""
+        size = self.n_labels * self.n_components
+        return most_deviant(row, self.mean.reshape(size, -1), self.deviation.reshape(size, -1))
 
     def sample(self, labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """(N, D) rows drawn for labels (N,)."""
@@ -164,6 +170,10 @@ class GaussianMixtures:
             return cls(*stored(arrays, {"weight": 2, "mean": 3, "deviation": 3}, n_labels=n_labels))
         except InputError as error:
             raise ModelFileError(f"the model file's densities cannot be used: {error} Was it edited?") from None
+
+
+def _finite(top: np.ndarray) -> np.ndarray:
+    return np.where(np.isneginf(top), 0.0, top)
 
 
 def far_apart(rows: np.ndarray, weight: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:

@@ -13,10 +13,15 @@ elsewhere in this package, hence the name.
 this takes away that a letter in bold is like everything. Rows are dense arrays or CSR matrices, and so may be the
 others; a Gram block is dense. Cost: one product of matrices, but for the laplacian, which looks at all pairs column
 by column.
+
+rbf and laplacian know differences only, so where columns lie does not matter to them, and must not in rounding: an
+rbf is taken about the middle of the others, and rows that are too far away for ‖x‖² − 2⟨x, z⟩ + ‖z‖² to keep its
+digits are compared pair by pair. Linear and polynomial kernels mean the distance from zero; they stay as given.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import isfinite
@@ -26,10 +31,14 @@ from typing import Any
 import numpy as np
 
 from crfield.data.batch import Columns
-from crfield.errors import InputError, ShapeError
+from crfield.data.centred import centred, column_variances, middle_of
+from crfield.errors import DataWarning, InputError, ShapeError
 
 SIMILARITIES = ("linear", "polynomial", "rbf", "laplacian")
 BLOCK = 2048  # rows of a Gram block that is only passed through
+WITHIN = 5e5  # gamma ‖x‖² up to which the product form of a distance moves an exponent by less than 1e-9
+NEAR = 1e-9  # of the squared distance from zero, the least variance that a kernel of products tells apart
+DENSE_CELLS = 2**24  # of sparse rows that are written out for being compared pair by pair
 
 
 @dataclass(frozen=True)
@@ -89,23 +98,22 @@ class Similarity:
             from scipy.spatial.distance import cdist
 
             return np.exp(-self.gamma * cdist(_dense(rows), _dense(others), "cityblock"))
-        block = _product(rows, others)
-        if self.kind == "polynomial":
-            block *= self.gamma
-            block += self.offset
-            return block if self.degree == 1 else block**self.degree
         if self.kind == "rbf":
-            block *= -2.0
-            block += squares(rows)[:, None]
-            block += squares(others)[None, :]
-            np.maximum(block, 0.0, out=block)
+            block = squared_distances(rows, others, WITHIN / self.gamma)
             block *= -self.gamma
-            np.exp(block, out=block)
+            return np.exp(block, out=block)
+        with np.errstate(over="ignore", invalid="ignore"):  # whoever asks looks for what is not finite
+            block = _product(rows, others)
+            if self.kind == "polynomial":
+                block *= self.gamma
+                block += self.offset
+                return block if self.degree == 1 else block**self.degree
         return block
 
     def _own(self, rows: Any) -> np.ndarray:
-        own = squares(rows)
-        return (self.gamma * own + self.offset) ** self.degree if self.kind == "polynomial" else own
+        with np.errstate(over="ignore"):
+            own = squares(rows)
+            return (self.gamma * own + self.offset) ** self.degree if self.kind == "polynomial" else own
 
     def _size(self, rows: Any) -> np.ndarray:
         """√k(x, x), and one where that is zero: a row of zeros is like nothing, and stays so."""
@@ -160,32 +168,90 @@ def similarity_of(
     degree: int = 3,
     offset: float = 1.0,
     normalize: bool = False,
+    weight: np.ndarray | None = None,
 ) -> Similarity | GivenSimilarity:
-    """The kernel of these options; ``gamma="scale"`` is 1 / (K · variance of all cells), as the rows have it.
+    """The kernel of these options; ``gamma="scale"`` is 1 / `spread` of the rows, which count by ``weight`` (R,).
 
     >>> similarity_of("rbf", np.array([[0.0, 2.0], [2.0, 0.0]])).gamma
     0.5
     """
     if callable(kind):
         return GivenSimilarity(kind)
+    products = kind in ("linear", "polynomial")
+    if products and rows.shape[0]:
+        _warn_of_far(kind, rows)
     if isinstance(gamma, str):
         if gamma != "scale":
             raise InputError(f"gamma must be 'scale' or a number above 0, got {gamma!r}.")
-        gamma = 1.0 / spread(rows)
+        gamma = 1.0 / spread(rows, weight=weight, around_zero=products)
     return Similarity(kind, float(gamma) if _is_number(gamma) else gamma, degree, offset, bool(normalize))
 
 
-def spread(rows: Any) -> float:
-    """K · variance of all cells of (R, K); 1 where there is none.
+def _warn_of_far(kind: str, rows: Any) -> None:
+    """`DataWarning` where rows differ by less than rounding beside their distance from zero."""
+    middle = np.asarray(rows.mean(axis=0)).ravel()
+    away, around = float((middle**2).sum()), float(column_variances(rows).sum())
+    if 0 < around < NEAR * away:
+        warnings.warn(
+            f"similarity={kind!r} is a product, with its origin at zero, and the columns lie "
+            f"{(away / around) ** 0.5:.1e} deviations away from it, beside which their differences are rounding. "
+            "Take the columns' means away, or use 'rbf', which knows differences only.",
+            DataWarning,
+            stacklevel=3,
+        )
+
+
+def spread(rows: Any, *, weight: np.ndarray | None = None, around_zero: bool = False) -> float:
+    """The sum of the variances of the columns of (R, K); 1 where there is none.
+
+    For kernels that look at products, ``around_zero``, it is K · the variance of all cells, which has the differences
+    between the columns' means in it.
 
     >>> spread(np.array([[0.0, 2.0], [2.0, 0.0]])), spread(np.ones((2, 2)))
     (2.0, 1.0)
+    >>> rows = np.array([[1e9, 0.0], [1e9 + 2, 2.0]])
+    >>> spread(rows), round(spread(rows, around_zero=True) / 5e17, 3)
+    (2.0, 1.0)
     """
-    cells = rows.shape[0] * rows.shape[1]
-    if not cells:
+    if not rows.shape[0] or not rows.shape[1]:
         return 1.0
-    found = float(squares(rows).sum()) / cells - (float(rows.sum()) / cells) ** 2
-    return found * rows.shape[1] if found > 1e-12 else 1.0
+    found = float(column_variances(rows, weight).sum())
+    if around_zero:
+        means = np.asarray(rows.mean(axis=0) if weight is None else weight @ rows / weight.sum()).ravel()
+        found += float(((means - means.mean()) ** 2).sum())
+    return found if found > 1e-300 else 1.0
+
+
+def squared_distances(rows: Any, others: Any, within: float) -> np.ndarray:
+    """(R, M) ‖x − z‖² of every row (R, K) and every other (M, K), infinite where it is no number.
+
+    One product about the middle of the others, in which rows of ‖x‖² < ``within`` keep the digits that matter; others
+    are compared pair by pair.
+
+    >>> far = np.array([[1e9], [1e9 + 3]])
+    >>> squared_distances(far, far, 1e6).tolist(), squared_distances(far, far - 1e200, 1e6).tolist()
+    ([[0.0, 9.0], [9.0, 0.0]], [[inf, inf], [inf, inf]])
+    """
+    middle = middle_of(others)
+    a, b = centred(rows, middle), centred(others, middle)
+    with np.errstate(over="ignore", invalid="ignore"):
+        one, two = squares(a), squares(b)
+        block = _product(a, b)
+        block *= -2.0
+        block += one[:, None]
+        block += two[None, :]
+    np.maximum(block, 0.0, out=block)
+    close, near = one < within, two < within
+    if close.all() and near.all():
+        return block
+    if isinstance(a, np.ndarray) or (a.shape[0] + b.shape[0]) * a.shape[1] <= DENSE_CELLS:
+        from scipy.spatial.distance import cdist
+
+        x, z = _dense(rows), _dense(others)
+        block[~close] = cdist(x[~close], z, "sqeuclidean")
+        block[:, ~near] = cdist(x, z[~near], "sqeuclidean")
+    block[np.isnan(block)] = np.inf
+    return block
 
 
 def matrix_of(columns: Columns) -> Any:

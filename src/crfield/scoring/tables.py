@@ -17,6 +17,7 @@ import numpy as np
 
 from crfield.core.potentials import Potentials
 from crfield.core.topology import Chains
+from crfield.data.large import LARGEST, too_large
 from crfield.errors import FeatureError, InputError
 
 LabelFunction = Callable[[Any, Any, Any, int], float]
@@ -77,6 +78,8 @@ def _call(function: LabelFunction, before: Any, label: Any, x: Any, t: int, s: i
         raise FeatureError(
             f"feature function {name} gave {value} at sequence {s}, step {t}; a finite number is needed."
         )
+    if abs(value) > LARGEST:
+        raise FeatureError(f"sequence {s}, step {t}: {too_large(name, value, LARGEST, 'reckon with')}")
     return value
 
 
