@@ -35,7 +35,6 @@ from crfield import (
     MarkovRandomField,
     MaxentClassifier,
     MEstimatedCRF,
-    Pipeline,
     SelectedCRF,
     SemiMarkovCRF,
     StumpEncoder,
@@ -292,7 +291,6 @@ PLAIN: list[type[Any]] = [
     KernelLogistic,
     LogitBoost,
     MaxentClassifier,
-    Pipeline,
     StumpEncoder,
     StumpSelector,
 ]

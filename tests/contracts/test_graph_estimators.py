@@ -227,6 +227,7 @@ def test_grid_search() -> None:
 
 
 @pytest.mark.parametrize("name", ["graph", "grid", "factorial"])
+@pytest.mark.filterwarnings("ignore:the couplings that pseudo_likelihood found:crfield.errors.DataWarning")
 def test_files_round_trip(name: str, tmp_path: Path) -> None:
     model, make = CASES[name]
     X, y = make()

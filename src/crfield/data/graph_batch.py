@@ -148,6 +148,26 @@ class GraphBatch:
             columns.append(take_rows(rows, at))
         return GraphBatch(picked, take_rows(self.node, nodes), self.kind[nodes], relation, tuple(columns))
 
+    def induced(self, nodes: np.ndarray) -> GraphBatch:
+        """The chosen nodes (N,) bool, and the edges that have both ends among them; graphs keep their numbers.
+
+        >>> topology = Graphs(np.array([0, 3]), tails=np.array([0, 1]), heads=np.array([1, 2]))
+        >>> batch = GraphBatch(topology, Columns.from_rows([[0], [], [1]], width=2),
+        ...                    kind=np.zeros(3, int), relation=np.zeros(2, int), edge=(None,))
+        >>> batch.induced(np.array([False, True, True])).topology.heads.tolist()
+        [1]
+        """
+        topology = self.topology
+        number = np.concatenate([np.zeros(1, np.int64), np.cumsum(nodes)])
+        kept = nodes[topology.tails] & nodes[topology.heads]
+        part = Graphs(number[topology.offsets], number[topology.tails[kept]], number[topology.heads[kept]])
+        columns = tuple(
+            None if rows is None else take_rows(rows, np.flatnonzero(kept[self.edges_of(relation)]))
+            for relation, rows in enumerate(self.edge)
+        )
+        own = np.flatnonzero(nodes)
+        return GraphBatch(part, take_rows(self.node, own), self.kind[own], self.relation[kept], columns)
+
     def __repr__(self) -> str:
         return (
             f"GraphBatch({self.n_graphs} graphs, {self.topology.n_nodes} nodes, {self.topology.n_edges} edges, "

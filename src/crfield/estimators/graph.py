@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from inspect import Parameter, Signature, signature
 from typing import Any, Self, TypedDict, TypeVar
 
@@ -32,14 +33,15 @@ from crfield.estimators.jobs import resolve_jobs
 from crfield.estimators.progress import Progress
 from crfield.features.graph_encoder import GraphEncoder
 from crfield.objectives.local import counted
-from crfield.optimize.history import INTERRUPTED, Result, Step
+from crfield.optimize.history import CALLBACK, INTERRUPTED, Result, Step
 from crfield.optimize.penalty import Penalty
 from crfield.report.weights import FeatureList, TransitionTable
 from crfield.scoring.graph_layout import GraphLayout
 from crfield.scoring.graph_linear import GraphScorer
 from crfield.training.frank_wolfe import UNPROVEN
 from crfield.training.graph_fit import fit_graph
-from crfield.training.graph_plan import Plan, plan_training
+from crfield.training.graph_plan import Plan, plan_training, resolve_engine, told_strength
+from crfield.training.graph_strength import below_alone, fit_guarded
 from crfield.training.honest import DISAGREE, UNSETTLED
 
 Init = TypeVar("Init", bound=Callable[..., None])
@@ -104,7 +106,8 @@ class GraphCRF(GraphAnswers, Estimator):
     objective : str
         "auto", "likelihood", "pseudo_likelihood", "piecewise", "contrastive", "perceptron", "hinge" or
         "softmax_margin" (`crfield.training.graph_plan` says what each is). "auto" is the exact likelihood where the
-        graphs allow it and pseudo-likelihood elsewhere.
+        graphs allow it. Elsewhere it is the likelihood bounded by trees, from the fit without edges, with couplings
+        as strong as held-out graphs bear (`crfield.training.graph_strength`).
     engine : str or engine
         Inference, in training and for probabilities: "auto", a name such as "loopy", "tree_reweighted" or
         "junction_tree", or an engine object with options of its own.
@@ -119,9 +122,10 @@ class GraphCRF(GraphAnswers, Estimator):
         Pairs of labels that cannot stand at the tail and the head of an edge.
     standardize, min_count, feature_pairs, intercept, penalize_intercepts
         As in `ChainCRF`.
-    decode : "map" or "marginal"
+    decode : "auto", "map" or "marginal"
         What ``predict`` returns: the best labelling as a whole, or the best label of each node, which makes fewer
-        expected errors per node.
+        expected errors per node. "auto" is "marginal" where inference is not exact, and "map" where it is, where
+        pairs are forbidden, where ``map_engine`` names an engine, and for the perceptron and the hinge.
     tol, max_iter, warm_start, n_jobs, random_state, verbose, callback
         As in `ChainCRF`.
 
@@ -158,7 +162,7 @@ class GraphCRF(GraphAnswers, Estimator):
         feature_pairs: str = "observed",
         intercept: bool = True,
         penalize_intercepts: bool = True,
-        decode: str = "map",
+        decode: str = "auto",
         tol: float = 1e-4,
         max_iter: int = 500,
         warm_start: bool = False,
@@ -219,9 +223,10 @@ class GraphCRF(GraphAnswers, Estimator):
             objective=self.objective,
             engine=self.engine,
             n_jobs=resolve_jobs(self.n_jobs),
+            guarded=batch.node.width + batch.node.n_dense > 0,
         )
         self._warn_of_unused(plan, coder, batch, target)
-        result = self._train(model, batch, target, plan, None if before is None else before.weights)
+        result, plan = self._train(model, batch, target, plan, None if before is None else before.weights)
         model.weights = result.weights
         self._model = model
         self.plan_ = plan
@@ -249,8 +254,10 @@ class GraphCRF(GraphAnswers, Estimator):
 
     def _train(
         self, model: GraphModel, batch: GraphBatch, target: Target, plan: Plan, start: np.ndarray | None
-    ) -> Result:
+    ) -> tuple[Result, Plan]:
         penalised = None if self.penalize_intercepts else (~model.layout.intercepts).astype(np.uint8)
+        penalty = Penalty(l1=self.l1, l2=self.l2, penalised=penalised)
+        scorer, jobs = GraphScorer(model.layout), resolve_jobs(self.n_jobs)
         with Progress(self.verbose, total=self.max_iter, description=self._name) as progress:
 
             def after(step: Step, weights: np.ndarray) -> bool | None:
@@ -258,23 +265,30 @@ class GraphCRF(GraphAnswers, Estimator):
                 return self.callback(step, weights) if self.callback is not None else None
 
             watching = self.callback is not None or bool(self.verbose)
-            return fit_graph(
-                GraphScorer(model.layout),
-                batch,
-                target,
-                Penalty(l1=self.l1, l2=self.l2, penalised=penalised),
-                plan,
-                start=start,
-                initial=self.initial,
-                tol=self.tol,
-                max_iter=self.max_iter,
-                n_jobs=resolve_jobs(self.n_jobs),
-                rng=random_generator(self.random_state),
-                callback=after if watching else None,
-            )
+            options: dict[str, Any] = {
+                "start": start,
+                "tol": self.tol,
+                "max_iter": self.max_iter,
+                "n_jobs": jobs,
+                "rng": random_generator(self.random_state),
+                "callback": after if watching else None,
+            }
+            if plan.guarded:
+                return fit_guarded(scorer, batch, target, penalty, plan, **options)
+            result = fit_graph(scorer, batch, target, penalty, plan, initial=self.initial, **options)
+        remark = below_alone(scorer, batch, target, penalty, plan, result, n_jobs=jobs)
+        return result, replace(plan, remark=remark)
 
     def _warn(self, result: Result, plan: Plan) -> None:
-        if result.converged or result.reason == "callback":
+        if plan.remark and result.converged:
+            warnings.warn(
+                f"the couplings that {plan.objective} found make this model {plan.remark}. Let objective='auto' "
+                "choose their strength, or leave out relations.",
+                DataWarning,
+                stacklevel=3,
+            )
+        self._warn_of_strength(plan, result)
+        if result.converged or result.reason == CALLBACK:
             return
         if result.reason == INTERRUPTED:
             advice = "The best weights so far are kept"
@@ -287,6 +301,8 @@ class GraphCRF(GraphAnswers, Estimator):
             )
         elif plan.objective == "perceptron":
             advice = "Every epoch had a mistake; the average of all weights met is kept, which often does well enough"
+        elif plan.guarded and result.reason == UNSETTLED:
+            advice = "The value moves on when inference does: raise l2, or give the edges features"
         elif plan.exact or result.reason not in (UNSETTLED, DISAGREE):
             advice = "Raise max_iter or tol, or scale numeric features (standardize=True)"
         else:
@@ -297,10 +313,30 @@ class GraphCRF(GraphAnswers, Estimator):
         value = "" if np.isnan(result.value) else f", objective {result.value:.6g}"
         warnings.warn(
             f"training stopped before the tolerance {self.tol:g} was met ({result.reason}, {result.n_iter} "
-            f"steps{value}). {advice}.",
+            f"steps{value}). {advice}.{f' The model is {plan.remark}.' if plan.remark else ''}",
             ConvergenceWarning,
             stacklevel=3,
         )
+
+    def _warn_of_strength(self, plan: Plan, result: Result) -> None:
+        if not plan.guarded or result.reason in (CALLBACK, INTERRUPTED):
+            return
+        if plan.held_out is None:
+            warnings.warn(
+                "the strength of the couplings was not checked: there are too few labelled nodes to hold some out "
+                "(two graphs, or one of 200 nodes). Compare with a model without relations.",
+                DataWarning,
+                stacklevel=4,
+            )
+        elif plan.held_out.misfit and plan.strength != 1:
+            warnings.warn(
+                f"whole couplings are worse than none on held-out graphs ({plan.held_out.accuracy[-1]:.3f} of nodes "
+                f"right against {plan.held_out.accuracy[0]:.3f}), so they are weakened to {plan.strength:g}: the "
+                "tables of these relations do not fit. Give the edges features (edge_features='difference' on "
+                "images), or one weight for equal labels (relations={name: 'potts'}).",
+                DataWarning,
+                stacklevel=4,
+            )
 
     def _warn_of_unused(self, plan: Plan, coder: GraphLabels, batch: GraphBatch, target: Target) -> None:
         """Pseudo-likelihood leaves out the nodes beside unknown labels, which may be nearly all."""
@@ -340,20 +376,36 @@ class GraphCRF(GraphAnswers, Estimator):
     def _scored(self, X: Any) -> tuple[Potentials, GraphBatch]:
         return self._fitted.potentials(self._graphs(X))
 
+    @property
+    def _whole(self) -> bool:
+        """Whether a labelling must be looked at as a whole: trained for it, or under rules that bind neighbours."""
+        return self.plan_.objective in ("perceptron", "hinge") or bool(self.forbidden)
+
     # -------------------------------------------------------------- explanation
 
     def explain(self) -> str:
         """What was trained, how, and what came of it, in a few lines."""
-        model = self._fitted
+        model, plan = self._fitted, self.plan_
         value = "value unknown" if np.isnan(self.objective_) else f"objective {self.objective_:.6g}"
+        bound = " (upper bound)" if plan.guarded and plan.objective == "likelihood" and plan.strength else ""
+        ended = "converged" if self.converged_ else f"NOT converged ({self.stop_reason_})"
+        ended += f", but {plan.remark}" if plan.remark else ""
         lines = [
-            f"objective   {self.plan_.reason}",
-            f"training    {self.n_iter_} steps, {value}, "
-            f"{'converged' if self.converged_ else f'NOT converged ({self.stop_reason_})'}",
+            f"objective   {plan.reason}",
+            *([f"strength    {told_strength(plan)}"] if plan.guarded else []),
+            f"training    {self.n_iter_} steps, {value}{bound}, {ended}",
+            *([f"answers     {self._told_answers()}"] if plan.guarded else []),
             *(f"kind        {kind}: {len(labels)} labels" for kind, labels in model.labels.classes.items()),
             *(f"relation    {model.describe(relation)}" for relation in model.encoder.schema.relations),
         ]
         return "\n".join(lines)
+
+    def _told_answers(self) -> str:
+        engine = "tree_reweighted" if self.plan_.objective == "likelihood" else "loopy"
+        if not (isinstance(self.engine, str) and self.engine == "auto"):
+            engine = resolve_engine(self.engine)[1]
+        decode = self._decoder(exact=False)
+        return f"marginals by {engine}" + ("" if decode == "marginal" else "; the best whole labelling by predict")
 
     def relation_weights(self, relation: str) -> TransitionTable:
         """Weights of the label pairs of a relation: rows the tail's label, columns the head's; NaN is forbidden."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -28,7 +29,12 @@ from crfield.estimators.jobs import resolve_jobs
 from crfield.inference.catalogue import choose_engine, choose_map_engine
 from crfield.inference.decode import best_marginals
 from crfield.inference.labellings import path_scores
-from crfield.training.graph_plan import resolve_engine
+from crfield.inference.loopy import LoopyEngine
+from crfield.inference.tree_reweighted import TreeReweightedEngine
+from crfield.training.graph_plan import EXACT, answering_engine, resolve_engine
+
+STILL = 0.01  # of a probability: what twice the sweeps may change where beliefs are to be believed
+WITH_BELIEFS = ("loopy", "tree_reweighted", "mean_field", "gibbs")  # engines that sum and are not exact
 
 
 def target_of(batch: GraphBatch, coder: GraphLabels, labels: Any, sample_weight: Any) -> Target:
@@ -36,6 +42,21 @@ def target_of(batch: GraphBatch, coder: GraphLabels, labels: Any, sample_weight:
     codes, allowed = coder.encode(labels, batch)
     weight = None if sample_weight is None else check_weights(sample_weight, batch.n_graphs)
     return Target(batch.topology, coder.n_labels, codes, allowed, weight)
+
+
+def settled_beliefs(engine: Any, potentials: Potentials) -> Beliefs:
+    """Beliefs under LOG; propagation whose messages still move has settled too if as many sweeps more move no belief.
+
+    Messages of labels that are all but impossible may fall for ever where couplings are strong.
+    """
+    if not isinstance(engine, LoopyEngine | TreeReweightedEngine):
+        return engine.infer(potentials, Semiring.LOG)
+    beliefs, messages = engine.run(potentials, Semiring.LOG)
+    if beliefs.converged or np.isnan(messages).any():
+        return beliefs
+    more, _ = engine.run(potentials, Semiring.LOG, messages)
+    still = float(np.abs(more.node - beliefs.node).max(initial=0.0)) <= STILL
+    return replace(more, converged=more.converged or still)
 
 
 class GraphAnswers:
@@ -69,6 +90,11 @@ class GraphAnswers:
         """Answers for the nodes of each graph in the shape that the user's data has."""
         return rows
 
+    @property
+    def _whole(self) -> bool:
+        """Whether only the best labelling as a whole means something."""
+        return False
+
     # ------------------------------------------------------------------- questions
 
     def potentials(self, X: Any) -> Potentials:
@@ -82,6 +108,11 @@ class GraphAnswers:
         wanted = self.engine if semiring is Semiring.LOG or self.map_engine is None else self.map_engine
         jobs = resolve_jobs(self.n_jobs)
         if isinstance(wanted, str) and wanted == "auto":
+            plan = getattr(self, "plan_", None)
+            if plan is not None and plan.guarded and semiring is Semiring.LOG:
+                # The engine that the weights were fitted with: its errors and theirs partly cancel.
+                engine = answering_engine(plan, n_jobs=jobs)
+                return engine, f"{resolve_engine(engine)[1]}, with which it was trained"
             choose = choose_engine if semiring is Semiring.LOG else choose_map_engine
             choice = choose(potentials, n_jobs=jobs)
             return choice.engine, choice.reason
@@ -90,15 +121,26 @@ class GraphAnswers:
 
     def _codes(self, X: Any) -> tuple[np.ndarray, GraphBatch]:
         potentials, batch = self._scored(X)
-        if self.decode == "marginal":
+        if self._decoder(potentials) == "marginal":
             return best_marginals(self._marginals(potentials).node), batch
         beliefs = self.engine_for(potentials, Semiring.MAX)[0].infer(potentials, Semiring.MAX)
         return best_marginals(beliefs.node), batch
 
+    def _decoder(self, potentials: Any = None, *, exact: bool | None = None) -> str:
+        """What "auto" is for these scores: each node's best label where inference is not exact, else "map"."""
+        if self.decode != "auto":
+            return "marginal" if self.decode == "marginal" else "map"
+        if self._whole or self.map_engine is not None:
+            return "map"
+        if exact is None:
+            name = resolve_engine(self.engine_for(potentials)[0])[1]
+            exact = name in EXACT or name not in WITH_BELIEFS
+        return "map" if exact else "marginal"
+
     def _marginals(self, potentials: Potentials) -> Beliefs:
         """Beliefs under LOG, with a warning where they are not what the engine promises."""
         engine, _ = self.engine_for(potentials)
-        beliefs = engine.infer(potentials, Semiring.LOG)
+        beliefs = settled_beliefs(engine, potentials)
         if not beliefs.converged:
             warnings.warn(
                 f"inference had not settled after {beliefs.sweeps} sweeps ({type(engine).__name__}); the "

@@ -73,7 +73,8 @@ def check_answering(parameters: Mapping[str, Any]) -> None:
         raise InputError("engine must be 'auto', the name of one or an engine object, got None.")
     for name in ("engine", "map_engine"):
         check_engine(name, parameters[name])
-    check_decoder(parameters["decode"])
+    if not (isinstance(parameters["decode"], str) and parameters["decode"] == "auto"):
+        check_decoder(parameters["decode"])
     resolve_jobs(parameters["n_jobs"])
 
 

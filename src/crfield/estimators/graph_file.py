@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import asdict, fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from crfield.inference.catalogue import ENGINES, engine_named
 from crfield.scoring.graph_layout import GraphLayout
 from crfield.storage.archive import Archive, write_archive
 from crfield.storage.checked import section
-from crfield.training.graph_plan import Plan, resolve_engine
+from crfield.training.graph_plan import STRENGTHS, HeldOut, Plan, answering_engine, resolve_engine
 
 _REPORT = {
     "objective_": float,
@@ -35,6 +35,7 @@ _REPORT = {
     "stop_reason_": str,
 }
 _PLAN = ("objective", "exact", "reason")
+_LARGEST_COUNT = 2**63 - 1
 
 
 def save_graph(model: Any, path: Any) -> None:
@@ -59,7 +60,7 @@ def graph_state(model: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         "encoder": encoder_header,
         "layout": layout_header,
         "report": {name: _number(getattr(model, name)) for name in _REPORT},
-        "plan": {name: getattr(model.plan_, name) for name in _PLAN},
+        "plan": plan_state(model.plan_),
     }
     arrays = {"weights": inner.weights}
     arrays |= {f"encoder/{name}": value for name, value in encoder_arrays.items()}
@@ -128,7 +129,42 @@ def _set_plan(model: Any, header: dict[str, Any]) -> None:
     objective, exact, reason = (plan.get(name) for name in _PLAN)
     if not isinstance(objective, str) or not isinstance(exact, bool) or not isinstance(reason, str):
         raise ModelFileError("the model file does not say what was trained: the file is damaged.")
-    model.plan_ = Plan(objective, None, exact, reason)
+    # Files of before there were guarded plans have none of these: their models answer as they did.
+    guarded, strength, remark = plan.get("guarded", False), plan.get("strength"), plan.get("remark", "")
+    if not isinstance(guarded, bool) or not isinstance(remark, str) or (guarded and strength not in STRENGTHS):
+        raise ModelFileError("the model file does not say how strong its couplings are: the file is damaged.")
+    held_out = _held_out(plan.get("held_out"), strength) if guarded else None
+    made = Plan(objective, None, exact, reason, guarded, strength=strength, held_out=held_out, remark=remark)
+    model.plan_ = replace(made, engine=answering_engine(made)) if guarded and objective == "likelihood" else made
+
+
+def plan_state(plan: Plan) -> dict[str, Any]:
+    """A plan as JSON values; its engine is made again from the rest."""
+    state: dict[str, Any] = {name: getattr(plan, name) for name in _PLAN}
+    if plan.remark:
+        state["remark"] = plan.remark
+    if plan.guarded:
+        state |= {"guarded": True, "strength": plan.strength}
+    if plan.held_out is not None:
+        state["held_out"] = asdict(plan.held_out)
+    return state
+
+
+def _held_out(found: Any, strength: Any) -> HeldOut | None:
+    if found is None:
+        return None
+    told: dict[str, Any] = found if isinstance(found, dict) else {}
+    counts = [told.get(name) for name in ("n_graphs", "n_nodes")]
+    lists = [told.get(name) for name in ("accuracy", "log_probability")]
+    if (
+        not all(type(count) is int and 0 <= count <= _LARGEST_COUNT for count in counts)
+        or not all(isinstance(some, list) and len(some) == len(STRENGTHS) for some in lists)
+        or not all(type(x) in (int, float) and math.isfinite(x) for some in lists for x in some or ())
+        or not isinstance(told.get("misfit"), bool)
+    ):
+        raise ModelFileError("what the model file says of held-out graphs cannot be: the file is damaged.")
+    accuracy, logs = (tuple(float(x) for x in told[name]) for name in ("accuracy", "log_probability"))
+    return HeldOut(told["n_graphs"], told["n_nodes"], float(strength), accuracy, logs, told["misfit"])
 
 
 def _number(value: Any) -> Any:

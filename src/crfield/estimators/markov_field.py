@@ -45,7 +45,7 @@ class MarkovRandomField(PixelGrids, GraphAnswers, Estimator):
         Of that mixture.
     field : GraphCRF, optional
         Trained on graphs without features to be the field of the labels; ``GraphCRF()`` if None, which is exact
-        likelihood where the graphs allow it and pseudo-likelihood elsewhere.
+        likelihood where the graphs allow it and, having no features to be judged by, pseudo-likelihood elsewhere.
     neighbours, engine, map_engine, decode, n_jobs
         As in `GridCRF`.
 
