@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from crfield.estimators.m_estimated import MEstimatedCRF as MEstimatedCRF
     from crfield.estimators.markov_field import MarkovRandomField as MarkovRandomField
     from crfield.estimators.memm import MEMM as MEMM
+    from crfield.estimators.pipeline import Pipeline as Pipeline
+    from crfield.estimators.pipeline import save as save
     from crfield.estimators.selected import SelectedCRF as SelectedCRF
     from crfield.estimators.semi_markov import SemiMarkovCRF as SemiMarkovCRF
     from crfield.estimators.stump_encoder import StumpEncoder as StumpEncoder
@@ -150,6 +152,7 @@ else:
         "MaxentClassifier": "crfield.estimators.logistic",
         "MEMM": "crfield.estimators.memm",
         "MEstimatedCRF": "crfield.estimators.m_estimated",
+        "Pipeline": "crfield.estimators.pipeline",
         "phrase_features": "crfield.simulate.phrases",
         "plot_timeline": "crfield.report.displays_timeline",
         "predict_by_group": "crfield.estimators.group_folds",
@@ -164,6 +167,7 @@ else:
         "read_template": "crfield.estimators.load",
         "Replay": "crfield.report.replay",
         "robot_vision": "crfield.simulate.tag_vision",
+        "save": "crfield.estimators.pipeline",
         "SemiMarkovCRF": "crfield.estimators.semi_markov",
         "SelectedCRF": "crfield.estimators.selected",
         "SensorFeatures": "crfield.features.sensors.transformer",

@@ -21,7 +21,10 @@ A message says what was expected, what came, where, and what to do about it. Not
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 def did_you_mean(word: object, known: Iterable[str]) -> str:

@@ -35,6 +35,7 @@ from crfield import (
     MarkovRandomField,
     MaxentClassifier,
     MEstimatedCRF,
+    Pipeline,
     SelectedCRF,
     SemiMarkovCRF,
     StumpEncoder,
@@ -291,6 +292,7 @@ PLAIN: list[type[Any]] = [
     KernelLogistic,
     LogitBoost,
     MaxentClassifier,
+    Pipeline,
     StumpEncoder,
     StumpSelector,
 ]

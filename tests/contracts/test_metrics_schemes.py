@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from crfield.errors import InputError, LabelError, ShapeError
 from crfield.metrics import check_scheme, convert, convert_sequences, guess_scheme, spans, tags_from_spans
 
-SCHEMES = ("iob1", "iob2", "bioes", "bilou")
+SCHEMES = ("iob1", "iob2", "bioes", "bilou", "ioe1", "ioe2")
 
 
 @st.composite
@@ -49,6 +49,8 @@ def test_the_table_in_the_essay() -> None:
     assert tags_from_spans(wanted, 6, "iob2") == ["B-NP", "I-NP", "I-NP", "O", "B-NP", "B-NP"]
     assert tags_from_spans(wanted, 6, "bioes") == ["B-NP", "I-NP", "E-NP", "O", "S-NP", "S-NP"]
     assert tags_from_spans(wanted, 6, "bilou") == ["B-NP", "I-NP", "L-NP", "O", "U-NP", "U-NP"]
+    assert tags_from_spans(wanted, 6, "ioe1") == ["I-NP", "I-NP", "I-NP", "O", "E-NP", "I-NP"]
+    assert tags_from_spans(wanted, 6, "ioe2") == ["I-NP", "I-NP", "E-NP", "O", "E-NP", "E-NP"]
 
 
 @pytest.mark.parametrize(
@@ -63,6 +65,11 @@ def test_the_table_in_the_essay() -> None:
         ("bioes", ["B-X", "O"], 1, "'O' may not follow 'B-X'"),
         ("bioes", ["E-X"], 0, "'E-X' may not begin"),
         ("bioes", ["B-X", "E-Y"], 1, "'E-Y' may not follow 'B-X'"),
+        ("ioe1", ["I-X", "E-X"], 2, "may not end after 'E-X'"),
+        ("ioe1", ["E-X", "I-Y"], 1, "'I-Y' may not follow 'E-X'"),
+        ("ioe2", ["E-X", "I-X"], 2, "may not end after 'I-X'"),
+        ("ioe2", ["I-X", "E-Y"], 1, "'E-Y' may not follow 'I-X'"),
+        ("ioe2", ["B-X"], 0, "'B-X' may not begin a sequence"),
         ("bilou", ["U-X", "I-X"], 1, "'I-X' may not follow 'U-X' in bilou"),
     ],
 )
@@ -78,8 +85,11 @@ def test_first_violation(scheme: str, row: list[str], step: int, text: str) -> N
 def test_guess(cases: list[tuple[list[tuple[int, int, str]], int]], scheme: str) -> None:
     y = [tags_from_spans(*case, scheme) for case in cases]
     guessed = guess_scheme(y)
-    if scheme.startswith("iob") and check_scheme(y, "iob2") is None:
+    letters = {tag[0] for row in y for tag in row}
+    if scheme.startswith("io") and letters <= set("BIO") and check_scheme(y, "iob2") is None:
         assert guessed == "iob2"
+    elif scheme == "ioe1" and (letters <= set("IO") or check_scheme(y, "ioe2") is None):
+        assert guessed == ("iob1" if letters <= set("IO") else "ioe2")
     elif any(found for found, _ in cases) and any(tag[0] in "ESLU" for row in y for tag in row):
         assert guessed == scheme
     assert check_scheme(y, guessed) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections import Counter
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from crfield.core.topology import Chains
 from crfield.errors import InputError, LabelError, ShapeError
-from crfield.metrics import convert_sequences, span_f1, span_report, spans
+from crfield.metrics import convert_sequences, span_f1, span_f1_scorer, span_report, spans
 from crfield.metrics.chunks import read_tags, split_tags
 
 
@@ -117,7 +118,7 @@ def test_every_pair_of_tags() -> None:
 @settings(max_examples=100, deadline=None)
 @given(stacks("BI"))
 def test_legal_tags_score_as_sets_of_spans(stack: tuple[list[list[str]], list[list[str]]]) -> None:
-    for scheme in ("iob1", "iob2", "bioes", "bilou"):
+    for scheme in ("iob1", "iob2", "bioes", "bilou", "ioe1", "ioe2"):
         y_true, y_pred = (convert_sequences(y, "iob2", scheme) for y in stack)
         meant = {(s, *span) for s, row in enumerate(y_true) for span in spans(row, scheme)}
         said = {(s, *span) for s, row in enumerate(y_pred) for span in spans(row, scheme)}
@@ -217,3 +218,95 @@ def test_two_hundred_thousand_tokens_take_no_time() -> None:
         return time.process_time() - begin
 
     assert min(cost() for _ in range(3)) < 0.2
+
+
+# ------------------------------------------------------------------------------------------------------- strict
+
+PATTERNS = {
+    "iob2": r"B(?P<k>.)(I(?P=k))*",
+    "bioes": r"S.|B(?P<k>.)(I(?P=k))*E(?P=k)",
+    "bilou": r"U.|B(?P<k>.)(I(?P=k))*L(?P=k)",
+    "ioe2": r"(I(?P<k>.)(I(?P=k))*E(?P=k))|E.",
+}
+LETTERS = {"iob1": "BI", "iob2": "BI", "ioe1": "IE", "ioe2": "IE", "bioes": "BIES", "bilou": "BILU"}
+
+
+def strict_by_pattern(tags: list[str], scheme: str) -> list[tuple[int, int, str]]:
+    """Spans as the longest matches of a pattern over tags of two characters, with none of the kind before."""
+    text = "".join(tag.replace("-", "").ljust(2, ".") for tag in tags)
+    found = []
+    for match in re.finditer(rf"(?=({PATTERNS[scheme]}))", text):
+        start, stop = match.start(1) // 2, match.end(1) // 2
+        if match.start(1) % 2:
+            continue
+        begun = scheme == "ioe2" and start and tags[start - 1] == f"I-{tags[start][2:]}"
+        goes_on = scheme == "iob2" and text[2 * stop : 2 * stop + 2] == f"I{tags[start][2:]}"
+        if not begun and not goes_on:
+            found.append((start, stop, tags[start][2:]))
+    return found
+
+
+def random_tags(rng: np.random.Generator, scheme: str, n: int) -> list[list[str]]:
+    tags = ["O", *(f"{letter}-{kind}" for letter in LETTERS[scheme] for kind in "XY")]
+    return [[tags[k] for k in rng.integers(len(tags), size=rng.integers(0, 8))] for _ in range(n)]
+
+
+def changed(rng: np.random.Generator, y: list[list[str]], scheme: str) -> list[list[str]]:
+    tags = ["O", *(f"{letter}-{kind}" for letter in LETTERS[scheme] for kind in "XY")]
+    return [[tag if rng.random() < 0.6 else tags[rng.integers(len(tags))] for tag in row] for row in y]
+
+
+@pytest.mark.parametrize("scheme", PATTERNS)
+def test_strict_spans_of_any_tags_are_those_of_the_pattern(scheme: str) -> None:
+    for row in random_tags(np.random.default_rng(3), scheme, 1500):
+        assert spans(row, scheme, mode="strict") == strict_by_pattern(row, scheme), row
+
+
+@pytest.mark.parametrize("scheme", LETTERS)
+def test_strict_scores_are_those_of_seqeval(scheme: str) -> None:
+    seqeval = pytest.importorskip("seqeval.metrics", reason="seqeval is not installed; the dev extra has it")
+    from seqeval.scheme import BILOU, IOB1, IOB2, IOBES, IOE1, IOE2, Entities
+
+    theirs = {"iob1": IOB1, "iob2": IOB2, "ioe1": IOE1, "ioe2": IOE2, "bioes": IOBES, "bilou": BILOU}[scheme]
+    rng = np.random.default_rng(4)
+    for _ in range(150):
+        gold = random_tags(rng, scheme, 6)
+        predicted = changed(rng, gold, scheme)
+        for row, wanted in zip(predicted, Entities(predicted, theirs).entities, strict=True):
+            found = [(entity.start, entity.end, entity.tag) for entity in wanted]
+            assert spans(row, scheme, mode="strict") == found, row
+        report = span_report(gold, predicted, scheme=scheme, mode="strict")
+        if not report.rows:
+            continue
+        options = {"mode": "strict", "scheme": theirs, "zero_division": 0}
+        wanted = seqeval.classification_report(gold, predicted, output_dict=True, **options)
+        for row in report.rows:
+            cells = wanted[row.name]
+            assert cells["support"] == row.support
+            assert (cells["precision"], cells["recall"]) == pytest.approx((row.precision, row.recall))
+            assert cells["f1-score"] == pytest.approx(row.f1)
+        for average in ("micro", "macro", "weighted"):
+            f1 = span_f1(gold, predicted, scheme=scheme, mode="strict", average=average)
+            assert f1 == pytest.approx(wanted[f"{average} avg"]["f1-score"])
+
+
+@settings(max_examples=60, deadline=None)
+@given(stacks("BI"))
+def test_legal_tags_score_alike_in_both_modes(stack: tuple[list[list[str]], list[list[str]]]) -> None:
+    for scheme in ("iob1", "iob2", "bioes", "bilou", "ioe2"):  # ioe1: seqeval misses legal spans of one step
+        y_true, y_pred = (convert_sequences(y, "iob2", scheme) for y in stack)
+        assert span_report(y_true, y_pred, scheme=scheme, mode="strict") == span_report(y_true, y_pred, scheme=scheme)
+
+
+def test_strict_scores_refuse_foreign_tags_and_unknown_modes() -> None:
+    with pytest.raises(LabelError, match="'S-X' is not of the scheme iob2"):
+        span_report([["B-X"]], [["S-X"]], mode="strict")
+    with pytest.raises(LabelError, match="'L-X' is not of the scheme bioes"):
+        spans(["B-X", "L-X"], "bioes", mode="strict")
+    with pytest.raises(LabelError, match="'E-X' is not of the scheme bilou"):
+        span_f1([["B-X", "E-X"]], [["O", "O"]], scheme="bilou", mode="strict")
+    with pytest.raises(InputError, match="mode must be one of conlleval, strict, got 'default'"):
+        span_f1([["B-X"]], [["O"]], mode="default")
+    with pytest.raises(InputError, match="mode must be one of"):
+        span_f1_scorer(mode="lenient")
+    assert span_report([[]], [[]], mode="strict").rows == span_report([], [], mode="strict").rows == ()

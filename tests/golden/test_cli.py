@@ -121,6 +121,14 @@ def test_schemes_are_asked_for_guessed_or_left_out(files: Files, tmp_path: Path)
     assert facts["spans"]["micro"]["correct"] == 1
 
 
+def test_strict_scores_count_only_spans_that_keep_to_the_scheme(tmp_path: Path) -> None:
+    (tmp_path / "tags.txt").write_text("a B-X I-X\nb I-X I-X\nc O O\n")
+    for strict, correct in (((), 1), (("--strict",), 0)):
+        facts = json.loads(works("evaluate", "--predicted", tmp_path / "tags.txt", "--json", *strict).stdout)
+        assert (facts["spans"]["micro"]["correct"], facts["mode"] == "strict") == (correct, bool(strict))
+    assert "spans read as iob2, strict" in works("evaluate", "--predicted", tmp_path / "tags.txt", "--strict").stdout
+
+
 def test_train_reports_what_the_model_says(files: Files, tmp_path: Path) -> None:
     path = tmp_path / "m.crfield"
     options = ("-t", files / "words.template", "--dev", files / "test.txt", "--l2", 0.5, "--min-count", 2, *QUICK)

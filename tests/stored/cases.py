@@ -15,6 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 import crfield
+from crfield.data.attributes import AttributeSequences
 from crfield.features.relational.examples import TAG_SMALL
 
 LABELS = ("A", "B", "C")
@@ -172,6 +173,16 @@ def same_word(x: list[int], t: int) -> bool:
     return x[t] == x[t - 1]
 
 
+def _words() -> crfield.TextFeatures:
+    return crfield.TextFeatures(
+        word=1,
+        min_count=2,
+        lexicons={"low": ["w0", "w1 w2"]},
+        clusters={"w3": "0110"},
+        conjunctions=[("tag", "shape[+1]")],
+    )
+
+
 def _with_tags(model: Any, X: Any, y: Any) -> Any:
     return model.fit(X, y, hidden=[("noun", "verb")[int(x[0])] if k % 3 else None for k, x in enumerate(X)])
 
@@ -192,6 +203,10 @@ CASES = [
     Case("chain-order-2", lambda: crfield.ChainCRF(order=2), strings),
     Case("chain-constraints", lambda: crfield.ChainCRF(constraints=[("B", "A"), ("C", "A"), ("C", "B")]), rising),
     Case("chain-perceptron", lambda: crfield.ChainCRF(solver="perceptron", max_iter=5), strings),
+    Case("chain-text", lambda: crfield.ChainCRF(features=_words()), tokens),
+    Case("pipeline", lambda: crfield.Pipeline([("words", _words()), ("chain", crfield.ChainCRF())]), tokens),
+    Case("text-features", _words, tokens, ("transform",)),
+    Case("sensor-features", lambda: crfield.SensorFeatures(rate=2.0, contexts=(3,)), arrays, ("transform",)),
     Case("memm", lambda: crfield.MEMM(l2=0.5), strings),
     Case("m-estimated", lambda: crfield.MEstimatedCRF(refreshes=2, ridge=0.5), strings),
     Case("hmm-gaussian", lambda: crfield.HMM(), arrays),
@@ -245,6 +260,6 @@ def plain(value: Any) -> Any:
         value = value.toarray()
     if isinstance(value, np.ndarray) and value.dtype != object:
         return value.tolist()
-    if isinstance(value, list | tuple | np.ndarray):
+    if isinstance(value, list | tuple | np.ndarray | AttributeSequences):
         return [plain(inner) for inner in value]
     return value

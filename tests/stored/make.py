@@ -32,7 +32,7 @@ def main() -> None:
     for case in CASES:
         if case.name not in known:
             model = case.fit(case.model(), *case.data(12, 0))
-            model.save(folder / f"{case.name}.crfield")
+            crfield.save(model, folder / f"{case.name}.crfield")
             known[case.name] = answers(model, case)
     X, y = strings(12, 0)
     if not (folder / "stopped.checkpoint").exists():

@@ -39,6 +39,10 @@ def evaluate(
             help=f"Tag scheme of the spans: {', '.join(Scheme)}; auto looks at the labels, none scores no spans.",
         ),
     ] = Scheme.auto,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Count only spans whose tags keep to the scheme, as seqeval's strict mode."),
+    ] = False,
     format: Annotated[
         Format, typer.Option(metavar="FORMAT", help=f"What the files hold: {', '.join(Format)} (the model knows).")
     ] = Format.auto,
@@ -57,23 +61,24 @@ def evaluate(
 
     Where the labels are tags such as B-NP, spans are scored too, as conlleval counts them.
     """
+    mode = "strict" if strict else "conlleval"
     if predicted is not None:
         if model is not None or data:
             raise typer.BadParameter("--predicted stands alone: leave out --model and the data files.")
-        judgement = _judge_tagged(predicted, scheme)
+        judgement = _judge_tagged(predicted, scheme, mode)
     elif model is None or not data:
         raise typer.BadParameter("give --model and labelled data, or --predicted and a tagged file.")
     else:
         crf = reading.load_tagger(model, threads=threads)
         examples = reading.read_for(crf, data, asked=format, label_column=label_column)
-        judgement = judge(examples.y, crf.predict(examples.X), scheme=scheme)
+        judgement = judge(examples.y, crf.predict(examples.X), scheme=scheme, mode=mode)
     if as_json:
         emit(judgement.to_dict(with_confusion=with_confusion))
     else:
         say(judgement.text(with_confusion=with_confusion))
 
 
-def _judge_tagged(source: str, scheme: Scheme) -> Judgement:
+def _judge_tagged(source: str, scheme: Scheme, mode: str) -> Judgement:
     text = Text([source])
     tokens, _ = reading.read_tokens(text, label_column=-1)
     if tokens.width < 2:
@@ -83,4 +88,4 @@ def _judge_tagged(source: str, scheme: Scheme) -> Judgement:
             file=file,
             line=line,
         )
-    return judge(tokens.column(-2), tokens.column(-1), scheme=scheme)
+    return judge(tokens.column(-2), tokens.column(-1), scheme=scheme, mode=mode)

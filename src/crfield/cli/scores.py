@@ -33,6 +33,8 @@ class Scheme(StrEnum):
     iob2 = "iob2"
     bioes = "bioes"
     bilou = "bilou"
+    ioe1 = "ioe1"
+    ioe2 = "ioe2"
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,13 +52,18 @@ class Judgement:
     scheme: str | None
     spans: SpanReport | None
     confusion: Confusion
+    mode: str = "conlleval"
 
     def summary(self) -> str:
         """The main numbers in a line."""
         parts = [f"token accuracy {self.labels.accuracy:.4f}", f"sequence accuracy {self.sequence_accuracy:.4f}"]
         if self.spans is not None:
-            parts.append(f"span F1 {self.spans.f1:.4f} ({self.scheme})")
+            parts.append(f"span F1 {self.spans.f1:.4f} ({self._reading})")
         return ", ".join(parts)
+
+    @property
+    def _reading(self) -> str:
+        return f"{self.scheme}, strict" if self.mode == "strict" else str(self.scheme)
 
     def text(self, *, with_confusion: bool) -> str:
         """Everything for people."""
@@ -65,7 +72,7 @@ class Judgement:
             str(self.labels),
         ]
         if self.spans is not None:
-            parts.append(f"spans read as {self.scheme}\n{self.spans}")
+            parts.append(f"spans read as {self._reading}\n{self.spans}")
         if with_confusion:
             parts.append(str(self.confusion))
         return "\n\n".join(parts)
@@ -78,22 +85,24 @@ class Judgement:
             "token_accuracy": self.labels.accuracy,
             "sequence_accuracy": self.sequence_accuracy,
             "scheme": self.scheme,
+            "mode": self.mode,
             "labels": self.labels.to_dict(),
             "spans": None if self.spans is None else self.spans.to_dict(),
         }
         return {**facts, "confusion": self.confusion.to_dict()} if with_confusion else facts
 
 
-def judge(gold: Sequence[Any], predicted: Any, *, scheme: Scheme = Scheme.auto) -> Judgement:
-    """Compare predicted labels with gold ones."""
+def judge(gold: Sequence[Any], predicted: Any, *, scheme: Scheme = Scheme.auto, mode: str = "conlleval") -> Judgement:
+    """Compare predicted labels with gold ones; ``mode`` says how spans are read (`span_report`)."""
     name = _scheme(gold, predicted) if scheme is Scheme.auto else None if scheme is Scheme.none else str(scheme)
     return Judgement(
         n_sequences=len(gold),
         labels=label_report(gold, predicted),
         sequence_accuracy=sequence_accuracy(gold, predicted),
         scheme=name,
-        spans=None if name is None else span_report(gold, predicted, scheme=name),
+        spans=None if name is None else span_report(gold, predicted, scheme=name, mode=mode),
         confusion=confusion(gold, predicted),
+        mode=mode,
     )
 
 

@@ -23,6 +23,7 @@ import numpy as np
 from crfield.data.batch import Batch, Columns
 from crfield.estimators.chain_explain import StepScores, feature_name
 from crfield.estimators.chain_models import ColumnModel
+from crfield.features.encoder import Encoder
 from crfield.report.explain import Flip, RemovedFeature
 from crfield.scoring.contributions import WeightedColumns
 
@@ -151,10 +152,12 @@ def _margin(model: ColumnModel, batch: Batch, step: int, chosen: int) -> float:
 
 
 class _Ready:
-    """An encoder that has done its work."""
+    """An encoder that has done its work; it knows the names of the other."""
 
-    def __init__(self, batch: Batch) -> None:
+    def __init__(self, batch: Batch, encoder: Encoder) -> None:
         self.batch = batch
+        self.node_name, self.dense_name = encoder.node_name, encoder.dense_name
+        self.edge_name, self.edge_dense_name = encoder.edge_name, encoder.edge_dense_name
 
     def encode(self, X: Any) -> Batch:
         return self.batch
@@ -162,7 +165,7 @@ class _Ready:
 
 def _predicted(estimator: Any, model: ColumnModel, batch: Batch, step: int) -> int:
     """The code of the label that the estimator's own ``predict`` gives the step of an encoded sequence."""
-    fitted = ColumnModel(_Ready(batch), model.layout, model.weights)  # type: ignore[arg-type]
+    fitted = ColumnModel(_Ready(batch, model.encoder), model.layout, model.weights)  # type: ignore[arg-type]
     fitted._tagger = model.tagger
     twin = copy(estimator)
     twin._model = fitted

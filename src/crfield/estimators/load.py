@@ -12,6 +12,7 @@ from typing import Any
 from crfield.errors import ModelFileError
 from crfield.estimators import chain_file
 from crfield.features.template import Template
+from crfield.features.transformed import TRANSFORMERS, transformer_from_state
 from crfield.storage import exchange
 from crfield.storage.archive import Archive, read_archive
 from crfield.storage.checked import check_numbers, reading
@@ -49,7 +50,9 @@ _READERS = {  # where the function lies that makes the model of an archive
     "hmm": ("crfield.estimators.hmm_file", "load_hmm"),
 }
 _MAGIC = 16  # bytes that tell the tool
-KINDS = (chain_file.KIND, chain_file.M_ESTIMATED, chain_file.LOCAL, *_GRAPHS, *_FIELDS, *_LATENT, *_READERS)
+_CHAINS = (chain_file.KIND, chain_file.M_ESTIMATED, chain_file.LOCAL)
+_PIPELINE = "pipeline"
+KINDS = (*_CHAINS, *_GRAPHS, *_FIELDS, *_LATENT, *_READERS, *TRANSFORMERS, _PIPELINE)
 
 
 def load(
@@ -86,20 +89,25 @@ def load(
         with reading(name):
             return load_foreign(path, tool)
     archive = read_archive(path, mmap=mmap)
+    with reading(name, given=functions is not None):
+        given = {"functions": functions, "transition_functions": transition_functions}
+        return _model(archive, name, given, lazy=mmap)
+
+
+def _model(archive: Archive, name: str, functions: dict[str, Any], *, lazy: bool) -> Any:
+    """The model of an archive, built and checked; of a chain whose arrays are mapped, later."""
     kind = archive.header.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         raise ModelFileError(
             f"{name} holds a model of kind {kind!r:.60}; this version knows {', '.join(sorted(KINDS))}. "
             "Was it written by a newer version of crfield?"
         )
-    with reading(name, given=functions is not None):
-        given = {"functions": functions, "transition_functions": transition_functions}
-        return _model(archive, kind, given, lazy=mmap)
+    if kind == _PIPELINE:
+        from crfield.estimators.pipeline import pipeline_of
 
-
-def _model(archive: Archive, kind: str, functions: dict[str, Any], *, lazy: bool) -> Any:
-    """The model of an archive, built and checked; of a chain whose arrays are mapped, later."""
-    of_chain = kind in (chain_file.KIND, chain_file.M_ESTIMATED, chain_file.LOCAL)
+        code: dict[str, Any] = {"functions": None, "transition_functions": ()}  # which the last step alone may have
+        return pipeline_of(archive, lambda part, last: _model(part, name, functions if last else code, lazy=lazy))
+    of_chain = kind in _CHAINS
     if not (lazy and of_chain):
         check_numbers(archive.arrays)
     if of_chain:
@@ -107,6 +115,8 @@ def _model(archive: Archive, kind: str, functions: dict[str, Any], *, lazy: bool
         if not lazy:
             model._fitted  # noqa: B018  (builds and checks everything now)
         return model
+    if kind in TRANSFORMERS:
+        return transformer_from_state(archive.header, archive.arrays)
     if kind in _GRAPHS:
         from crfield.estimators.graph_file import load_graph
 

@@ -5,9 +5,12 @@
     iob2       B-NP I-NP    I-NP   O    B-NP   B-NP     B at every first step
     bioes      B-NP I-NP    E-NP   O    S-NP   S-NP     also E at the last step, S for a span of one step
     bilou      B-NP I-NP    L-NP   O    U-NP   U-NP     bioes with L for E and U for S
+    ioe1       I-NP I-NP    I-NP   O    E-NP   I-NP     E only where another span of its kind follows
+    ioe2       I-NP I-NP    E-NP   O    E-NP   E-NP     E at every last step
 
 (Ramshaw & Marcus 1995, Tjong Kim Sang & Veenstra 1999, Ratinov & Roth 2009.) Reading is forgiving and the
-same for all of them: the rules of conlleval, in `chunks`. Writing is strict, so ``convert`` also repairs.
+same for all of them: the rules of conlleval, in `chunks`; or strict, by the scheme's own rules (`strict`).
+Writing is strict, so ``convert`` also repairs.
 Names are accepted in any case, and ``bio``, ``iobes`` and ``biluo`` as other spellings; bioes and bilou
 read each other's letters.
 """
@@ -25,8 +28,10 @@ from crfield.core.topology import Chains
 from crfield.errors import InputError, LabelError, ShapeError
 from crfield.metrics.chunks import PREFIXES, TagParts, read_tags, slots_of, spans_of, split_tags
 from crfield.metrics.coding import UNKNOWN, Coded, code_sequences, place
+from crfield.metrics.strict import refuse_foreign, strict_spans
 
-SCHEMES = ("iob1", "iob2", "bioes", "bilou")
+SCHEMES = ("iob1", "iob2", "bioes", "bilou", "ioe1", "ioe2")
+MODES = ("conlleval", "strict")
 SPELLINGS = {"bio": "iob2", "iobes": "bioes", "biluo": "bilou"}
 
 Span = tuple[int, int, str]
@@ -54,15 +59,36 @@ def reads_bilou(scheme: str) -> bool:
     return check_scheme_name(scheme) in ("bioes", "bilou")
 
 
-def spans(tags: Iterable[str], scheme: str = "iob2") -> list[Span]:
-    """The spans of one sequence as (start, stop, kind), read by conlleval's rules; stop is not in the span.
+def check_mode(mode: str) -> str:
+    """How tags are read, if there is such a way.
+
+    >>> check_mode("exact")
+    Traceback (most recent call last):
+    crfield.errors.InputError: mode must be one of conlleval, strict, got 'exact'.
+    """
+    if mode not in MODES:
+        raise InputError(f"mode must be one of {', '.join(MODES)}, got {mode!r}.")
+    return mode
+
+
+def spans(tags: Iterable[str], scheme: str = "iob2", *, mode: str = "conlleval") -> list[Span]:
+    """The spans of one sequence as (start, stop, kind); stop is not in the span.
+
+    They are read by conlleval's rules, which make the best of ill-formed tags, or, with ``mode="strict"``, only where
+    the tags keep to the scheme.
 
     >>> spans(["B-NP", "I-NP", "O", "I-VP", "I-NP"], "iob2")
     [(0, 2, 'NP'), (3, 4, 'VP'), (4, 5, 'NP')]
+    >>> spans(["B-NP", "I-NP", "O", "I-VP", "I-NP"], "iob2", mode="strict")
+    [(0, 2, 'NP')]
     """
     coded, parts = _coded_tags([tags], scheme)
     reading = read_tags(coded.codes, coded.topology, parts)
-    first, stop = spans_of(reading)
+    if check_mode(mode) == "strict":
+        refuse_foreign(coded.labels, check_scheme_name(scheme))
+        first, stop = strict_spans(reading, check_scheme_name(scheme))
+    else:
+        first, stop = spans_of(reading)
     return [(a, b, parts.kinds[k]) for a, b, k in zip(first.tolist(), stop.tolist(), reading.kind[first].tolist())]
 
 
@@ -164,11 +190,11 @@ def check_scheme(y: Iterable[Iterable[str]], scheme: str = "iob2") -> Violation 
 def guess_scheme(y: Iterable[Iterable[str]]) -> str:
     """The scheme that the sequences seem to be written in.
 
-    L or U among the prefixes means bilou, E or S bioes; otherwise the one of iob2 and iob1 that is broken in
-    fewer places, iob2 when equal.
+    L or U among the prefixes means bilou; E or S bioes, but E without B and S an ioe scheme. Of iob1 and iob2, and of
+    ioe1 and ioe2, it is the one that is broken in fewer places, the one with the 2 when equal.
 
-    >>> guess_scheme([["I-NP", "B-NP", "O"]]), guess_scheme([["S-NP", "O"]])
-    ('iob1', 'bioes')
+    >>> guess_scheme([["I-NP", "B-NP", "O"]]), guess_scheme([["S-NP", "O"]]), guess_scheme([["I-NP", "E-NP"]])
+    ('iob1', 'bioes', 'ioe2')
     """
     coded = code_sequences(y)
     _refuse_unknown(coded)
@@ -176,10 +202,11 @@ def guess_scheme(y: Iterable[Iterable[str]]) -> str:
     parts = split_tags(coded.labels, bilou=bool(prefixes & {"L", "U"}))
     if prefixes & {"L", "U"}:
         return "bilou"
-    if prefixes & {"E", "S"}:
+    if prefixes & {"E", "S"} and prefixes & {"B", "S"}:
         return "bioes"
-    iob1, iob2 = (int(_broken(coded, parts, name).sum()) for name in ("iob1", "iob2"))
-    return "iob1" if iob1 < iob2 else "iob2"
+    family = "ioe" if "E" in prefixes else "iob"
+    first, second = (int(_broken(coded, parts, family + number).sum()) for number in "12")
+    return family + ("1" if first < second else "2")
 
 
 def _coded_tags(y: Iterable[Iterable[Any]], scheme: str) -> tuple[Coded, TagParts]:
@@ -204,14 +231,18 @@ def _written(
     lengths = stop - first
     inner = np.repeat(first - np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)[:-1]]), lengths)
     codes[np.arange(len(inner)) + inner] = np.repeat(2 + 4 * kind, lengths)
-    if scheme == "iob1":
+    if scheme in ("iob1", "ioe1"):
         follows = np.zeros(len(first), dtype=bool)
         follows[1:] = (first[1:] == stop[:-1]) & (kind[1:] == kind[:-1])
-        codes[first[follows]] = 1 + 4 * kind[follows]
-    else:
+        if scheme == "iob1":
+            codes[first[follows]] = 1 + 4 * kind[follows]
+        else:
+            codes[first[follows] - 1] = 3 + 4 * kind[follows]  # the last step of the span that it follows
+    elif scheme != "ioe2":
         codes[first] = 1 + 4 * kind
-    if scheme in ("bioes", "bilou"):
+    if scheme in ("bioes", "bilou", "ioe2"):
         codes[stop - 1] = 3 + 4 * kind
+    if scheme in ("bioes", "bilou"):
         single = lengths == 1
         codes[first[single]] = 4 + 4 * kind[single]
     letters = "BILU" if scheme == "bilou" else "BIES"
@@ -237,6 +268,10 @@ def _broken(coded: Coded, parts: TagParts, scheme: str) -> np.ndarray:
         return ~among(now, "BIO") | (among(now, "I") & ~continues)
     if scheme == "iob1":
         return ~among(now, "BIO") | (among(now, "B") & ~continues)
+    if scheme in ("ioe1", "ioe2"):
+        needs_more = "E" if scheme == "ioe1" else "I"  # what another step of its kind must follow
+        follows = among(now, "IE") & (kind == kind_before)
+        return ~among(now, "IEO") | (among(before, needs_more) & ~follows)
     open_before = among(before, "BI")
     inside = among(now, "IE")
     return among(now, "[]") | (inside & ~continues) | (open_before & ~inside)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crfield.errors import InputError
-from crfield.metrics.schemes import check_scheme_name
+from crfield.metrics.schemes import check_mode, check_scheme_name
 from crfield.metrics.scores import AVERAGES
 from crfield.metrics.segments import check_overlap, edit_score, segment_f1
 from crfield.metrics.sequences import sequence_accuracy
@@ -48,14 +48,15 @@ sequence_accuracy_scorer = SequenceScorer(sequence_accuracy)
 edit_scorer = SequenceScorer(edit_score)
 
 
-def span_f1_scorer(*, scheme: str = "iob2", average: str = "micro") -> SequenceScorer:
+def span_f1_scorer(*, scheme: str = "iob2", mode: str = "conlleval", average: str = "micro") -> SequenceScorer:
     """Scorer of the span F1; see `span_f1`.
 
-    >>> span_f1_scorer(scheme="bioes")
-    SequenceScorer(span_f1, scheme='bioes', average='micro')
+    >>> span_f1_scorer(scheme="bioes", mode="strict")
+    SequenceScorer(span_f1, scheme='bioes', mode='strict', average='micro')
     """
     _check_average(average)
-    return SequenceScorer(span_f1, (("scheme", check_scheme_name(scheme)), ("average", average)))
+    options = (("scheme", check_scheme_name(scheme)), ("mode", check_mode(mode)), ("average", average))
+    return SequenceScorer(span_f1, options)
 
 
 def label_f1_scorer(*, average: str = "weighted", labels: Sequence[Hashable] | None = None) -> SequenceScorer:

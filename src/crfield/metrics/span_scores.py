@@ -9,6 +9,10 @@ together, cleared where one ends without the other or the kinds part, and a righ
 end while it is set. As an array program: the bit before a slot is the latest of those events, carried
 forward by a running maximum.
 
+Strict scores (``mode="strict"``) are those of seqeval's mode of that name: a span counts only where its tags keep to
+the scheme from its first step to its last, in gold and prediction alike (`crfield.metrics.strict`), and is right when
+the other side has it too.
+
 Time is linear in the number of steps, well under 0.1 s for 200,000 tags, most of it the coding.
 """
 
@@ -23,8 +27,9 @@ import numpy as np
 from crfield.errors import LabelError
 from crfield.metrics.chunks import Reading, read_tags, slots_of, split_tags
 from crfield.metrics.coding import UNKNOWN, CodedPair, code_pair, place
-from crfield.metrics.schemes import reads_bilou
+from crfield.metrics.schemes import check_mode, check_scheme_name, reads_bilou
 from crfield.metrics.scores import Scores, ScoreTable, average_scores, render
+from crfield.metrics.strict import refuse_foreign, strict_spans
 
 Labelled = Iterable[Iterable[Any]]
 
@@ -64,11 +69,17 @@ class SpanReport(ScoreTable):
 
 
 def span_report(
-    y_true: Labelled, y_pred: Labelled, *, scheme: str = "iob2", zero_division: float = 0.0
+    y_true: Labelled,
+    y_pred: Labelled,
+    *,
+    scheme: str = "iob2",
+    mode: str = "conlleval",
+    zero_division: float = 0.0,
 ) -> SpanReport:
-    """Score predicted spans against gold spans as conlleval does.
+    """Score predicted spans against gold spans as conlleval does, or as seqeval's ``mode="strict"``.
 
-    IOB1, IOB2 and BIOES are read by the same rules; bioes and bilou also take L for E and U for S.
+    Conlleval reads all schemes by the same rules; bioes and bilou also take L for E and U for S. The strict mode
+    reads each by its own, and refuses tags that it does not have.
 
     >>> print(span_report([["B-NP", "I-NP", "O", "B-VP"]], [["B-NP", "I-NP", "O", "O"]]))
     kind              precision  recall      f1  support
@@ -88,10 +99,12 @@ def span_report(
     gold = read_tags(pair.gold, pair.topology, parts)
     predicted = read_tags(pair.predicted, pair.topology, parts)
 
-    size = len(parts.kinds)
-    support = np.bincount(gold.kind[gold.begins], minlength=size)
-    found = np.bincount(predicted.kind[predicted.begins], minlength=size)
-    correct = np.bincount(_right_kinds(gold, predicted), minlength=size)
+    if check_mode(mode) == "strict":
+        refuse_foreign(pair.labels, check_scheme_name(scheme))
+        kinds = _strict_kinds(gold, predicted, check_scheme_name(scheme))
+    else:
+        kinds = gold.kind[gold.begins], predicted.kind[predicted.begins], _right_kinds(gold, predicted)
+    support, found, correct = (np.bincount(some, minlength=len(parts.kinds)) for some in kinds)
     rows = (
         Scores.from_counts(kind, correct=c, predicted=p, support=s, zero_division=zero_division)
         for kind, c, p, s in zip(parts.kinds, correct, found, support)
@@ -108,15 +121,18 @@ def span_f1(
     y_pred: Labelled,
     *,
     scheme: str = "iob2",
+    mode: str = "conlleval",
     average: str = "micro",
     zero_division: float = 0.0,
 ) -> float:
-    """One F1 over the spans of all kinds; the ``"micro"`` average is conlleval's.
+    """One F1 over the spans of all kinds; the ``"micro"`` average is conlleval's. ``mode`` as in `span_report`.
 
-    >>> span_f1([["B-NP", "I-NP", "O"]], [["B-NP", "I-NP", "O"]])
+    >>> span_f1([["B-NP", "I-NP", "O"]], [["I-NP", "I-NP", "O"]])
     1.0
+    >>> span_f1([["B-NP", "I-NP", "O"]], [["I-NP", "I-NP", "O"]], mode="strict")
+    0.0
     """
-    report = span_report(y_true, y_pred, scheme=scheme, zero_division=zero_division)
+    report = span_report(y_true, y_pred, scheme=scheme, mode=mode, zero_division=zero_division)
     return average_scores(report.rows, average, zero_division=zero_division).f1
 
 
@@ -128,6 +144,15 @@ def _refuse_unknown(pair: CodedPair) -> None:
             f"y_true is None at sequence {s}, step {t}: spans cannot be read past an unknown step. "
             "Leave out the sequence, or use the token scores, which skip such steps."
         )
+
+
+def _strict_kinds(gold: Reading, predicted: Reading, scheme: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Kinds of the gold, the predicted and the right spans."""
+    first, stop = strict_spans(gold, scheme)
+    said, until = strict_spans(predicted, scheme)
+    _, meant, found = np.intersect1d(first, said, assume_unique=True, return_indices=True)
+    right = (stop[meant] == until[found]) & (gold.kind[first[meant]] == predicted.kind[said[found]])
+    return gold.kind[first], predicted.kind[said], gold.kind[first[meant[right]]]
 
 
 def _right_kinds(gold: Reading, predicted: Reading) -> np.ndarray:
