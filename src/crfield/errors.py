@@ -13,6 +13,7 @@
     └── NotFittedError (ValueError, AttributeError)   a model is asked before it was fitted
     CrfieldWarning (UserWarning)
     ├── ConvergenceWarning               training stopped before its tolerance was met
+    ├── SpeedWarning                     right, but slower than it need be
     └── DataWarning                      data that can be used but hardly as meant
 
 A message says what was expected, what came, where, and what to do about it. Nothing in the library uses
@@ -98,6 +99,10 @@ class CrfieldWarning(UserWarning):
 
 class ConvergenceWarning(CrfieldWarning):
     """Training stopped before its tolerance was met."""
+
+
+class SpeedWarning(CrfieldWarning):
+    """What comes is right, but slower than it need be."""
 
 
 class DataWarning(CrfieldWarning):

@@ -2,48 +2,104 @@
 
 Every group of kernels is written twice. ``<group>_numpy.py`` is the one to read; ``_<group>`` is the compiled
 module of the same functions. ``CRFIELD_KERNELS=numpy`` (or ``native``) in the environment chooses; otherwise the
-compiled body is used when it was built. The contract tests run every test on both.
+compiled body is used when it was built, and where it was not the NumPy one, with a warning at first use that says how
+much slower that is. The contract tests run every test on both.
 """
 
 from __future__ import annotations
 
 import os
+import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from threading import Lock
 from typing import Any
 
-from crfield.errors import CrfieldError
+from crfield.errors import CrfieldError, SpeedWarning
 
 # two groups of kernels share one compiled module
 _COMPILED = {"linear": "_chain"}
 
+SLOWER = "20 to 100"  # python -m benchmarks bodies: rows of training on text and on numbers
+
 _loaded: dict[tuple[str, str], Any] = {}
 _chosen: str = ""
+_within_use = False  # a body that was named for a block is not replaced
+_told = False
+_telling = Lock()
 
 
 def _load(group: str, body: str) -> Any:
     key = (group, body)
     if key not in _loaded:
-        file = _COMPILED.get(group, f"_{group}") if body == "native" else f"{group}_numpy"
-        name = f"crfield.kernels.{file}"
-        _loaded[key] = import_module(name)
+        _loaded[key] = _imported(group, body)
     return _loaded[key]
 
 
-def _default() -> str:
+def _imported(group: str, body: str) -> Any:
+    if body == "numpy":
+        return import_module(f"crfield.kernels.{group}_numpy")
+    try:
+        return import_module(f"crfield.kernels.{_COMPILED.get(group, f'_{group}')}")
+    except ImportError as error:
+        if _within_use:
+            raise
+        if _asked() == "native":
+            raise CrfieldError(
+                f"CRFIELD_KERNELS=native asks for compiled kernels, but {group!r} cannot be loaded: {error}. "
+                "Unset it, or install with a C++17 compiler."
+            ) from error
+        _tell(error)
+        return import_module(f"crfield.kernels.{group}_numpy")
+
+
+def _asked() -> str:
+    """What the environment asks for: 'native', 'numpy' or nothing."""
     wanted = os.environ.get("CRFIELD_KERNELS", "").strip().lower()
     if wanted not in ("", "native", "numpy"):
         raise CrfieldError(
             f"CRFIELD_KERNELS must be 'native' or 'numpy', got {wanted!r}. Unset it to let crfield choose."
         )
+    return wanted
+
+
+def _default() -> str:
+    wanted = _asked()
     if wanted:
         return wanted
     try:
         import_module("crfield.kernels._chain")
-    except ImportError:
+    except ImportError as error:
+        _tell(error)
         return "numpy"
     return "native"
+
+
+def _tell(error: ImportError) -> None:
+    """`SpeedWarning` that compiled modules are missing, once in a process, at the line that called crfield."""
+    global _told
+    with _telling:
+        told, _told = _told, True
+    if not told:
+        warnings.warn(
+            f"the compiled kernels of crfield cannot be loaded ({error}), so their NumPy bodies run: results are the "
+            f"same, but training takes about {SLOWER} times as long and answers several times. Install with a "
+            "C++17 compiler (g++ or clang++), for example 'pip install --force-reinstall --no-cache-dir crfield', or "
+            "set CRFIELD_KERNELS=numpy to choose this without a word.",
+            SpeedWarning,
+            stacklevel=_outside(),
+        )
+
+
+def _outside() -> int:
+    """The stack level, as `_tell` counts it, of the first caller that is not crfield's own code."""
+    own, level = os.path.dirname(os.path.dirname(__file__)), 1
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(own):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def chosen() -> str:
@@ -71,10 +127,10 @@ def use(name: str) -> Iterator[None]:
     ...     chosen()
     'numpy'
     """
-    global _chosen  # noqa: PLW0603
-    before = chosen()
-    _chosen = name
+    global _chosen, _within_use
+    before = chosen(), _within_use
+    _chosen, _within_use = name, True
     try:
         yield
     finally:
-        _chosen = before
+        _chosen, _within_use = before

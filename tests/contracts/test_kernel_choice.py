@@ -1,0 +1,87 @@
+"""Which bodies run where compiled modules are missing, and what is said of it: in processes of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import crfield
+
+HIDDEN = """
+import sys, threading, warnings
+from importlib.abc import MetaPathFinder
+
+class Missing(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith("crfield.kernels._") and name.split(".")[-1] in {names}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}")
+
+sys.meta_path.insert(0, Missing())
+from crfield import ChainCRF
+from crfield.errors import SpeedWarning
+
+def work():
+    return ChainCRF().fit([[["a"], ["b"]]], [["N", "V"]]).predict([[["b"]]])[0].tolist()
+
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    threads = [threading.Thread(target=work) for _ in range({threads})]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+    assert work() == ["V"]
+from crfield.kernels import choice
+print(choice.chosen())
+for one in caught:
+    print(one.category.__name__, one.filename, one.message)
+"""
+ALL = sorted(path.name.split(".")[0] for path in Path(crfield.__file__).parent.glob("kernels/_*.so"))
+
+
+def run(names: list[str], *, kernels: str = "", threads: int = 0) -> list[str]:
+    """Lines of the program above without these compiled modules."""
+    text = HIDDEN.format(names=set(names) or "()", threads=threads)
+    env = {**os.environ, "CRFIELD_KERNELS": kernels, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, env=env, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.skipif(not ALL, reason="nothing is compiled here")
+def test_one_warning_where_compiled_modules_are_missing() -> None:
+    for threads in (0, 4):
+        body, *told = run(ALL, threads=threads)
+        assert body == "numpy"
+        assert len(told) == 1, told
+        for words in (
+            "SpeedWarning <string>",
+            "'crfield.kernels._chain'",
+            "times as long",
+            "C++17",
+            "CRFIELD_KERNELS=numpy",
+        ):
+            assert words in told[0]
+
+
+@pytest.mark.skipif(not ALL, reason="nothing is compiled here")
+def test_a_module_that_is_missing_alone_is_replaced_alone() -> None:
+    body, *told = run(["_vectors", "_records"])
+    assert body == "native"
+    assert len(told) == 1
+    assert "'crfield.kernels._" in told[0]
+
+
+@pytest.mark.skipif(not ALL, reason="nothing is compiled here")
+def test_nothing_is_said_of_what_was_chosen_or_is_there() -> None:
+    assert run(ALL, kernels="numpy") == ["numpy"]
+    assert run([]) == ["native"]
+
+
+def test_compiled_modules_that_were_asked_for_and_are_missing_are_an_error() -> None:
+    with pytest.raises(AssertionError, match="CRFIELD_KERNELS=native asks for compiled kernels"):
+        run(["_chain", "_records"], kernels="native")
