@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import Any, overload
 
 from crfield.errors import InputError
+from crfield.metrics.notebook import ShownAsTables, Table
 
 SHOWN, LAST = 20, 4  # rounds that repr shows, and how many of them are the last ones
 HEAD = ("round", "kind", "pick", "gain", "nll", "held_out", "kept")
@@ -31,7 +32,7 @@ class Round:
     kept: bool = True  # False for a relation that was not accepted, or a round that was rolled back
 
 
-class RoundTable(Sequence[Round]):
+class RoundTable(ShownAsTables, Sequence[Round]):
     """Rounds in their order, to be read and to be counted.
 
     >>> table = RoundTable([Round(1, "feature", "x[4] > 0.5", 12.5, 0.69), Round(2, "relation", "+1", 3.25, 0.6)])
@@ -100,6 +101,9 @@ class RoundTable(Sequence[Round]):
         except ImportError:
             raise InputError("to_frame() needs pandas, which is not installed; rows() gives dicts.") from None
         return pandas.DataFrame(self.rows(), columns=list(HEAD))
+
+    def _tables(self) -> list[Table]:
+        return [Table.of_dicts(self.rows(), HEAD, left=3)]
 
     def __repr__(self) -> str:
         return self._table(SHOWN)

@@ -18,6 +18,7 @@ import numpy as np
 
 from crfield.errors import InputError
 from crfield.metrics import edit_score, label_f1, segment_f1, segment_report, token_accuracy
+from crfield.metrics.notebook import ShownAsTables, Table
 from crfield.metrics.segments import SegmentReport
 
 
@@ -46,7 +47,7 @@ MEASURES: Mapping[str, Callable[[Any, Any], float]] = {
 
 
 @dataclass(frozen=True, eq=False)
-class GroupPredictions:
+class GroupPredictions(ShownAsTables):
     """What was predicted for every sequence by a model that was not trained on its group.
 
     >>> found = GroupPredictions(("ann", "bob"), (("a", "b"), ("a", "a")), (("a", "b"), ("a", "b")))
@@ -73,16 +74,20 @@ class GroupPredictions:
         """Segments of all groups together, and their mistakes by kind."""
         return segment_report(self.truth, self.predicted)
 
+    def _tables(self) -> list[Table]:
+        values = [[*own.values(), float(np.mean(list(own.values())))] for own in self.scores().values()]
+        names = [*map(str, dict.fromkeys(self.groups)), "mean"]
+        rows = [[name, *(f"{own[k]:.3f}" for own in values)] for k, name in enumerate(names)]
+        return [Table(["group", *MEASURES], rows)]
+
     def __str__(self) -> str:
-        table = self.scores()
-        names = [str(group) for group in dict.fromkeys(self.groups)]
-        first = max(map(len, [*names, "group", "mean"]))
-        lines = ["  ".join([f"{'group':<{first}}", *table])]
-        for k, name in enumerate([*names, "mean"]):
-            values = [list(own.values()) for own in table.values()]
-            cells = [v[k] if k < len(names) else float(np.mean(v)) for v in values]
-            lines.append("  ".join([f"{name:<{first}}", *(f"{c:>{len(h)}.3f}" for c, h in zip(cells, table))]))
-        return "\n".join(lines)
+        (table,) = self._tables()
+        lines = [table.head, *table.rows]
+        wide = [max(len(line[0]) for line in lines), *map(len, table.head[1:])]
+        return "\n".join(
+            "  ".join([f"{line[0]:<{wide[0]}}", *(f"{text:>{w}}" for text, w in zip(line[1:], wide[1:]))])
+            for line in lines
+        )
 
 
 def predict_by_group(

@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self
 
 from crfield.errors import InputError, LabelError
+from crfield.metrics.notebook import ShownAsTables, Table
 
 AVERAGES = ("micro", "macro", "weighted")
 
@@ -142,7 +143,7 @@ def render(rows: Sequence[Scores], averages: Sequence[Scores], *, head: str) -> 
 
 
 @dataclass(frozen=True)
-class ScoreTable:
+class ScoreTable(ShownAsTables):
     """Rows of scores by name, their averages, and the share of right steps.
 
     >>> table = ScoreTable.of([Scores.from_counts("a", correct=1, predicted=1, support=2)], right=3, n_tokens=4)
@@ -186,6 +187,19 @@ class ScoreTable:
             **{str(row.name): row.to_dict() for row in self.averages},
         }
 
+    def _facts(self) -> str:
+        return f"accuracy {self.accuracy:.4f} over {self.n_tokens:,} tokens"
+
     def __str__(self) -> str:
-        table = render(self.rows, self.averages, head=self.what)
-        return f"{table}\n\naccuracy {self.accuracy:.4f} over {self.n_tokens:,} tokens"
+        return f"{render(self.rows, self.averages, head=self.what)}\n\n{self._facts()}"
+
+    def _tables(self) -> list[Table]:
+        head = [self.what, "precision", "recall", "f1", "support"]
+        rows = [
+            [name, *(f"{share:.4f}" for share in (row.precision, row.recall, row.f1)), f"{row.support:,}"]
+            for name, row in [
+                *zip(names(row.name for row in self.rows), self.rows),
+                *((f"{row.name} average", row) for row in self.averages),
+            ]
+        ]
+        return [Table(head, rows, note=self._facts())]

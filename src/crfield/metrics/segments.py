@@ -29,6 +29,7 @@ import numpy as np
 
 from crfield.errors import InputError
 from crfield.metrics.coding import UNKNOWN, code_pair
+from crfield.metrics.notebook import ShownAsTables, Table
 from crfield.metrics.scores import ratio
 
 Labelled = Iterable[Iterable[Any]]
@@ -82,7 +83,7 @@ def edit_score(y_true: Labelled, y_pred: Labelled, *, zero_division: float = 0.0
 
 
 @dataclass(frozen=True)
-class SegmentReport:
+class SegmentReport(ShownAsTables):
     """Scores of segments and their mistakes by kind.
 
     >>> print(segment_report([["a", "a", "b", "b", "a", "a"]], [["a", "b", "b", "b", "b", "b"]]))
@@ -114,15 +115,21 @@ class SegmentReport:
         """Everything, ready for JSON."""
         return {**asdict(self), "f1": {f"{overlap:g}": value for overlap, value in self.f1.items()}}
 
-    def __str__(self) -> str:
-        lines = [f"segments: {self.gold:,} gold, {self.predicted:,} predicted"]
+    def _rows(self) -> list[tuple[str, str]]:
         rows = [(f"F1 at overlap {100 * overlap:g} %", f"{value:.4f}") for overlap, value in self.f1.items()]
         rows += [("edit score", f"{self.edit:.4f}")]
         for name in ("deletions", "fragmented", "merged"):
             rows.append((name, f"{getattr(self, name):,} of {self.gold:,} gold"))
         rows.append(("insertions", f"{self.insertions:,} of {self.predicted:,} predicted"))
         rows.append(("underfill, overfill", f"{self.underfill:,}, {self.overfill:,} of {self.steps:,} steps"))
-        return "\n".join([*lines, *(f"{name:<19}  {value}" for name, value in rows)])
+        return rows
+
+    def _tables(self) -> list[Table]:
+        return [Table(["segments", f"{self.gold:,} gold, {self.predicted:,} predicted"], self._rows())]
+
+    def __str__(self) -> str:
+        lines = [f"segments: {self.gold:,} gold, {self.predicted:,} predicted"]
+        return "\n".join([*lines, *(f"{name:<19}  {value}" for name, value in self._rows())])
 
 
 def segment_report(

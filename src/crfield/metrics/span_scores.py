@@ -28,7 +28,7 @@ from crfield.errors import LabelError
 from crfield.metrics.chunks import Reading, read_tags, slots_of, split_tags
 from crfield.metrics.coding import UNKNOWN, CodedPair, code_pair, place
 from crfield.metrics.schemes import check_mode, check_scheme_name, reads_bilou
-from crfield.metrics.scores import Scores, ScoreTable, average_scores, render
+from crfield.metrics.scores import Scores, ScoreTable, average_scores
 from crfield.metrics.strict import refuse_foreign, strict_spans
 
 Labelled = Iterable[Iterable[Any]]
@@ -60,11 +60,10 @@ class SpanReport(ScoreTable):
         """Harmonic mean of precision and recall."""
         return self.micro.f1
 
-    def __str__(self) -> str:
-        table = render(self.rows, self.averages, head=self.what)
+    def _facts(self) -> str:
         return (
-            f"{table}\n\n{self.micro.correct:,} of {self.micro.predicted:,} predicted spans right, "
-            f"{self.micro.support:,} gold; accuracy {self.accuracy:.4f} over {self.n_tokens:,} tokens"
+            f"{self.micro.correct:,} of {self.micro.predicted:,} predicted spans right, "
+            f"{self.micro.support:,} gold; {super()._facts()}"
         )
 
 

@@ -15,9 +15,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from crfield.metrics.coding import UNKNOWN, choose_labels, code_pair
+from crfield.metrics.notebook import ShownAsTables, Table
 from crfield.metrics.scores import Scores, ScoreTable, average_scores, names, ratio
 
 Labelled = Iterable[Iterable[Any]]
+_CORNER = "gold \\ predicted"
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class LabelReport(ScoreTable):
 
 
 @dataclass(frozen=True, eq=False)
-class Confusion:
+class Confusion(ShownAsTables):
     """How often each gold label (row) was predicted as each label (column).
 
     >>> table = confusion([["a", "b", "b", "b"]], [["a", "b", "a", "a"]])
@@ -58,11 +60,17 @@ class Confusion:
         """Labels as texts and counts as nested lists, ready for JSON."""
         return {"labels": names(self.labels), "matrix": self.matrix.tolist()}
 
-    def __str__(self) -> str:
-        head = "gold \\ predicted"
+    def _cells(self) -> list[list[str]]:
+        return [[f"{count:,}" if count else "." for count in row] for row in self.matrix.tolist()]
+
+    def _tables(self) -> list[Table]:
         texts = names(self.labels)
+        rows = [[text, *row] for text, row in zip(texts, self._cells())]
+        return [Table([_CORNER, *texts], rows, bold=frozenset((k, k + 1) for k in range(len(rows))))]
+
+    def __str__(self) -> str:
+        texts, cells, head = names(self.labels), self._cells(), _CORNER
         first = max(map(len, [head, *texts]))
-        cells = [[f"{count:,}" if count else "." for count in row] for row in self.matrix.tolist()]
         widths = [max(map(len, [text, *(row[p] for row in cells)])) for p, text in enumerate(texts)]
 
         def line(name: str, row: Sequence[str]) -> str:

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 
 from crfield.errors import InputError, ShapeError
+from crfield.metrics.notebook import ShownAsTables, Table
 
 
 @dataclass(frozen=True, eq=False)
-class Reliability:
+class Reliability(ShownAsTables):
     """Bins of probability: how many, how sure on average, how often right."""
 
     edges: np.ndarray  # (K + 1,)
@@ -46,6 +47,10 @@ class Reliability:
             )
             if n
         ]
+
+    def _tables(self) -> list[Table]:
+        note = f"expected calibration error {self.error:.4f}"
+        return [Table.of_dicts(self.rows(), ("from", "to", "count", "probability", "right"), left=0, note=note)]
 
     def __repr__(self) -> str:
         lines = ["probability     count   mean p  right"]

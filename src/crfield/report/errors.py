@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from crfield.errors import InputError, ShapeError
+from crfield.metrics.notebook import ShownAsTables, Table
 from crfield.report.alignment import pad, printable, shorten, width
 from crfield.report.explain import Contribution
 from crfield.report.frame import frame_of
@@ -69,7 +70,7 @@ class ErrorGroup:
 
 
 @dataclass(frozen=True)
-class ErrorReport:
+class ErrorReport(ShownAsTables):
     """Groups of errors, the most frequent first.
 
     >>> ErrorReport(10, (ErrorGroup("N", "V", 2, 1.0, 0.5),))
@@ -121,10 +122,22 @@ class ErrorReport:
         """The rows as a pandas DataFrame; InputError where pandas is not installed."""
         return frame_of(self.rows(), _COLUMNS)
 
-    def __str__(self) -> str:
+    def _headline(self) -> str:
         if not self.n_errors:
             return f"no errors in {self.n_steps} steps"
-        lines = [f"{self.n_errors} of {self.n_steps} steps are wrong ({self.n_errors / self.n_steps:.1%})"]
+        return f"{self.n_errors} of {self.n_steps} steps are wrong ({self.n_errors / self.n_steps:.1%})"
+
+    def _tables(self) -> list[Table]:
+        shown = ("gold", "predicted", "before", "text", "after", "probability", "sequence", "step")
+        return [
+            Table.of_dicts(self.rows(), _COLUMNS, left=2, title=self._headline()),
+            Table.of_dicts(self.example_rows(), shown, left=5, title="examples"),
+        ]
+
+    def __str__(self) -> str:
+        if not self.n_errors:
+            return self._headline()
+        lines = [self._headline()]
         heads = [f"{_shown(group.gold)} → {_shown(group.predicted)}" for group in self.groups]
         wide = max(map(width, heads))
         for group, head in zip(self.groups, heads):

@@ -18,6 +18,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from crfield.metrics.notebook import ShownAsTables, Table
 from crfield.report.alignment import pad, printable, shorten, width
 from crfield.report.frame import frame_of
 from crfield.report.weights import LabelPair
@@ -145,7 +146,7 @@ class Flip:
 
 
 @dataclass(frozen=True)
-class Explanation:
+class Explanation(ShownAsTables):
     """The margin of a label at a step over the runner-up, in its parts.
 
     >>> parts = (
@@ -218,14 +219,26 @@ class Explanation:
             else {"becomes": flip.becomes, "removed": flip.rows(), "candidates": flip.n_candidates},
         }
 
-    def __str__(self) -> str:
+    def _headline(self) -> str:
         label = printable(self.label)
         if self.other is None or self.other_labels is None:
-            lines = [f"step {self.step}: {label}; no other label is possible there"]
+            return f"step {self.step}: {label}; no other label is possible there"
+        return (
+            f"step {self.step}: {label} rather than {printable(self.other)} by a margin of {self.margin:.4g} "
+            f"(probabilities {self.probability:.3f} and {self.other_probability:.3f})"
+        )
+
+    def _tables(self) -> list[Table]:
+        columns = ("name", "step", "label", "other", "value", "amount")
+        note = "" if self.flip is None else str(self.flip)
+        return [Table.of_dicts(self.rows(), columns, title=self._headline(), note=note)]
+
+    def __str__(self) -> str:
+        if self.other is None or self.other_labels is None:
+            lines = [self._headline()]
         else:
             lines = [
-                f"step {self.step}: {label} rather than {printable(self.other)} by a margin of {self.margin:.4g} "
-                f"(probabilities {self.probability:.3f} and {self.other_probability:.3f})",
+                self._headline(),
                 *(f"  {line}" for line in _labellings(self.labels, self.other_labels, self.step)),
                 *(f"  {line}" for line in contribution_lines(self.contributions[:_SHOWN])),
             ]

@@ -11,6 +11,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, overload
 
+from crfield.metrics.notebook import ShownAsTables, Table
 from crfield.report.alignment import pad, printable, shorten, width
 from crfield.report.frame import frame_of
 from crfield.report.weights import LabelPair
@@ -35,7 +36,7 @@ class FeatureImportance(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ImportanceList(Sequence[FeatureImportance]):
+class ImportanceList(ShownAsTables, Sequence[FeatureImportance]):
     """Importances, largest first.
 
     >>> one = FeatureImportance("w=dog", "N", 0.75, 0.6, 2, "node")
@@ -71,6 +72,9 @@ class ImportanceList(Sequence[FeatureImportance]):
     def to_frame(self) -> Any:
         """The rows as a pandas DataFrame; InputError where pandas is not installed."""
         return frame_of(self.rows(), FeatureImportance._fields)
+
+    def _tables(self) -> list[Table]:
+        return [Table.of_dicts(self.rows(), ("name", "label", "importance", "share", "steps"), left=2)]
 
     def __str__(self) -> str:
         if not self.items:

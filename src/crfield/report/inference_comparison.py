@@ -28,6 +28,7 @@ from crfield.errors import CrfieldError, CrfieldWarning, InputError, ShapeError
 from crfield.inference.brute import BruteEngine
 from crfield.inference.catalogue import ENGINES, Engine, choose_engine, engine_class, engine_named
 from crfield.inference.decode import best_marginals
+from crfield.metrics.notebook import ShownAsTables, Table
 from crfield.report.alignment import pad
 from crfield.report.inference_verdict import verdict
 
@@ -73,7 +74,7 @@ class InferenceRow:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class InferenceComparison:
+class InferenceComparison(ShownAsTables):
     """A row for each engine, the marginals they found, and what follows from them.
 
     >>> from crfield.core.topology import Chains
@@ -119,8 +120,8 @@ class InferenceComparison:
             "engines": [{name: _finite(value) for name, value in asdict(row).items()} for row in self.rows],
         }
 
-    def table(self) -> str:
-        """The engines that ran, aligned; signs say what log Z is: exact =, upper ≤, lower ≥ bound, estimate ≈."""
+    def _columns(self) -> list[tuple[str, list[str]]]:
+        """Heads and cells of the engines that ran, without columns that are empty."""
         shown = [row for row in self.rows if row.ran]
         columns = [
             ("engine", [row.name for row in shown]),
@@ -136,7 +137,11 @@ class InferenceComparison:
             ("sweeps", [_NONE if row.sweeps is None else f"{row.sweeps:,}" for row in shown]),
             ("CPU s", [_NONE if row.seconds is None else f"{row.seconds:.3f}" for row in shown]),
         ]
-        columns = [column for column in columns if any(cell != _NONE for cell in column[1])]
+        return [column for column in columns if any(cell != _NONE for cell in column[1])]
+
+    def table(self) -> str:
+        """The engines that ran, aligned; signs say what log Z is: exact =, upper ≤, lower ≥ bound, estimate ≈."""
+        columns = self._columns()
         widths = [max(map(len, [head, *cells])) for head, cells in columns]
         lines = [
             "  ".join(pad(text, wide, right=k > 0) for k, (text, wide) in enumerate(zip(line, widths))).rstrip()
@@ -144,12 +149,20 @@ class InferenceComparison:
         ]
         return "\n".join(lines)
 
-    def __str__(self) -> str:
-        head = (
+    def _tables(self) -> list[Table]:
+        columns = self._columns()
+        rows = list(zip(*(cells for _, cells in columns)))
+        return [Table([head for head, _ in columns], rows, title=self._headline(), note=self.verdict)]
+
+    def _headline(self) -> str:
+        return (
             f"{self.n_graphs:,} {'graph' if self.n_graphs == 1 else 'graphs'}, {self.n_nodes:,} nodes, "
             f"{self.n_edges:,} edges, {self.n_labels} labels; "
             + (f"{self.n_judged:,} nodes judged" if self.n_judged else "no truth given")
         )
+
+    def __str__(self) -> str:
+        head = self._headline()
         refused = [f"{row.name}: {row.reason}" for row in self.rows if not row.ran]
         parts = [head, self.table()]
         if refused:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from crfield.errors import LabelError, ShapeError
+from crfield.metrics.notebook import ShownAsTables, Table
 from crfield.report.alignment import pad, printable, shorten, width
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
@@ -22,7 +23,7 @@ _WIDEST_LABEL = 20
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SequenceMarginals:
+class SequenceMarginals(ShownAsTables):
     """Label probabilities of the steps of one sequence.
 
     ``predicted`` (T,) are the labels chosen, by default the most probable of each step.
@@ -65,17 +66,31 @@ class SequenceMarginals:
                 raise LabelError(f"the predicted label {label!r} of step {step} is none of the labels of the model.")
         return np.array([codes[label] for label in predicted], dtype=np.int64)
 
+    def _best_two(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """The label shown at every step and its probability, the best of the others and its own."""
+        chosen, rows = self._chosen(), np.arange(len(self.tokens))
+        others = self.probabilities.copy()
+        others[rows, chosen] = -1.0
+        second = others.argmax(axis=1)
+        return chosen, self.probabilities[rows, chosen], second, others[rows, second]
+
+    def _tables(self) -> list[Table]:
+        if not len(self.tokens) or not len(self.labels):
+            return [Table(["empty sequence"], [])]
+        names = _cells(self.labels, _WIDEST_LABEL, ascii_only=False)
+        tokens = _cells(self.tokens, _WIDEST_TOKEN, ascii_only=False)
+        rows = [
+            [token, names[k], f"{p:.3f}", *([names[j], f"{q:.3f}"] if len(names) > 1 else ["", ""])]
+            for token, k, p, j, q in zip(tokens, *(part.tolist() for part in self._best_two()))
+        ]
+        return [Table(["step", "label", "probability", "runner-up", "probability"], rows, left=2)]
+
     def text(self, *, bar: int = 20, ascii_only: bool = False) -> str:
         """One line per step; ``bar`` is the length of the bar for probability one."""
         steps = len(self.tokens)
         if not steps or not len(self.labels):
             return "empty sequence"
-        chosen = self._chosen()
-        rows = np.arange(steps)
-        own = self.probabilities[rows, chosen]
-        others = self.probabilities.copy()
-        others[rows, chosen] = -1.0
-        second = others.argmax(axis=1)
+        chosen, own, second, runner_up = self._best_two()
         names = _cells(self.labels, _WIDEST_LABEL, ascii_only=ascii_only)
         tokens = _cells(self.tokens, _WIDEST_TOKEN, ascii_only=ascii_only)
         first, middle = max(map(width, tokens)), max(width(names[k]) for k in chosen)
@@ -85,7 +100,7 @@ class SequenceMarginals:
             line = f"{pad(tokens[step], first)}  {pad(names[chosen[step]], middle)}  {own[step]:.3f} "
             line += pad(_bar(own[step], bar, ascii_only=ascii_only), bar)
             if len(names) > 1:
-                line += f"  {pad(names[second[step]], last)} {others[step, second[step]]:.3f}"
+                line += f"  {pad(names[second[step]], last)} {runner_up[step]:.3f}"
             lines.append(line.rstrip())
         return "\n".join(lines)
 

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from crfield.errors import InputError
+from crfield.metrics.notebook import ShownAsTables, Table
 from crfield.report.alignment import pad
 
 _NONE = "·"
@@ -57,7 +58,7 @@ class TrainerRow:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class TrainerComparison:
+class TrainerComparison(ShownAsTables):
     """A row for each trainer, and the data they were run on.
 
     >>> row = TrainerRow("lbfgs", "lbfgs", "likelihood", 3, 0.1, 12.0, 0.0, 0.05, 0.9, 7, "tolerance")
@@ -100,11 +101,11 @@ class TrainerComparison:
             "trainers": [_plain(asdict(row)) for row in self.rows],
         }
 
-    def table(self, *, relative: bool = False) -> str:
-        """The trainers that ran, aligned; ``relative`` gives times as multiples of the first one's."""
+    def _columns(self, *, relative: bool = False) -> list[tuple[str, list[str]]]:
+        """Heads and cells of the trainers that ran."""
         shown = [row for row in self.rows if row.ran]
         unit = (shown[0].seconds or 1.0) if relative and shown else 1.0
-        columns = [
+        return [
             ("trainer", [row.name for row in shown]),
             ("trains", [row.objective for row in shown]),
             ("steps", [_number(row.n_iter, ",") for row in shown]),
@@ -116,6 +117,10 @@ class TrainerComparison:
             ("active", [_number(row.n_active, ",") for row in shown]),
             ("ended by", [row.ended for row in shown]),
         ]
+
+    def table(self, *, relative: bool = False) -> str:
+        """The trainers that ran, aligned; ``relative`` gives times as multiples of the first one's."""
+        columns = self._columns(relative=relative)
         widths = [max(map(len, [head, *cells])) for head, cells in columns]
         left = (0, 1, len(columns) - 1)
         lines = [
@@ -126,12 +131,20 @@ class TrainerComparison:
         ]
         return "\n".join(lines)
 
-    def text(self, *, relative: bool = False) -> str:
-        """The data, the table, and why some trainers were not run."""
-        head = (
+    def _headline(self) -> str:
+        return (
             f"{self.n_sequences:,} sequences, {self.n_steps:,} steps, {self.n_weights:,} weights; "
             f"l1 = {self.l1:g}, l2 = {self.l2:g}"
         )
+
+    def _tables(self) -> list[Table]:
+        columns = self._columns()
+        rows = list(zip(*(cells for _, cells in columns)))
+        return [Table([head for head, _ in columns], rows, left=2, title=self._headline())]
+
+    def text(self, *, relative: bool = False) -> str:
+        """The data, the table, and why some trainers were not run."""
+        head = self._headline()
         parts = [head, self.table(relative=relative)] if any(row.ran for row in self.rows) else [head]
         refused = [f"  {row.name}: {row.reason}" for row in self.rows if not row.ran]
         if refused:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 
 from crfield.errors import ShapeError
+from crfield.metrics.notebook import ShownAsTables, Table
 from crfield.report.alignment import pad, printable, shorten, width
 
 LARGEST_TABLE = 20
@@ -50,7 +51,7 @@ class FeatureWeight(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class TransitionTable:
+class TransitionTable(ShownAsTables):
     r"""Weights of label pairs, NaN where a pair has none.
 
     Rows are the earlier label, columns the later one; the greatest weight of each row is marked. With more
@@ -124,13 +125,30 @@ class TransitionTable:
 
     __repr__ = __str__
 
+    def _greatest(self) -> set[tuple[int, int]]:
+        """Row and column of the greatest weight of each row that has one."""
+        marked = np.where(np.isnan(self.weights), -np.inf, self.weights).argmax(axis=1)
+        return {(i, int(marked[i])) for i in np.flatnonzero(~np.isnan(self.weights).all(axis=1)).tolist()}
+
+    def _tables(self) -> list[Table]:
+        if not len(self.labels):
+            return [Table(["no labels"], [])]
+        if max(len(self.labels), len(self._later)) > LARGEST_TABLE:
+            ranked = [[printable(a), printable(b), f"{value:.2f}"] for a, b, value in self._ranked()]
+            return [Table(["from", "to", "weight"], ranked, left=2, title=f"{len(ranked)} transitions with a weight")]
+        rows = [
+            [printable(label), *(_NONE if np.isnan(value) else f"{value:.2f}" for value in row)]
+            for label, row in zip(self.labels, self.weights)
+        ]
+        bold = frozenset((i, j + 1) for i, j in self._greatest())
+        return [Table(["from \\ to", *map(printable, self._later)], rows, bold=bold)]
+
     def _as_table(self) -> str:
         names = [printable(label) for label in self.labels]
-        marked = np.where(np.isnan(self.weights), -np.inf, self.weights).argmax(axis=1)
-        has_any = ~np.isnan(self.weights).all(axis=1)
+        marked = self._greatest()
         cells = [
             [
-                _NONE if np.isnan(value) else f"{'*' if has_any[i] and j == marked[i] else ''}{value:.2f}"
+                _NONE if np.isnan(value) else f"{'*' if (i, j) in marked else ''}{value:.2f}"
                 for j, value in enumerate(row)
             ]
             for i, row in enumerate(self.weights)
@@ -157,7 +175,7 @@ class TransitionTable:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class FeatureList(Sequence[FeatureWeight]):
+class FeatureList(ShownAsTables, Sequence[FeatureWeight]):
     """Feature weights in the order given.
 
     >>> features = FeatureList([FeatureWeight("w=the", "B", 2.0), FeatureWeight("w=cat", "I", -0.5)])
@@ -211,6 +229,10 @@ class FeatureList(Sequence[FeatureWeight]):
     def to_dicts(self) -> list[dict[str, Any]]:
         """A dict of name, label and weight per feature."""
         return [item._asdict() for item in self.items]
+
+    def _tables(self) -> list[Table]:
+        rows = [[printable(item.name), _shown(item.label), _weight(item.weight)] for item in self.items]
+        return [Table(FeatureWeight._fields, rows, left=2)]
 
     def __str__(self) -> str:
         if not self.items:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from crfield.errors import InputError
+from crfield.metrics.notebook import ShownAsTables, Table
 from crfield.selection.problem import SelectionModel
 
 CRITERIA = ("error", "nll")
@@ -40,7 +41,7 @@ class SelectionRound:
 
 
 @dataclass(frozen=True, eq=False)
-class SelectionPath:
+class SelectionPath(ShownAsTables):
     """All rounds of a selection.
 
     >>> def model(k):
@@ -120,6 +121,10 @@ class SelectionPath:
             }
             for one in self.rounds
         ]
+
+    def _tables(self) -> list[Table]:
+        shown = ("round", "added", "n_features", "train_loss", "held_error", "held_nll", "penalty")
+        return [Table.of_dicts(self.rows(), shown, left=2)]
 
     def to_frame(self) -> Any:
         """The rows as a pandas DataFrame; InputError where pandas is not installed."""
