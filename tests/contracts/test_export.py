@@ -199,6 +199,44 @@ def test_a_model_without_columns(tmp_path: Path) -> None:
     assert subprocess.run([tmp_path / "a.out"], check=False).returncode == 0
 
 
+@pytest.mark.parametrize("kind", ["linear", "gaussian"])
+def test_numbers_too_large_for_the_model_are_refused(kind: str, tmp_path: Path) -> None:
+    """And the stream stands where it stood."""
+    X, y = [np.array([[0.1, 1.0], [0.3, 2.0], [1.2, 1.5], [0.9, 1.0]])], [[0, 0, 1, 1]]
+    model: Any = (ChainCRF(l2=1e-3) if kind == "linear" else HMM()).fit(X, y)
+    huge = [0.1, 1e308] if kind == "linear" else [0.1, 1e160]
+    model.export(tmp_path / "robot.py")
+    made: dict[str, Any] = {}
+    exec((tmp_path / "robot.py").read_text(), made)
+    stream, clean = made["Stream"](), made["Stream"]()
+    stream.push([0.1, 1.0]), clean.push([0.1, 1.0])
+    with pytest.raises(ValueError, match=r"column 'x\[1\]' is 1e\+(308|160): too large"):
+        stream.push(huge)
+    assert stream.push([1.2, 1.5]) == clean.push([1.2, 1.5])
+    if COMPILER is None:
+        return
+    model.export(tmp_path / "robot.h")
+    code = """#include <stdio.h>
+#include "robot.h"
+int main(void) {
+  double first[] = {0.1, 1.0}, huge[] = {0.1, HUGE_CELL}, last[] = {1.2, 1.5};
+  robot_stream s;
+  robot_begin(&s);
+  robot_push(&s, first);
+  printf("%d ", robot_push(&s, huge));
+  robot_push(&s, last);
+  printf("%.17g", s.probabilities[1]);
+  return 0;
+}"""
+    (tmp_path / "main.c").write_text(code.replace("HUGE_CELL", repr(huge[1])))
+    subprocess.run([COMPILER, "-std=c99", "-Werror", "-Wall", "main.c", "-lm"], cwd=tmp_path, check=True)
+    told = subprocess.run([tmp_path / "a.out"], capture_output=True, text=True, check=True).stdout.split()
+    clean = made["Stream"]()
+    clean.push([0.1, 1.0])
+    assert told[0] == "-2"
+    assert float(told[1]) == pytest.approx(clean.push([1.2, 1.5])["probabilities"][1], abs=1e-12)
+
+
 def test_labels_are_never_code() -> None:
     class Odd(str):
         def __repr__(self) -> str:

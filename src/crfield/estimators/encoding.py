@@ -19,8 +19,10 @@ import numpy as np
 from crfield.core.target import Target
 from crfield.data.label_growth import grown_labels
 from crfield.data.labels import LabelCoder
+from crfield.data.large import refuse_large
 from crfield.errors import InputError
 from crfield.estimators.chain_checks import check_weights
+from crfield.estimators.held_out import numbered
 from crfield.features.columns_select import check_min_count, row_counts
 from crfield.features.detect import encoder_for
 from crfield.features.encoder import Encoder
@@ -66,7 +68,7 @@ def encode_dataset(
     least = max(check_min_count(min_count), 1)
     encoder: Encoder | None = None
     coder: LabelCoder | None = None
-    counts = [np.zeros(0, np.int64), np.zeros(0, np.int64)]
+    counts, seen = [np.zeros(0, np.int64), np.zeros(0, np.int64)], 0
     for X, y, _ in _read(parts):
         if encoder is None:
             encoder = encoder_for(
@@ -82,6 +84,9 @@ def encode_dataset(
         else:
             grown = grow(encoder, X)
             encoder, batch, places = grown.encoder, grown.batch, [grown.node, grown.edge]
+        with numbered(range(seen, seen + batch.topology.n_sequences)):
+            refuse_large(batch, encoder)
+        seen += batch.topology.n_sequences
         coder = grown_labels(coder, y)
         if least > 1:
             for side, columns in enumerate((batch.node, batch.edge)):
