@@ -12,6 +12,7 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.validation import check_is_fitted
 
 import crfield
@@ -34,6 +35,27 @@ def sequences(seed: int = 0, n: int = 8) -> tuple[list[np.ndarray], list[np.ndar
         X.append(columns)
         y.append(np.array(["a", "b", "c"])[labels])
     return X, y
+
+
+@parametrize_with_checks([StumpEncoder(), StumpSelector(n_rounds=5)])
+def test_check_estimator(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+@both
+def test_cells_that_are_no_real_numbers_are_refused(maker: Any) -> None:
+    y = ["a", "b"]
+    with pytest.raises(ShapeError, match="Complex data not supported"):
+        maker().fit(np.array([[1j], [2.0]]), y)
+    with pytest.raises(TypeError, match=r"X must be numbers .* not 'dict'"):
+        maker().fit(np.array([[{}], [2.0]], dtype=object), y)
+    with pytest.raises(ShapeError, match="X must be numbers"):
+        maker().fit(np.array([["x"], [2.0]], dtype=object), y)
+    with pytest.raises(ShapeError, match=r"0 sample\(s\)"):
+        maker().fit(np.zeros((0, 3)), [])
+    with pytest.raises(ShapeError, match=r"0 feature\(s\)"):
+        maker().fit(np.zeros((2, 0)), y)
+    assert maker().fit(np.array([[1.0], [2.0]], dtype=object), y).transform(np.zeros((0, 1))).shape == (0, 1)
 
 
 def entropy(labels: np.ndarray) -> float:

@@ -27,6 +27,10 @@ class _NotFitted(NotFittedError, SklearnNotFittedError):
     """As scikit-learn's tools expect it, and ours."""
 
 
+class _NotNumbers(ShapeError, TypeError):
+    """Cells that are no numbers: a TypeError where Python and scikit-learn raise one."""
+
+
 class Question:
     """Whether a column exceeds a threshold.
 
@@ -80,7 +84,10 @@ class StumpColumns(TransformerMixin):
         Labels that are unknown (None, or a set of several) are left out.
         """
         if y is None:
-            raise InputError(f"{type(self).__name__} chooses by the labels: fit(X, y) needs y.")
+            raise InputError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None: it chooses by the labels, "
+                "so fit(X, y) needs y."
+            )
         form, parts = _parts(X)
         if form == "graphs":
             kinds: dict[str, tuple[list[Any], list[Any]]] = {}
@@ -93,6 +100,8 @@ class StumpColumns(TransformerMixin):
             if not kinds:
                 raise InputError(f"{type(self).__name__} needs graphs whose nodes have numeric features.")
         else:
+            if form == "flat":
+                _refuse_empty(parts[0])
             answers = [_column_of(y, parts[0])] if form == "flat" else list(_listed(y, len(parts)))
             kinds = {ONE_KIND: (parts, answers)}
         found = {kind: self._fit_kind(tables, answers) for kind, (tables, answers) in kinds.items()}
@@ -207,6 +216,8 @@ def _parts(X: Any) -> tuple[str, list[Any]]:
         return "flat", [_table(X.to_numpy(), "X")]
     if isinstance(X, np.ndarray) and X.dtype != object:
         return "flat", [_table(X, "X")]
+    if hasattr(X, "__array__") and not hasattr(X, "__iter__"):
+        return "flat", [_table(X, "X")]
     parts = list(X)
     if parts and all(isinstance(part, Graph) for part in parts):
         return "graphs", parts
@@ -227,17 +238,27 @@ def _is_table(part: Any) -> bool:
 
 def _table(given: Any, where: str) -> np.ndarray:
     try:
-        table = np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ShapeError(
-            f"{where} must be numbers of shape (n_rows, n_columns); stumps read no dicts and no strings."
-        ) from None
+        raw = np.asarray(given)
+        if raw.dtype.kind == "c":
+            raise ShapeError(f"{where} must be real numbers. Complex data not supported: give the parts as columns.")
+        table = np.asarray(raw, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, ShapeError):
+            raise
+        told = f"{where} must be numbers of shape (n_rows, n_columns); stumps read no dicts and no strings: {error}."
+        raise (_NotNumbers if isinstance(error, TypeError) else ShapeError)(told) from None
     if table.ndim != 2:
         raise ShapeError(
             f"{where} must be (n_rows, n_columns), got {table.shape}. Reshape your data: X.reshape(-1, 1) for a "
             "single column."
         )
     return table
+
+
+def _refuse_empty(table: Any) -> None:
+    for axis, what in enumerate(("sample", "feature")):
+        if table.shape[axis] == 0:
+            raise ShapeError(f"X has 0 {what}(s) (shape={table.shape}) while a minimum of 1 is required.")
 
 
 def _listed(y: Any, n: int) -> list[Any]:
