@@ -13,8 +13,8 @@ namespace {
 template <class T>
 class PairHistory final : public History {
  public:
-  PairHistory(size_t n, int memory, const double* diagonal, int n_jobs)
-      : n_(n), memory_(memory), diagonal_(diagonal), n_jobs_(n_jobs), s_(memory), y_(memory),
+  PairHistory(size_t n, int memory, const double* diagonal, int n_jobs, bool trusted)
+      : n_(n), memory_(memory), diagonal_(diagonal), n_jobs_(n_jobs), trusted_(trusted), s_(memory), y_(memory),
         s_y_((size_t)memory * memory), y_dy_((size_t)memory * memory) {}
 
   size_t size() const override { return order_.size(); }
@@ -168,7 +168,7 @@ class PairHistory final : public History {
       for (int j = i + 1; j < count; j++) along += a[j] * at(s_y_, order_[i], order_[j]);
       a[i] = -along / at(s_y_, order_[i], order_[i]);
     }
-    if (count) {
+    if (count && !trusted_) {
       const int newest = order_.back();
       gamma = at(s_y_, newest, newest) / at(y_dy_, newest, newest);
     }
@@ -192,6 +192,7 @@ class PairHistory final : public History {
   int memory_;
   const double* diagonal_;
   int n_jobs_;
+  bool trusted_;
   std::vector<std::unique_ptr<T[]>> s_, y_;  // by slot; made when first used
   std::vector<double> s_y_, y_dy_;           // (memory, memory) by slot: s_i·y_j, i not newer than j; y_i·D y_j
   std::vector<int> order_;                   // slots in use, the oldest pair first
@@ -199,9 +200,10 @@ class PairHistory final : public History {
 
 }  // namespace
 
-std::unique_ptr<History> make_history(size_t n, int memory, bool single, const double* diagonal, int n_jobs) {
-  if (single) return std::make_unique<PairHistory<float>>(n, memory, diagonal, n_jobs);
-  return std::make_unique<PairHistory<double>>(n, memory, diagonal, n_jobs);
+std::unique_ptr<History> make_history(size_t n, int memory, bool single, const double* diagonal, int n_jobs,
+                                      bool trusted) {
+  if (single) return std::make_unique<PairHistory<float>>(n, memory, diagonal, n_jobs, trusted);
+  return std::make_unique<PairHistory<double>>(n, memory, diagonal, n_jobs, trusted);
 }
 
 }  // namespace vectors

@@ -46,7 +46,9 @@ class History {
   virtual void read(size_t count, const uint8_t* s, const uint8_t* y, const double* s_y, const double* y_dy) = 0;
 };
 
-std::unique_ptr<History> make_history(size_t n, int memory, bool single, const double* diagonal, int n_jobs);
+// With `trusted`, the diagonal is H0 as it is; otherwise up to the factor that the newest pair asks for.
+std::unique_ptr<History> make_history(size_t n, int memory, bool single, const double* diagonal, int n_jobs,
+                                      bool trusted);
 
 }  // namespace vectors
 }  // namespace crfield

@@ -108,12 +108,12 @@ std::tuple<double, double, int64_t> orthant_step(In weights, In gradient, In dir
 // Holds the diagonal alive and checks lengths; the work is in history.cpp.
 class BoundHistory {
  public:
-  BoundHistory(int64_t n, int memory, bool single, std::optional<In> diagonal, int n_jobs)
+  BoundHistory(int64_t n, int memory, bool single, std::optional<In> diagonal, int n_jobs, bool trusted)
       : n_(n < 0 ? throw std::invalid_argument("n must not be negative") : (size_t)n), diagonal_(diagonal) {
     if (memory < 1 || memory > 1000) throw std::invalid_argument("memory must be 1 to 1000 pairs");
     const double* d = diagonal_ ? fitting(*diagonal_, n_, "diagonal") : nullptr;
     memory_ = (size_t)memory;
-    history_ = make_history(n_, memory, single, d, n_jobs);
+    history_ = make_history(n_, memory, single, d, n_jobs, trusted);
   }
 
   size_t size() const { return history_->size(); }
@@ -192,8 +192,8 @@ NB_MODULE(_vectors, m) {
   m.def("orthant_step", &v::orthant_step, array("weights"), array("gradient"), array("direction"), "size"_a,
         "l1"_a, none("penalised"), array("out"), "n_jobs"_a);
   nb::class_<v::BoundHistory>(m, "History")
-      .def(nb::init<int64_t, int, bool, std::optional<v::In>, int>(), "n"_a, "memory"_a, "single"_a,
-           none("diagonal"), "n_jobs"_a)
+      .def(nb::init<int64_t, int, bool, std::optional<v::In>, int, bool>(), "n"_a, "memory"_a, "single"_a,
+           none("diagonal"), "n_jobs"_a, "trusted"_a = false)
       .def("__len__", &v::BoundHistory::size)
       .def("clear", &v::BoundHistory::clear)
       .def("push", &v::BoundHistory::push, array("weights"), array("old_weights"), array("gradient"),

@@ -28,6 +28,7 @@ from crfield.scoring.layout_growth import joined
 from crfield.storage.digests import digest
 from crfield.storage.encoded import EncodedDataset
 from crfield.training.chain_plan import plan_chain
+from crfield.training.column_basis import Moments, numeric
 from crfield.training.full_batch import FullBatch
 from crfield.training.fused import FusedChain
 from crfield.training.sharded import ShardedChain, fit_sharded
@@ -82,12 +83,16 @@ def fit_encoded(
     check_columns(dataset, encoder)
     coder = dataset.coder
     layout: Layout | None = None
+    moments: Moments | None = None
     constraints = getattr(crf, "constraints", None)
     for shard in dataset.shards():
         seen = observe_layout(
             parameters, encoder, shard.batch, shard.target, parameters["intercept"], parameters["boundaries"]
         )
         layout = seen if layout is None else joined(layout, seen)
+        if numeric(shard.batch):
+            met = Moments.of(shard.batch, shard.target.weight)
+            moments = met if moments is None else moments.merged(met)
         with_rules(seen, constraints, coder, shard.target)  # labels that break a rule are told of before training
     if layout is None or not dataset.n_steps:
         raise InputError(
@@ -104,9 +109,10 @@ def fit_encoded(
     del shard
 
     def make(batch: Batch, target: Target) -> FusedChain | FullBatch:
-        return crf._parts_of(model, batch, costed(target)).problem(plan.objective)
+        return crf._parts_of(model, batch, costed(target)).problem(plan.objective, whole=False)
 
     problem = ShardedChain(dataset, make, n_weights=layout.n_weights)
+    problem.columns, problem.moments = layout, moments
     sparse = not (layout.n_edge_columns or layout.n_edge_dense or layout.n_dense) and plan.objective == "likelihood"
     fused = sparse and isinstance(problem.shard(0), FusedChain)
     if plan.solver == "warm" and not fused:

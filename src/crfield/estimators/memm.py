@@ -77,7 +77,8 @@ class MEMM(ChainCRF):
 
     def _parts_of(self, model: ColumnModel, batch: Batch, target: Target) -> ChainParts:
         engine = ChainEngine(resolve_jobs(self.n_jobs))
-        return ChainParts(_Forward(model.layout), batch, target, engine, likelihood=GoldPast())
+        scorer, layout = _Forward(model.layout), model.layout
+        return ChainParts(scorer, batch, target, engine, likelihood=GoldPast(), column_layout=layout)
 
     def _planned(self, parts: ChainParts) -> tuple[Plan, Any, Any]:
         return super()._planned(replace(parts, likelihood=GoldPast()))

@@ -82,8 +82,8 @@ class Scale:
         ]
         warnings.warn(
             f"numeric features differ widely in size: {names[0]!r} has deviation {sizes[large]:.3g}, "
-            f"{names[1]!r} {sizes[small]:.3g}. The penalty then weighs on them unequally and training is "
-            "slow. Pass standardize=True, or bring them to one scale.",
+            f"{names[1]!r} {sizes[small]:.3g}. The penalty then weighs on them unequally. Pass "
+            "standardize=True, or bring them to one scale.",
             DataWarning,
             stacklevel=4,
         )

@@ -181,7 +181,8 @@ class History:
         H₀ = γ diag(D),   γ = sᵀy / yᵀ D y of the newest pair            (γ = 1 without pairs)
 
     With ``single`` the pairs are kept in float32: 8 bytes per weight and pair instead of 16. ``diagonal`` (D,
-    positive) must not change while the history lives. A history belongs to one run in one thread.
+    positive) must not change while the history lives. With ``trusted`` γ stays 1: H₀ is the inverse of the second
+    derivative itself, and a pair from a direction in which it is not must not rescale all others. A history belongs to one run in one thread.
 
     >>> history = History(2, 5)
     >>> history.push(np.array([1.0, 0.0]), np.zeros(2), np.array([4.0, 0.0]), np.zeros(2))
@@ -199,6 +200,7 @@ class History:
         single: bool = False,
         diagonal: np.ndarray | None = None,
         n_jobs: int = 1,
+        trusted: bool = False,
     ) -> None:
         if n < 0 or not 1 <= memory <= 1000:
             raise InputError(f"a history needs n >= 0 and a memory of 1 … 1000 pairs, got n={n}, memory={memory}.")
@@ -206,7 +208,7 @@ class History:
         self.memory = memory
         if diagonal is not None:
             self._fits(diagonal=diagonal)
-        self._body = body("vectors").History(n, memory, single, diagonal, n_jobs)
+        self._body = body("vectors").History(n, memory, single, diagonal, n_jobs, trusted)
 
     def _fits(self, penalised: np.ndarray | None = None, /, **vectors: np.ndarray) -> None:
         _check(penalised, **vectors)

@@ -88,8 +88,10 @@ def orthant_step(
 class History:
     """The last pairs of steps s and gradient changes y, and the inverse curvature they imply."""
 
-    def __init__(self, n: int, memory: int, single: bool, diagonal: np.ndarray | None, n_jobs: int) -> None:
-        self.n, self.memory, self.n_jobs = n, memory, n_jobs
+    def __init__(
+        self, n: int, memory: int, single: bool, diagonal: np.ndarray | None, n_jobs: int, trusted: bool = False
+    ) -> None:
+        self.n, self.memory, self.n_jobs, self._trusted = n, memory, n_jobs, trusted
         self._kind = np.float32 if single else np.float64
         self._diagonal = diagonal
         self._pairs: list[tuple[np.ndarray, np.ndarray, float]] = []  # s, y, s·y; the oldest first
@@ -131,7 +133,7 @@ class History:
             taken.append(dot(s, q, 1) / curvature)
             q -= taken[-1] * y
         q = self._scaled(q)
-        if wide:
+        if wide and not self._trusted:
             _, y, curvature = wide[-1]
             q = q * (curvature / dot(y, self._scaled(y), 1))
         for s, y, curvature in wide:

@@ -53,6 +53,7 @@ class Result:
     converged: bool
     reason: str
     history: list[Step] = field(default_factory=list)
+    n_renewed: int = 0  # how often the second derivative was computed to work in
 
     def __repr__(self) -> str:
         return (

@@ -25,6 +25,7 @@ import numpy as np
 
 from crfield.errors import InputError, ShapeError
 from crfield.kernels import vectors
+from crfield.optimize.basis import Basis, InBasis
 from crfield.optimize.history import (
     CALLBACK,
     INTERRUPTED,
@@ -45,6 +46,10 @@ Callback = Callable[[Step, np.ndarray], bool | None]
 SINGLE_ABOVE = 100_000  # weights; below, the history is small in any precision
 HISTORY_BYTES = 256_000_000  # what a history of default length may take
 LONGEST, SHORTEST = 10, 3  # pairs of a history of default length
+SOONEST, FEW = 30, 800  # steps before a basis is made anew, and weights that may have one
+PROOF_FACTOR = 4.0  # the decrement of a function that is no bowl is low: by 2 of one that falls like exp(−t)
+PROVED = 150  # weights that may be proved whatever the run took
+NEARLY = 10.0  # times the tolerance: so near the end no new basis is worth its price
 LONGEST_SINGLE = 4  # where weights are many: chosen for its memory; more pairs saved no steps reliably
 
 
@@ -62,11 +67,24 @@ def history_size(n_weights: int, memory: int | None = None, single: bool | None 
     return memory, single
 
 
+def renewal(n_weights: int) -> int | None:
+    """Steps after which a run on so many weights has its basis made anew; None where that would cost too much.
+
+    A renewal costs as many evaluations as there are weights, and comes after half as many steps at the earliest.
+
+    >>> renewal(20), renewal(300), renewal(50_000)
+    (30, 150, None)
+    """
+    return max(SOONEST, n_weights // 2) if n_weights <= FEW else None
+
+
 class _WithModel:
     """A keeper that also keeps what the quasi-Newton model of a run was made with."""
 
-    def __init__(self, keeper: Keeper, memory: int, single: bool, diagonal: np.ndarray | None) -> None:
-        self.keeper, self.header = keeper, {"memory": memory, "single": single}
+    def __init__(
+        self, keeper: Keeper, memory: int, single: bool, diagonal: np.ndarray | None, objective: Penalised
+    ) -> None:
+        self.keeper, self.header, self.objective = keeper, {"memory": memory, "single": single}, objective
         self.arrays = {} if diagonal is None else {"diagonal": diagonal}
 
     def found(self, phase: str) -> State | None:
@@ -78,6 +96,8 @@ class _WithModel:
 
         def whole() -> State:
             header, arrays = state()
+            if isinstance(self.objective, InBasis):
+                arrays |= {f"basis/{name}": part for name, part in self.objective.basis.state().items()}
             return self.header | header, self.arrays | arrays
 
         self.keeper.offer(phase, whole)
@@ -96,8 +116,11 @@ class _Run:
         first_step: float | None,
         callback: Callback | None,
         keeper: Keeper | None = None,
+        renew: bool = False,
     ) -> None:
         self.objective, self.history, self.stopping = objective, history, stopping
+        self.renew_after = renewal(len(start)) if renew else None
+        self.since, self.n_renewed = 0, 0  # steps since the basis was made, and how often it was made anew
         self.first_step, self.callback, self.keeper = first_step, callback, keeper
         self.here = Point(start, np.empty(len(start)))
         self.there = Point(np.empty(len(start)), np.empty(len(start)))
@@ -117,6 +140,8 @@ class _Run:
             "gap": self.gap if math.isfinite(self.gap) else None,
             "n_evaluations": self.objective.n_evaluations,
             "stopping": self.stopping.memory(),
+            "since": self.since,
+            "n_renewed": self.n_renewed,
         }
         arrays = {"weights": here.weights, "gradient": here.gradient, "direction": self.direction}
         arrays["steps"] = steps_table(self.steps)
@@ -141,6 +166,12 @@ class _Run:
         self.gap = math.inf if found.header["gap"] is None else found.number("gap")
         self.objective.n_evaluations = found.whole("n_evaluations")
         self.stopping.remember(found.header["stopping"])
+        # Runs that older versions kept know nothing of these.
+        self.since, self.n_renewed = (
+            found.whole(name, within=found.header.get(name, 0)) for name in ("since", "n_renewed")
+        )
+        if self.n_renewed:
+            self.trust()
         self.steps = steps_of_table(found.arrays["steps"])
         self.began = time.perf_counter() - (self.steps[-1].seconds if self.steps else 0.0)
         self.history.restore({name.removeprefix("history/"): part for name, part in found.arrays.items()})
@@ -150,14 +181,21 @@ class _Run:
         floor = max(self.stopping.tol, 1e-12) if reason == NO_IMPROVEMENT else self.stopping.tol
         converged = reason in (TOLERANCE, NO_IMPROVEMENT) and self.gap <= floor
         return Result(
-            self.here.weights,
+            self.shown(),
             self.here.value,
             len(self.steps),
             self.objective.n_evaluations,
             converged,
             reason,
             self.steps,
+            self.n_renewed,
         )
+
+    def shown(self) -> np.ndarray:
+        """The weights themselves, whatever the coordinates."""
+        if isinstance(self.objective, InBasis):
+            return self.objective.basis.outward(self.here.weights)
+        return self.here.weights
 
     def steepest(self) -> np.ndarray:
         """The gradient of F here, or the shortest subgradient, written over the direction."""
@@ -208,32 +246,35 @@ class _Run:
 
     def go(self, max_iter: int) -> str:
         """Run to the end and say why it is the end."""
-        objective, history, stopping = self.objective, self.history, self.stopping
+        objective, stopping = self.objective, self.stopping
         penalised = objective.penalty.penalised
         if self.course is None:
             self.begin()
-        elif stopping.stalled and self.gap > stopping.tol:  # a run that goes on after its end is at its end
+        elif stopping.stalled and self.gap > stopping.tol and not self.can_renew:
+            # A run that goes on after its end is at its end.
             return NO_IMPROVEMENT
         if self.course is None or (self.steps and self.gap <= stopping.tol):
             return TOLERANCE
         slope, size = self.course
         while len(self.steps) < max_iter:
+            if self.renewal_due:
+                slope, size = self.course = self.renew()
             if self.sparse:
                 taken = orthant_search(objective, self.here, self.there, self.direction, size=size)
             else:
                 taken = wolfe_search(objective, self.here, self.there, self.direction, slope=slope, size=size)
             if taken is None:
-                if not len(history):
+                if not len(self.history) and not self.can_renew:
                     return NO_IMPROVEMENT
-                history.clear()
-                slope, size = self.course = self.aim()
+                self.history.clear()
+                slope, size = self.course = self.renew() if self.can_renew else self.aim()
                 continue
             self.here, self.there = self.there, self.here
             steepest = self.steepest()
             if self.here.squared_norm == 0:
                 self.gap, slope = 0.0, 0.0
             else:
-                _, slope = history.advance(
+                _, slope = self.history.advance(
                     self.here.weights,
                     self.there.weights,
                     self.here.gradient,
@@ -245,15 +286,57 @@ class _Run:
                 )
                 self.gap = stopping.update(self.here.value, self.here.squared_norm, slope)
             size = 1.0
-            self.course = (slope, size)
+            self.course, self.since = (slope, size), self.since + 1
+            if self.gap <= stopping.tol and self.worth_proving:
+                slope, size = self.course = self.renew()
+                self.gap = stopping.relative(PROOF_FACTOR * -0.5 * slope)
             enough = self.report(taken)
             if self.gap <= stopping.tol:
                 return TOLERANCE
             if enough:
                 return CALLBACK
-            if stopping.stalled:
+            if stopping.stalled and not self.can_renew:
                 return NO_IMPROVEMENT
         return MAX_ITER
+
+    @property
+    def can_renew(self) -> bool:
+        """Whether a new basis could be another one."""
+        return self.renew_after is not None and self.since > 0
+
+    @property
+    def worth_proving(self) -> bool:
+        """Whether an estimate that is within the tolerance is to be proved by the second derivative here.
+
+        Where weights are few that costs no more than the run did; the guarantee of a ridge needs no other proof.
+        """
+        affordable = len(self.direction) <= max(PROVED, 2 * self.objective.n_evaluations)
+        return self.can_renew and affordable and self.here.squared_norm > 0 and not self.stopping.certain
+
+    @property
+    def renewal_due(self) -> bool:
+        """Whether the steps in this basis were enough, or lead nowhere."""
+        if self.renew_after is None:
+            return False
+        near = self.gap <= NEARLY * self.stopping.tol
+        return self.since >= self.renew_after * (2 if near else 1) or (self.can_renew and self.stopping.stalled)
+
+    def renew(self) -> tuple[float, float]:
+        """Go on in a basis made of the second derivative here; slope and first size along the new direction.
+
+        What was seen in other coordinates says nothing of the rates in these: history and clocks begin again.
+        """
+        assert isinstance(self.objective, InBasis)
+        self.objective.renew(self.here)
+        self.trust()
+        self.stopping.restart()
+        self.since, self.n_renewed = 0, self.n_renewed + 1
+        return self.aim()
+
+    def trust(self) -> None:
+        """Begin a history in a basis that has the second derivative in it."""
+        n, memory, n_jobs = len(self.direction), self.history.memory, self.objective.n_jobs
+        self.history, self.first_step = vectors.History(n, memory, n_jobs=n_jobs, trusted=True), 1.0
 
     def report(self, taken: float) -> bool:
         """Record the step and tell the callback; True if it wishes to stop."""
@@ -270,7 +353,7 @@ class _Run:
         self.steps.append(step)
         enough = False
         if self.callback is not None:
-            shown = self.here.weights.view()
+            shown = self.shown().view()
             shown.flags.writeable = False
             enough = bool(self.callback(step, shown))
         if self.keeper is not None:
@@ -292,6 +375,8 @@ def minimize(
     callback: Callback | None = None,
     first_step: float | None = None,
     keeper: Keeper | None = None,
+    basis: Basis | None = None,
+    renew: bool = False,
 ) -> Result:
     """Make F(w) = f(w) + l1 Σ|w_k| + ½ l2 Σ w_k² small, from ``start`` (W,), which is left alone.
 
@@ -304,6 +389,10 @@ def minimize(
     factor; with a good one, far fewer steps are needed. ``memory`` and ``single`` are the pairs of the history and
     their precision (`history_size` decides when None). ``first_step`` is the multiple of −diagonal · gradient tried
     first: 1 by default, or at most 1 / |gradient| without a diagonal.
+
+    ``basis`` (`optimize.basis`) are other coordinates to work in; weights are the caller's everywhere outside. With
+    ``renew``, a run on few weights that takes long has them made anew of the second derivative once in a while, at
+    one evaluation for each weight. Both are for smooth problems, without l1.
 
     ``keeper`` (`optimize.keeping`) is offered the state of the run after every step; what it found of an earlier
     run of the same problem is gone on from, diagonal included, and the end has the same bits as without the break.
@@ -329,6 +418,8 @@ def minimize(
         raise ShapeError(f"penalised must have {n} entries, one per weight, got {len(penalty.penalised)}.")
     if not tol >= 0 or max_iter < 0:
         raise InputError(f"tol and max_iter must be at least 0, got tol={tol}, max_iter={max_iter}.")
+    if penalty.l1 and (basis is not None or renew):
+        raise InputError(f"an l1 penalty is of single weights, which other coordinates mix: got l1={penalty.l1:g}.")
     if first_step is not None and not (first_step > 0 and math.isfinite(first_step)):
         raise InputError(f"first_step must be a finite number above 0, got {first_step}.")
     found = None if keeper is None else keeper.found("lbfgs")
@@ -345,16 +436,29 @@ def minimize(
             raise InputError(
                 f"diagonal must be positive and finite, got entries from {diagonal.min()} to {diagonal.max()}."
             )
+    if diagonal is not None or basis is not None:
         first_step = first_step or 1.0
     memory, single = history_size(n, memory, single)
+    renew = renew and renewal(n) is not None
+    if found is not None:
+        kept = {name.removeprefix("basis/"): part for name, part in found[1].items() if name.startswith("basis/")}
+        with taking_over():
+            basis = Basis.from_state(kept, n) if kept else None
+        renew = renew and bool(kept)
+    elif basis is None and renew:
+        basis = Basis(np.ones(n) if diagonal is None else np.sqrt(diagonal))
+    objective = Penalised(problem, penalty, n_jobs=n_jobs)
+    if basis is not None:
+        objective, diagonal, weights = InBasis(problem, penalty, basis, n_jobs=n_jobs), None, basis.inward(weights)
     run = _Run(
-        Penalised(problem, penalty, n_jobs=n_jobs),
+        objective,
         weights,
         history=vectors.History(n, memory, single=single, diagonal=diagonal, n_jobs=n_jobs),
         stopping=Stopping(tol, convexity=penalty.l2 if penalty.penalised is None else 0.0),
         first_step=first_step,
         callback=callback,
-        keeper=None if keeper is None else _WithModel(keeper, memory, single, diagonal),
+        keeper=None if keeper is None else _WithModel(keeper, memory, single, diagonal, objective),
+        renew=renew,
     )
     if found is not None:
         with taking_over():

@@ -52,18 +52,30 @@ class Stopping:
 
     def __init__(self, tol: float, *, convexity: float = 0.0) -> None:
         self.tol, self.convexity = tol, convexity
+        self.certain = False  # whether the guarantee alone is within the tolerance
         self._values: list[float] = []
+        self._first: float | None = None  # value of the run; the clocks may begin later
         self._estimates = [math.inf] * IN_A_ROW
 
     def update(self, value: float, squared_norm: float, slope: float) -> float:
         """The estimate of (F − F*) / |F*| after one more step; ``slope`` is gᵀd = −gᵀHg."""
         self._values.append(value)
+        self._first = value if self._first is None else self._first
         self._estimates = [*self._estimates[1:], max(MODEL_FACTOR * -0.5 * slope, self._trend())]
-        gap = max(self._estimates)
-        if self.convexity > 0:
-            gap = min(gap, squared_norm / (2 * self.convexity))
-        scale = max(abs(value), 1e-6 * abs(self._values[0]))
+        estimate = self.relative(max(self._estimates))
+        bound = self.relative(squared_norm / (2 * self.convexity)) if self.convexity > 0 else math.inf
+        self.certain = bound <= self.tol
+        return min(estimate, bound)
+
+    def relative(self, gap: float) -> float:
+        """A gap as a share of |F|, where F counts as no smaller than a millionth of its first value."""
+        scale = max(abs(self._values[-1]), 1e-6 * abs(self._first or 0.0))
         return 0.0 if gap == 0 else gap / scale if scale > 0 else math.inf
+
+    def restart(self) -> None:
+        """Begin again from the last value: what comes has other rates than what was."""
+        self._values = self._values[-1:]
+        self._estimates = [math.inf] * IN_A_ROW
 
     def memory(self) -> dict[str, list[float | None]]:
         """What it remembers, as JSON can hold it: None stands for infinity.
@@ -71,9 +83,10 @@ class Stopping:
         >>> stopping = Stopping(1e-4)
         >>> _ = stopping.update(value=2.0, squared_norm=4e-6, slope=-1e-3)
         >>> stopping.memory()
-        {'values': [2.0], 'estimates': [None, None, None]}
+        {'values': [2.0], 'estimates': [None, None, None], 'first': [2.0]}
         """
-        known = {"values": self._values, "estimates": self._estimates}
+        first = [] if self._first is None else [self._first]
+        known = {"values": self._values, "estimates": self._estimates, "first": first}
         return {name: [x if math.isfinite(x) else None for x in part] for name, part in known.items()}
 
     def remember(self, memory: dict[str, list[float | None]]) -> None:
@@ -84,6 +97,8 @@ class Stopping:
         if not values or len(estimates) != len(self._estimates) or any(map(math.isnan, [*values, *estimates])):
             raise ValueError(f"{len(values)} values and {len(estimates)} estimates of the gap")
         self._values, self._estimates = values, estimates
+        first = memory.get("first") or self._values[:1]  # not known of runs that older versions kept
+        self._first = None if not first or first[0] is None else float(first[0])
 
     @property
     def stalled(self) -> bool:

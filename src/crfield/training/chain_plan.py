@@ -39,6 +39,7 @@ from crfield.optimize.penalty import Penalised, Penalty, Point
 from crfield.scoring.layout import Layout
 from crfield.scoring.linear import LinearScorer
 from crfield.training.chain_job import Callback, Job
+from crfield.training.column_basis import measured
 from crfield.training.full_batch import FullBatch, Objective, Scorer
 from crfield.training.fused import FusedChain
 from crfield.training.likelihood import fit_likelihood
@@ -127,9 +128,17 @@ class ChainParts:
     engine: ChainEngine
     layout: Layout | None = None
     likelihood: Objective = field(default_factory=Contrast)
+    column_layout: Layout | None = None  # of weights of columns, where they make scores of another kind
 
-    def problem(self, objective: str) -> FusedChain | FullBatch:
-        """The objective as a function of the weights."""
+    def problem(self, objective: str, *, whole: bool = True) -> FusedChain | FullBatch:
+        """The objective as a function of the weights.
+
+        Unless it is only a part of the ``whole`` data, it is told what its numeric columns are like.
+        """
+        made = self._problem(objective)
+        return measured(made, self.column_layout or self.layout, self.batch, self.target) if whole else made
+
+    def _problem(self, objective: str) -> FusedChain | FullBatch:
         if objective == "likelihood" and self.layout is not None:
             return FusedChain(self.layout, self.batch, self.target, n_jobs=self.engine.n_jobs)
         chosen = self.likelihood if objective == "likelihood" else chain_objective(objective)

@@ -50,6 +50,8 @@ class FullBatch:
     def __init__(
         self, scorer: Scorer, batch: Any, target: Target, *, objective: Objective, engine: Engine | None
     ) -> None:
+        self.columns: Any = None  # the layout and `training.column_basis.Moments`, where columns are numeric
+        self.moments: Any = None
         self.scorer, self.batch, self.target = scorer, batch, target
         self.objective, self.engine = objective, engine
         self.settled, self.n_unsettled = True, 0

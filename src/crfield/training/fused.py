@@ -6,6 +6,8 @@ works in scratch of its own, so two threads may evaluate one problem at once.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from crfield.core.target import Target
@@ -34,6 +36,8 @@ class FusedChain:
         self.layout, self.n_jobs = layout, n_jobs
         if layout.fixed is not None:
             refuse_illegal(layout.fixed, target)
+        self.columns: Any = None  # the layout and `training.column_basis.Moments`, where columns are numeric
+        self.moments: Any = None
         self._problem = linear.Problem(layout, batch, target.labels, target.allowed, target.weight)
 
     @property

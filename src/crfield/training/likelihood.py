@@ -23,11 +23,13 @@ from typing import Any
 import numpy as np
 
 from crfield.errors import InputError
+from crfield.optimize.basis import Basis
 from crfield.optimize.history import INTERRUPTED, Result, Step
 from crfield.optimize.keeping import Keeper
 from crfield.optimize.lbfgs import minimize
 from crfield.optimize.penalty import Penalised, Penalty, Point
 from crfield.training import warm_start
+from crfield.training.column_basis import column_basis
 from crfield.training.full_batch import FullBatch
 from crfield.training.fused import FusedChain
 
@@ -90,21 +92,29 @@ def fit_likelihood(
     """
     kind = choose(solver, problem, start=start, l1=penalty.l1)
 
-    def warm(weights: np.ndarray) -> np.ndarray | None:
+    def warm(weights: np.ndarray) -> np.ndarray | Basis | None:
         if not isinstance(problem, FusedChain) or not problem.n_groups:
-            return None
+            return numeric_basis(problem, penalty)
         if kind == "warm" and warm_start.descend(
             problem, weights, l2=penalty.l2 + penalty.l1, epochs=EPOCHS, rng=rng, keeper=keeper
         ):
             return warmed_diagonal(problem, weights, penalty)
-        if problem.layout.n_dense:
+        if penalty.l1 and problem.layout.n_dense:
             return warm_start.rescaling(problem, weights, layout=problem.layout, l2=penalty.l2)
-        return None
+        return numeric_basis(problem, penalty)
 
     handed = [np.zeros(problem.n_weights) if start is None else start.copy()]
     return settle(
         problem, handed, penalty, warm, tol=tol, max_iter=max_iter, n_jobs=n_jobs, callback=callback, keeper=keeper
     )
+
+
+def numeric_basis(problem: Any, penalty: Penalty) -> Basis | None:
+    """The coordinates that suit numeric columns, where there are some and no l1 penalty forbids it."""
+    moments, layout = getattr(problem, "moments", None), getattr(problem, "columns", None)
+    if moments is None or layout is None or penalty.l1:
+        return None
+    return column_basis(layout, moments, penalty)
 
 
 def warmed_diagonal(problem: Any, weights: np.ndarray, penalty: Penalty) -> np.ndarray:
@@ -118,7 +128,7 @@ def settle(
     problem: Any,
     handed: list[np.ndarray],
     penalty: Penalty,
-    warm: Callable[[np.ndarray], np.ndarray | None],
+    warm: Callable[[np.ndarray], np.ndarray | Basis | None],
     *,
     tol: float,
     max_iter: int,
@@ -126,15 +136,16 @@ def settle(
     callback: Callback | None,
     keeper: Keeper | None,
 ) -> Result:
-    """L-BFGS, or OWL-QN, from the weights handed over, after ``warm`` changed them in place and gave a diagonal.
+    """L-BFGS, or OWL-QN, from the weights handed over, after ``warm`` changed them in place and gave a diagonal
+    or a basis to work in. Few weights have that renewed on the way.
 
     Where the keeper found L-BFGS begun, the epochs are over. The weights come in a list that is emptied: handed
     over, not shared. The optimiser copies its start, and one vector of many weights less is worth having.
     """
-    diagonal = None
+    scales: np.ndarray | Basis | None = None
     if keeper is None or keeper.found("lbfgs") is None:
         try:
-            diagonal = warm(handed[0])
+            scales = warm(handed[0])
         except KeyboardInterrupt:
             here = Point(handed[0], np.empty_like(handed[0]))
             Penalised(problem, penalty, n_jobs=n_jobs).evaluate(here)
@@ -144,7 +155,9 @@ def settle(
         handed.pop(),
         penalty,
         memory=history_pairs(problem.n_weights, penalty),
-        diagonal=diagonal,
+        diagonal=scales if isinstance(scales, np.ndarray) else None,
+        basis=scales if isinstance(scales, Basis) else None,
+        renew=not penalty.l1,
         tol=tol,
         max_iter=max_iter,
         n_jobs=n_jobs,

@@ -10,6 +10,7 @@ gold label everywhere the second total is the score of a path; only partly label
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from crfield.kernels import linear, tuples
 from crfield.scoring.higher_order import RunLayout, RunScores
 from crfield.scoring.legal import refuse_illegal
 from crfield.training.chain_plan import TRAINERS, Plan
+from crfield.training.column_basis import measured
 
 OBJECTIVES = ("likelihood", "softmax_margin")
 
@@ -45,6 +47,8 @@ class RunChain:
         if layout.fixed is not None:
             refuse_illegal(layout.fixed, target)
         self.layout, self.batch, self.n_jobs = layout, batch, n_jobs
+        self.columns: Any = None  # the layout and `training.column_basis.Moments`, where columns are numeric
+        self.moments: Any = None
         topology = batch.topology
         self._weight = np.ones(topology.n_sequences) if target.weight is None else target.weight
         by_node = self._weight[topology.sequence_of_node]
@@ -115,10 +119,11 @@ class RunParts:
     target: Target
     n_jobs: int = 1
 
-    def problem(self, objective: str) -> RunChain:
-        """The objective as a function of the weights."""
+    def problem(self, objective: str, *, whole: bool = True) -> RunChain:
+        """The objective as a function of the weights; see `ChainParts.problem`."""
         costs = objective == "softmax_margin"
-        return RunChain(self.layout, self.batch, self.target, costs=costs, n_jobs=self.n_jobs)
+        made = RunChain(self.layout, self.batch, self.target, costs=costs, n_jobs=self.n_jobs)
+        return measured(made, self.layout, self.batch, self.target) if whole else made
 
 
 def check_run_plan(plan: Plan) -> None:

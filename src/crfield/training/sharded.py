@@ -22,6 +22,7 @@ import numpy as np
 
 from crfield.core.target import Target
 from crfield.data.batch import Batch
+from crfield.optimize.basis import Basis
 from crfield.optimize.history import Result
 from crfield.optimize.keeping import Keeper
 from crfield.optimize.penalty import Penalty
@@ -29,7 +30,7 @@ from crfield.storage.encoded import EncodedDataset
 from crfield.training import warm_start
 from crfield.training.full_batch import FullBatch
 from crfield.training.fused import FusedChain
-from crfield.training.likelihood import ENOUGH_GROUPS, Callback, settle, warmed_diagonal
+from crfield.training.likelihood import ENOUGH_GROUPS, Callback, numeric_basis, settle, warmed_diagonal
 
 EPOCHS = 4
 GROUP = 8  # sequences of one stochastic step
@@ -42,6 +43,8 @@ class ShardedChain:
 
     def __init__(self, dataset: EncodedDataset, make: Make, *, n_weights: int) -> None:
         self.dataset, self.make, self._n_weights = dataset, make, n_weights
+        self.columns: Any = None  # the layout and `training.column_basis.Moments`, where columns are numeric
+        self.moments: Any = None
 
     @property
     def n_weights(self) -> int:
@@ -86,12 +89,15 @@ def fit_sharded(
 ) -> Result:
     """Stochastic epochs by shards if asked for, then L-BFGS (OWL-QN with l1)."""
 
-    def warm(weights: np.ndarray) -> np.ndarray | None:
+    def warm(weights: np.ndarray) -> np.ndarray | Basis | None:
         enough = len(problem.dataset) >= ENOUGH_GROUPS * GROUP
-        if not stochastic or not enough:
-            return None
-        warmed = descend(problem, weights, l2=penalty.l2 + penalty.l1, epochs=EPOCHS, rng=rng, keeper=keeper)
-        return warmed_diagonal(problem, weights, penalty) if warmed else None
+        if (
+            stochastic
+            and enough
+            and descend(problem, weights, l2=penalty.l2 + penalty.l1, epochs=EPOCHS, rng=rng, keeper=keeper)
+        ):
+            return warmed_diagonal(problem, weights, penalty)
+        return numeric_basis(problem, penalty)
 
     handed = [np.zeros(problem.n_weights) if start is None else start.copy()]
     return settle(

@@ -28,6 +28,7 @@ from crfield.objectives.contrast import Contrast
 from crfield.scoring.layout import Layout
 from crfield.scoring.similarity import squares
 from crfield.scoring.tables import FunctionTables, TableScorer
+from crfield.training.column_basis import measured
 from crfield.training.full_batch import FullBatch
 from crfield.training.fused import FusedChain
 
@@ -137,11 +138,12 @@ class ColumnRows(_Rows):
         )
         self.n_weights = layout.n_weights
         self._plain = FusedChain(layout, batch, target, n_jobs=n_jobs)
+        self._parts = (layout, batch, target)
 
     @property
     def plain(self) -> FusedChain:
         """The same rows as chains of length one."""
-        return self._plain
+        return measured(self._plain, *self._parts)
 
     @property
     def penalised(self) -> np.ndarray:

@@ -1,0 +1,191 @@
+"""Other coordinates for the optimiser: w = A u, so that the objective bends alike in all directions of u.
+
+L-BFGS converges as fast as the curvature is even. A column in metres above the sea beside one in volts, or twelve
+statistics of one signal, make it uneven by many orders of magnitude. Nothing is done to the data or to the penalty:
+the optimiser is handed F(A u), with the user's penalty of the user's weights in it, and what it finds is A u. So the
+optimum is the same one; only the way there is shorter.
+
+A has two parts. Weights in *blocks* are mixed: places (K, M) are M groups of K weights each that share a matrix T,
+
+    w[places] = T u[places]            all others     w = scale · u
+
+Groups are, for instance, the weights of D columns and the intercept of one label. With
+
+    T = C R⁻¹      C: centre and divide by deviations      RᵀR = Cᵀ (X̃ᵀX̃ / L + l2) C
+
+the columns of u are without correlation, and the curvature of the likelihood at zero weights, as if steps had no
+neighbours, is that of a sphere (`whitening`). Far from zero it is no longer: confident steps stop counting, and
+neighbours do count. Where weights are few the matrix of second derivatives is therefore computed anew once in a while
+and becomes the basis (`renewed`): L-BFGS from there is Newton's method that learns on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from crfield.kernels import vectors
+from crfield.optimize.penalty import Penalised, Penalty, Point
+from crfield.optimize.problem import Problem
+
+LEAST = 1e-12  # curvature, as a share of the largest, below which it is rounding
+DIFFERENCE = 1e-3  # of coordinates in which the objective bends by about 1: the larger, the less rounding shows
+STEEP = 10.0  # curvature for which that is too large
+NOISE = 0.01  # of the largest error of an entry: what the errors of all leave of the smallest curvature
+
+
+@dataclass(frozen=True, eq=False)
+class Basis:
+    """w = A u, from a scale for each weight and blocks of weights that are mixed.
+
+    >>> basis = Basis(np.array([2.0, 1.0, 1.0]), ((np.array([[1], [2]]), np.array([[0.5, 0.0], [-3.0, 1.0]])),))
+    >>> basis.outward(np.array([1.0, 2.0, 4.0])).tolist()
+    [2.0, 1.0, -2.0]
+    >>> basis.inward(np.array([2.0, 1.0, -2.0])).round(12).tolist()
+    [1.0, 2.0, 4.0]
+    """
+
+    scale: np.ndarray  # (W,) positive
+    blocks: tuple[tuple[np.ndarray, np.ndarray], ...] = ()  # places (K, M) and T (K, K), which has an inverse
+
+    def outward(self, u: np.ndarray) -> np.ndarray:
+        """(W,) the weights A u."""
+        w = self.scale * u
+        for places, matrix in self.blocks:
+            w[places] = matrix @ u[places]
+        return w
+
+    def inward(self, w: np.ndarray) -> np.ndarray:
+        """(W,) the coordinates A⁻¹ w."""
+        u = w / self.scale
+        for places, matrix in self.blocks:
+            u[places] = np.linalg.solve(matrix, w[places])
+        return u
+
+    def pull(self, gradient: np.ndarray) -> np.ndarray:
+        """(W,) Aᵀ g: a gradient with respect to w becomes one with respect to u."""
+        pulled = self.scale * gradient
+        for places, matrix in self.blocks:
+            pulled[places] = matrix.T @ gradient[places]
+        return pulled
+
+    def renewed(self, turn: np.ndarray) -> Basis:
+        """The basis A T for ``turn`` T (W, W)."""
+        whole = np.column_stack([self.outward(column) for column in np.ascontiguousarray(turn.T)])
+        return Basis(self.scale, ((np.arange(len(turn))[:, None], whole),))
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Arrays that `from_state` makes the same basis of."""
+        arrays = {"scale": self.scale}
+        for number, (places, matrix) in enumerate(self.blocks):
+            arrays |= {f"places{number}": places, f"matrix{number}": matrix}
+        return arrays
+
+    @classmethod
+    def from_state(cls, arrays: Mapping[str, np.ndarray], n_weights: int) -> Basis:
+        """The basis whose `state` this is; ValueError where it is none of so many weights."""
+        count = sum(name.startswith("places") for name in arrays)
+        scale = arrays["scale"]
+        blocks = tuple((arrays[f"places{k}"], arrays[f"matrix{k}"]) for k in range(count))
+        fits = scale.shape == (n_weights,) and bool((scale > 0).all())
+        for places, matrix in blocks:
+            fits &= places.ndim == 2 and matrix.shape == (len(places), len(places)) and places.dtype.kind == "i"
+            fits = fits and bool(((places >= 0) & (places < n_weights)).all()) and bool(np.isfinite(matrix).all())
+        if not (fits and np.isfinite(scale).all()):
+            raise ValueError(f"no basis of {n_weights} weights")
+        return cls(scale, blocks)
+
+
+def whitening(mean: np.ndarray, gram: np.ndarray, count: float, *, ridge: np.ndarray, centred: bool) -> np.ndarray:
+    """(K, K) the matrix T of D columns, and of an intercept behind them where ``centred``.
+
+    ``mean`` (D,) and ``gram`` (D, D) = Σ (x − mean)(x − mean)ᵀ, or only its diagonal (D,), are over ``count`` rows,
+    sums already multiplied by how much a row bends the objective; ``ridge`` (K,) is what the penalty adds for each
+    weight. Without an intercept, columns cannot be centred, and the mean is one more direction in which they bend.
+
+    >>> whitening(np.array([3.0]), np.array([[4.0]]), 1.0, ridge=np.zeros(2), centred=True).tolist()
+    [[0.5, 0.0], [-1.5, 1.0]]
+    """
+    size, whole = len(mean) + centred, gram.ndim == 2
+    if not centred:
+        gram = gram + count * (np.outer(mean, mean) if whole else mean**2)
+    spread = np.sqrt((np.diag(gram) if whole else gram) / max(count, 1e-300))
+    # A column that does not vary, up to rounding, is left as it is.
+    spread[spread <= 1e-14 * np.abs(mean)] = 0.0
+    spread[spread == 0] = 1.0
+    change = np.zeros((size, size))
+    change[: len(mean), : len(mean)] = np.diag(1.0 / spread)
+    if centred:
+        change[-1, : len(mean)] = -mean / spread
+        change[-1, -1] = 1.0
+    if not whole:
+        return change / np.sqrt(np.maximum(count + ridge * (change**2).sum(axis=0), 1e-300))
+    even = np.zeros((size, size))
+    even[: len(mean), : len(mean)] = gram / np.outer(spread, spread)
+    if centred:
+        even[-1, -1] = count
+    values, vectors = np.linalg.eigh(even)
+    root = np.sqrt(np.maximum(values, LEAST * max(float(values[-1]), 1e-300)))[:, None] * vectors.T
+    # By rows, not by adding up squares: a penalised intercept of columns far from zero is stiff by many orders.
+    triangle: np.ndarray = np.linalg.qr(np.concatenate([root, np.sqrt(ridge)[:, None] * change])).R
+    triangle *= np.where(np.diag(triangle) < 0, -1.0, 1.0)[:, None]
+    return change @ np.linalg.inv(triangle)
+
+
+def inverse_root(matrix: np.ndarray) -> np.ndarray:
+    """(W, W) T with Tᵀ M T = 1; curvature downwards counts as upwards, and next to none as a little.
+
+    How much M fails to be symmetric is how wrong its entries are: curvature below that is not believed.
+
+    >>> inverse_root(np.diag([4.0, -0.25])).round(6).tolist()
+    [[0.0, 0.5], [2.0, 0.0]]
+    """
+    values, turned = np.linalg.eigh(0.5 * (matrix + matrix.T))
+    size = np.abs(values)
+    noise = NOISE * float(np.abs(matrix - matrix.T).max(initial=0.0))
+    return np.asarray(turned / np.sqrt(np.maximum(size, max(LEAST * float(size.max(initial=0.0)), noise, 1e-300))))
+
+
+class InBasis(Penalised):
+    """A problem with its penalty in the coordinates of a basis: a Point's weights and gradient are u and Aᵀ∇F(A u).
+
+    ``squared_norm`` stays that of ∇F itself, which is what the ridge's bound on the gap is about.
+    """
+
+    def __init__(self, problem: Problem, penalty: Penalty, basis: Basis, *, n_jobs: int = 1) -> None:
+        super().__init__(problem, penalty, n_jobs=n_jobs)
+        self.basis = basis
+
+    def evaluate(self, point: Point, *, direction: np.ndarray | None = None, l1_norm: float | None = None) -> None:
+        """Fill value, gradient, slope along ``direction`` and squared norm at ``point.weights``."""
+        there = Point(self.basis.outward(point.weights), point.gradient)
+        super().evaluate(there)
+        point.value, point.squared_norm = there.value, there.squared_norm
+        point.gradient[:] = self.basis.pull(point.gradient)
+        point.slope = 0.0 if direction is None else vectors.dot(point.gradient, direction, n_jobs=self.n_jobs)
+
+    def renew(self, point: Point) -> None:
+        """Compute the second derivative at ``point``, one evaluation for each weight, and make it the basis.
+
+        The point's coordinates and gradient become those of the new basis.
+        """
+        size = len(point.weights)
+        matrix = np.empty((size, size))
+        near = Point(point.weights.copy(), np.empty(size))
+        for k in range(size):
+            # Where the basis is far from round, a step that is short elsewhere may cross the whole valley.
+            steepness = 1.0
+            for _ in range(2):
+                near.weights[k] = point.weights[k] + DIFFERENCE / np.sqrt(steepness)
+                self.evaluate(near)
+                matrix[k] = (near.gradient - point.gradient) / (near.weights[k] - point.weights[k])
+                steepness = abs(float(matrix[k, k]))
+                if not steepness > STEEP:
+                    break
+            near.weights[k] = point.weights[k]
+        turn = inverse_root(matrix)
+        point.weights[:] = np.linalg.solve(turn, point.weights)
+        point.gradient[:] = turn.T @ point.gradient
+        self.basis = self.basis.renewed(turn)

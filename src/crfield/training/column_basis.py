@@ -1,0 +1,195 @@
+"""Numeric columns in whatever units they come: what the optimiser has to know of them to work in its own.
+
+Metres above the sea, seconds since 1970, twelve statistics of one signal: columns with large means, sizes that differ
+by orders of magnitude, and strong correlations are what makes training by gradients slow. The data stay as they are
+and so does the penalty; the optimiser works in coordinates in which the columns are centred, of one size and without
+correlation (`optimize.basis`), and gives back weights of the user's columns.
+
+Centring needs an intercept, which takes up what the means leave: x w = (x − m) w + m w. Where a model has none, the
+mean stays, as one direction among the others. Two passes over the data are made for it, the second over what is left
+of each column once its mean is taken off: the squares of Unix times would hold no digit of their deviations.
+
+Cost: N C² for C columns; above ``MIXED`` columns only means and sizes are used, at N C.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from crfield.data.batch import Batch, Columns
+from crfield.optimize.basis import Basis, whitening
+from crfield.optimize.penalty import Penalty
+
+MIXED = 512  # columns up to which correlations are taken into account
+ROWS = 8192  # of the data at a time
+
+AnyProblem = TypeVar("AnyProblem")
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """What a training set says of its columns, the sparse ones with values before the dense ones.
+
+    >>> from crfield.core.topology import Chains
+    >>> table = np.array([[1e9, 0.0], [1e9 + 2, 4.0]])
+    >>> batch = Batch(Chains.from_lengths([2]), Columns(np.zeros(3), np.zeros(0), 0, dense=table))
+    >>> moments = Moments.of(batch)
+    >>> moments.mean.tolist(), moments.gram.tolist()
+    ([1000000001.0, 2.0], [[2.0, 4.0], [4.0, 8.0]])
+    """
+
+    count: float  # rows, as they are weighted
+    mean: np.ndarray  # (C,)
+    gram: np.ndarray  # (C, C) Σ weight (x − mean)(x − mean)ᵀ, or only its diagonal (C,)
+    sparse: bool  # whether the sparse columns are among them
+    squares: np.ndarray  # (width,) Σ weight x² of every sparse column
+    edge_squares: np.ndarray  # (DE + width,) the same for columns of edges, sparse before dense
+    n_sequences: float
+    n_edges: float
+
+    @classmethod
+    def of(cls, batch: Batch, weight: np.ndarray | None = None) -> Moments:
+        """Those of a batch, whose sequences may have weights (B,)."""
+        topology, node = batch.topology, batch.node
+        by_sequence = np.ones(topology.n_sequences) if weight is None else np.asarray(weight, dtype=np.float64)
+        rows = by_sequence[topology.sequence_of_node]
+        edges = rows[topology.heads]
+        sparse = node.values is not None and node.width + node.n_dense <= MIXED
+        size = node.n_dense + (node.width if sparse else 0)
+        count = float(rows.sum())
+        mean = np.zeros(size)
+        for block, part in _blocks(node, sparse):
+            mean += rows[part] @ block
+        mean /= max(count, 1e-300)
+        gram = np.zeros((size, size) if size <= MIXED else size)
+        for block, part in _blocks(node, sparse):
+            block -= mean
+            gram += (rows[part, None] * block).T @ block if gram.ndim == 2 else rows[part] @ block**2
+        return cls(
+            count,
+            mean,
+            gram,
+            sparse,
+            _squares(node, rows),
+            np.zeros(0) if batch.edge is None else _squares(batch.edge, edges, dense=True),
+            float(by_sequence.sum()),
+            float(edges.sum()),
+        )
+
+    def merged(self, other: Moments) -> Moments:
+        """Those of two parts of the data together (Chan, Golub & LeVeque 1983).
+
+        >>> from crfield.core.topology import Chains
+        >>> one, two = (Columns(np.zeros(2), np.zeros(0), 0, dense=np.array([[x]])) for x in (1.0, 5.0))
+        >>> one, two = (Moments.of(Batch(Chains.from_lengths([1]), columns)) for columns in (one, two))
+        >>> one.merged(two).mean.tolist(), one.merged(two).gram.tolist()
+        ([3.0], [[8.0]])
+        """
+        count = self.count + other.count
+        share = other.count / count if count else 0.0
+        apart = other.mean - self.mean
+        spread = np.outer(apart, apart) if self.gram.ndim == 2 else apart**2
+        return replace(
+            self,
+            count=count,
+            mean=self.mean + share * apart,
+            gram=self.gram + other.gram + self.count * share * spread,
+            squares=self.squares + other.squares,
+            edge_squares=self.edge_squares + other.edge_squares,
+            n_sequences=self.n_sequences + other.n_sequences,
+            n_edges=self.n_edges + other.n_edges,
+        )
+
+
+def numeric(batch: Any) -> bool:
+    """Whether there are columns with values, of steps or of edges."""
+    parts = [part for part in (getattr(batch, "node", None), getattr(batch, "edge", None)) if part is not None]
+    return any(part.values is not None or part.n_dense for part in parts)
+
+
+def measured(problem: AnyProblem, layout: Any, batch: Any, target: Any) -> AnyProblem:
+    """The problem, told what its numeric columns are like, where it has some (``columns``, ``moments``)."""
+    told: Any = problem
+    if layout is not None and numeric(batch):
+        told.columns, told.moments = layout, Moments.of(batch, target.weight)
+    return problem
+
+
+def column_basis(layout: Any, moments: Moments, penalty: Penalty) -> Basis:
+    """The coordinates for weights of this layout: about those in which the objective is round at zero weights.
+
+    A step that knows nothing bends by 1/L in the score of each label, one that leaves from or leads to a pair of
+    labels by 1/L². ``penalty`` adds its ridge; an l1 penalty cannot be had in these coordinates. Weights of longer
+    runs of labels (`scoring.higher_order.RunLayout`) lie behind those of a plain ``layout``.
+    """
+    n_weights, layout = layout.n_weights, getattr(layout, "plain", layout)
+    labels, part = layout.n_labels, layout.part
+    ridge = np.full(n_weights, penalty.l2)
+    if penalty.penalised is not None:
+        ridge[penalty.penalised == 0] = 0.0
+    bend = np.full(n_weights, moments.n_edges / labels**3)
+    column, label = layout.node_features()
+    bend[part["node"]] = moments.squares[column] / labels
+    bend[part["bias"]] = moments.count / labels
+    bend[part["start"]] = bend[part["end"]] = moments.n_sequences / labels
+    bend[part["transitions"]] = moments.n_edges / labels**2
+    if layout.n_edge_columns or layout.n_edge_dense:
+        bend[part["edge"]] = moments.edge_squares[layout.edge_features()[0]] / labels**2
+        dense = moments.edge_squares[layout.n_edge_columns :]
+        bend[part["edge_dense"]] = np.repeat(dense, labels**2) / labels**2
+    scale = 1.0 / np.sqrt(np.maximum(bend + ridge, 1e-3))
+    places = np.full((len(moments.mean), labels), -1)  # of the weight of a column and a label
+    if moments.sparse:
+        places[column, label] = np.arange(len(column))
+    places[len(places) - layout.n_dense :] = np.arange(part["dense"].start, part["dense"].stop).reshape(-1, labels)
+    intercepts = np.arange(part["bias"].start, part["bias"].stop)[None]
+    kinds, of_label = np.unique(places >= 0, axis=1, return_inverse=True)
+    blocks = []
+    for kind in range(kinds.shape[1] if len(places) else 0):
+        known, group = np.flatnonzero(kinds[:, kind]), np.flatnonzero(of_label.ravel() == kind)
+        if not len(known):
+            continue
+        block = places[np.ix_(known, group)]
+        if layout.bias:
+            block = np.concatenate([block, intercepts[:, group]])
+        gram = moments.gram[np.ix_(known, known)] if moments.gram.ndim == 2 else moments.gram[known]
+        matrix = whitening(
+            moments.mean[known],
+            gram / labels,
+            moments.count / labels,
+            ridge=ridge[block[:, 0]],
+            centred=layout.bias,
+        )
+        blocks.append((block, matrix))
+    return Basis(scale, tuple(blocks))
+
+
+def _blocks(columns: Columns, sparse: bool) -> Any:
+    """Dense pieces of some rows each, and which rows these are."""
+    from scipy.sparse import csr_matrix
+
+    for begin in range(0, columns.n_rows, ROWS):
+        part = slice(begin, min(begin + ROWS, columns.n_rows))
+        pieces = []
+        if sparse:
+            taken = slice(columns.indptr[part.start], columns.indptr[part.stop])
+            indptr = columns.indptr[part.start : part.stop + 1] - columns.indptr[part.start]
+            shape = (part.stop - part.start, columns.width)
+            assert columns.values is not None
+            pieces.append(csr_matrix((columns.values[taken], columns.indices[taken], indptr), shape).toarray())
+        if columns.dense is not None:
+            pieces.append(np.array(columns.dense[part]))
+        yield (np.concatenate(pieces, axis=1) if pieces else np.zeros((part.stop - part.start, 0))), part
+
+
+def _squares(columns: Columns, rows: np.ndarray, *, dense: bool = False) -> np.ndarray:
+    """Σ weight x² of every sparse column, and of the dense ones behind them if asked for."""
+    at = np.repeat(rows, np.diff(columns.indptr))
+    weighed = at if columns.values is None else at * columns.values**2
+    squares = np.bincount(columns.indices, weighed, minlength=columns.width)
+    if dense and columns.dense is not None:
+        squares = np.concatenate([squares, rows @ columns.dense**2])
+    return squares
