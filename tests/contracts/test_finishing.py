@@ -1,4 +1,4 @@
-"""Training comes to its end with default options: columns in raw units, correlated ones, long chains, many columns."""
+"""Training comes to its end with default options: raw units, correlated columns, long chains, l1 of many columns."""
 
 from __future__ import annotations
 

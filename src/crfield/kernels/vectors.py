@@ -182,7 +182,8 @@ class History:
 
     With ``single`` the pairs are kept in float32: 8 bytes per weight and pair instead of 16. ``diagonal`` (D,
     positive) must not change while the history lives. With ``trusted`` γ stays 1: H₀ is the inverse of the second
-    derivative itself, and a pair from a direction in which it is not must not rescale all others. A history belongs to one run in one thread.
+    derivative itself, and a pair from a direction in which it is not must not rescale all others. A history belongs
+    to one run in one thread.
 
     >>> history = History(2, 5)
     >>> history.push(np.array([1.0, 0.0]), np.zeros(2), np.array([4.0, 0.0]), np.zeros(2))

@@ -5,7 +5,8 @@ it, nearly always at full length, so a step costs one evaluation (Nocedal 1980; 
 penalty the direction is made from the shortest subgradient and no step crosses zero in any weight (Andrew & Gao
 2007, *Scalable training of L1-regularized log-linear models*); the rest is shared. Unlike theirs, the direction is
 cut only at weights of zero: with a diagonal this took a half to a fifth of the steps, and on correlated columns,
-where the original hardly moves, it converges.
+where the original hardly moves, it converges. And pairs of the history know only weights that moved: the curvature
+asked for is that of the face on which the run is, not of the thousand directions that it may not take.
 
 Memory for W weights: five vectors of W doubles, the pairs of the history (8 W bytes each in single precision) and
 the caller's diagonal. Nothing else of length W is made during a run. In single precision only the curvature model is
@@ -274,6 +275,13 @@ class _Run:
             if self.here.squared_norm == 0:
                 self.gap, slope = 0.0, 0.0
             else:
+                if self.sparse:
+                    # What the gradient does at weights that stayed at zero is no curvature of the face that the run
+                    # moves on; left in, it makes every step too short.
+                    idle = (self.here.weights == 0) & (self.there.weights == 0)
+                    if penalised is not None:
+                        idle &= penalised != 0
+                    np.copyto(self.there.gradient, self.here.gradient, where=idle)
                 _, slope = self.history.advance(
                     self.here.weights,
                     self.there.weights,

@@ -41,6 +41,7 @@ from crfield.optimize.penalty import Penalised, Penalty, Point
 from crfield.scoring.latent import ClassScorer
 from crfield.scoring.layout import Layout
 from crfield.scoring.linear import LinearScorer
+from crfield.training.column_basis import measured
 from crfield.training.fused import FusedChain
 from crfield.training.likelihood import fit_likelihood, history_pairs
 from crfield.training.parallel import run_each
@@ -94,7 +95,8 @@ class LatentChain:
     def fused(self) -> FusedChain:
         """The packed problem, made when first asked for."""
         if self._fused is None:
-            self._fused = FusedChain(self.layout, self.batch, self.target, n_jobs=self.n_jobs)
+            packed = FusedChain(self.layout, self.batch, self.target, n_jobs=self.n_jobs)
+            self._fused = measured(packed, self.layout, self.batch, self.target)
         return self._fused
 
     def evaluate(self, weights: np.ndarray, gradient: np.ndarray) -> float:
@@ -346,7 +348,7 @@ def fit_start(
         problem,
         np.zeros(problem.n_weights) if start is None else start,
         penalty,
-        memory=history_pairs(problem.n_weights, penalty),
+        memory=None if penalty.l1 else history_pairs(problem.n_weights, penalty),
         tol=tol,
         max_iter=max_iter,
         n_jobs=problem.n_jobs,

@@ -11,8 +11,8 @@ Solvers:
   that overlap much are what L-BFGS with a long history does best.
 
 The history is as long as the cache allows. Few weights can have so many pairs that these tell nearly the whole
-curvature, and then need far fewer steps than with the usual few; OWL-QN, whose steps are bent at every zero, gains
-nothing from it.
+curvature, and then need far fewer steps than with the usual few. OWL-QN, whose pairs know only weights that
+moved, gains from some dozens.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ EPOCHS = 12
 WEAK = 0.5  # a ridge below this leaves much of the curvature to the data
 CACHED = 250_000  # steps and gradient changes, this many numbers of each: 4 MB
 SHORT, LONGEST = 10, 100
+SPARSE, SPARSE_LEAST, SPARSE_MOST = 10_000_000, 20, 60  # the same with an l1 penalty: numbers, pairs
+SPARSE_BYTES = 256_000_000
 
 Callback = Callable[[Step, np.ndarray], bool | None]
 
@@ -66,11 +68,18 @@ def choose(solver: str, problem: FusedChain | FullBatch, *, start: np.ndarray | 
 def history_pairs(n_weights: int, penalty: Penalty) -> int | None:
     """Pairs of the history: as many as stay in the cache, up to 100; None, the optimiser's few, where that is fewer.
 
+    With an l1 penalty evaluations are many and most weights are zero: twenty pairs or more pay for their memory.
+
     >>> [history_pairs(n, Penalty(l2=1.0)) for n in (166, 10_000, 500_000)]
     [100, 25, None]
+    >>> [history_pairs(n, Penalty(l1=1.0)) for n in (166, 150_000, 10_000_000)]
+    [60, 26, None]
     """
+    if penalty.l1:
+        pairs = min(max(SPARSE // max(n_weights, 1), SPARSE_LEAST), SPARSE_MOST)
+        return pairs if pairs * n_weights <= SPARSE_BYTES // 8 else None
     pairs = min(CACHED // max(n_weights, 1), LONGEST)
-    return None if penalty.l1 or pairs <= SHORT else pairs
+    return None if pairs <= SHORT else pairs
 
 
 def fit_likelihood(
