@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from crfield.estimators.stump_selector import StumpSelector as StumpSelector
     from crfield.estimators.tree_crf import TreeCRF as TreeCRF
     from crfield.estimators.virtual_evidence import VirtualEvidenceBoosting as VirtualEvidenceBoosting
+    from crfield.features.known import strict as strict
     from crfield.features.relational.catalogue import Specification as Specification
     from crfield.features.relational.recordings import Recordings as Recordings
     from crfield.features.sensors.transformer import SensorFeatures as SensorFeatures
@@ -172,6 +173,7 @@ else:
         "SelectedCRF": "crfield.estimators.selected",
         "SensorFeatures": "crfield.features.sensors.transformer",
         "Specification": "crfield.features.relational.catalogue",
+        "strict": "crfield.features.known",
         "StumpEncoder": "crfield.estimators.stump_encoder",
         "StumpSelector": "crfield.estimators.stump_selector",
         "tag_columns": "crfield.features.trajectories",

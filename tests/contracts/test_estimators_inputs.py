@@ -377,4 +377,5 @@ def test_dicts_may_lack_what_others_have() -> None:
             del step["vector"], step["speed"]
     model = fitted(X, y)
     assert model.predict(X).shape == (20,)
-    assert model.predict([[{}, {"other": 1}]])[0].shape == (2,)
+    with pytest.warns(DataWarning, match=r"no feature that the model knows: they have {'other': 1}"):
+        assert model.predict([[{}, {"other": 1}]])[0].shape == (2,)

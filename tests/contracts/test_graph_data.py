@@ -318,11 +318,11 @@ def test_what_training_never_saw_is_dropped_or_refused() -> None:
     assert encoder.encode([]).n_graphs == 0
     wrong = [
         (
-            Graph({"state": [["a"]], "car": 1}),
+            Graph({"state": [{"mode": "a"}], "car": 1}),
             InputError,
             r"graph 0: unknown kind 'car': the model knows 'state', 'p",
         ),
-        (Graph({"state": [["a"]]}, {"far": []}), InputError, r"graph 0: unknown relation 'far'"),
+        (Graph({"state": [{"mode": "a"}]}, {"far": []}), InputError, r"graph 0: unknown relation 'far'"),
         (
             Graph({"place": np.zeros((1, 3))}),
             ShapeError,
@@ -330,13 +330,21 @@ def test_what_training_never_saw_is_dropped_or_refused() -> None:
         ),
         (Graph({"place": 1}), FeatureError, r"the nodes of kind 'place' have no features, expected a dense matrix"),
         (Graph({"place": [["a"]]}), FeatureError, r"have records, expected a dense"),
-        (Graph({"state": [["a"], ["b"]]}, {"near": [(0, 1)]}), InputError, "'near' is directed here and symmetric"),
         (
-            Graph({"state": [["a"], ["b"]]}, {"near": Edges([(0, 1)], symmetric=True)}),
+            Graph({"state": [{"mode": "a"}] * 2}, {"near": [(0, 1)]}),
+            InputError,
+            "'near' is directed here and symmetric",
+        ),
+        (
+            Graph({"state": [{"mode": "a"}] * 2}, {"near": Edges([(0, 1)], symmetric=True)}),
             InputError,
             r"'near' joins the kinds \('state', 'state'\) here and \('place', 'place'\)",
         ),
-        (Graph({"state": [["a"], ["b"]]}, {"next": [(0, 1)]}), FeatureError, "edges of relation 'next' have no feat"),
+        (
+            Graph({"state": [{"mode": "a"}] * 2}, {"next": [(0, 1)]}),
+            FeatureError,
+            "edges of relation 'next' have no feat",
+        ),
         (Graph({"state": [["a"], {"s": np.nan}]}), FeatureError, "nodes of kind 'state': graph 0, node 1"),
     ]
     for graph, error, words in wrong:

@@ -119,6 +119,52 @@ def test_a_model_of_the_other_format(files: Files) -> None:
     )
 
 
+def test_a_file_of_the_other_format(files: Files, tmp_path: Path) -> None:
+    tabs = tmp_path / "tabs.txt"
+    tabs.write_text("\n" + (files / "test.txt").read_text().replace(" ", "\t"))
+    for verb, more in (
+        ("tag", ()),
+        ("tag", ("--spans",)),
+        ("evaluate", ()),
+        ("explain", ()),
+        ("explain", ("--errors",)),
+    ):
+        for data, line in ((files / "test.txt", 1), (tabs, 2)):
+            message = fails(verb, data, "-m", files / "attributes.crfield", *more)
+            assert message.startswith(
+                f"error: {data}, line {line}: the model was trained on attributes such as 'w=2'"
+            )
+            assert "this looks like columns" in message
+        message = fails(verb, files / "test.crfsuite", "-m", files / "columns.crfield", *more)
+        assert "was trained on token columns by a template, and this looks like attributes" in message
+    message = fails("tag", "-m", files / "attributes.crfield", stdin=(files / "test.txt").read_text())
+    assert message.startswith("error: <stdin>, line 1: the model was trained on attributes")
+
+
+def test_features_that_the_model_does_not_know(files: Files, tmp_path: Path) -> None:
+    data = tmp_path / "other.crfsuite"
+    data.write_text((files / "test.crfsuite").read_text().replace("w=", "word=").replace("s=", "shape="))
+    for verb in ("tag", "evaluate", "explain"):
+        result = run(verb, data, "-m", files / "attributes.crfield")
+        assert result.exit_code == 0
+        assert (
+            result.stderr.count("warning: the steps of X have no feature that the model knows: they have 'word=") == 1
+        )
+        message = fails(verb, data, "-m", files / "attributes.crfield", "--strict-features")
+        assert "steps have no feature that the model knows" in message
+        assert (
+            run(verb, files / "test.crfsuite", "-m", files / "attributes.crfield", "--strict-features").stderr == ""
+        )
+    assert "steps have no feature" in fails("tag", data, "-m", files / "attributes.crfield", "--strict")
+    few = run("tag", "-m", files / "attributes.crfield", "--strict-features", stdin="B-NAME\tw=unheard\n\nB-NAME\n")
+    assert (few.exit_code, few.stderr) == (0, "")
+    bare = tmp_path / "bare.crfsuite"
+    bare.write_text("N\tdog\tnoun\nV\tbarks\tverb\n")
+    assert run("train", bare, "-m", tmp_path / "m", "--format", "crfsuite", "-q").exit_code == 0
+    few = run("tag", "-m", tmp_path / "m", "--strict-features", stdin="N\tcow\tanimal\nV\tmoos\tsound\n")
+    assert (few.exit_code, few.stderr) == (0, "")
+
+
 def test_a_model_that_no_text_file_fits(files: Files, tmp_path: Path) -> None:
     path = tmp_path / "sensor.crfield"
     crfield.ChainCRF().fit([np.eye(3)], [["a", "b", "a"]]).save(path)

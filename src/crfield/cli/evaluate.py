@@ -49,6 +49,10 @@ def evaluate(
     label_column: Annotated[
         int, typer.Option(metavar="N", help="Column of the labels, from 0; -1 is the last.")
     ] = -1,
+    strict_features: Annotated[
+        bool,
+        typer.Option("--strict-features", help="An error, not a warning, where most steps have no known feature."),
+    ] = False,
     threads: Annotated[
         int | None, typer.Option(min=1, help="Threads.", show_default="all processors", metavar="N")
     ] = None,

@@ -14,7 +14,17 @@ import typer
 
 from crfield.cli.messages import emit, say
 from crfield.cli.paths import READS
-from crfield.cli.reading import Format, Text, check_template, format_for, load_tagger, placed, read_for, template_of
+from crfield.cli.reading import (
+    Format,
+    Text,
+    check_template,
+    format_for,
+    load_tagger,
+    of_its_form,
+    placed,
+    read_for,
+    template_of,
+)
 from crfield.data.conll import parse_columns
 from crfield.data.crfsuite_text import parse_crfsuite
 from crfield.errors import InputError, LabelError
@@ -53,6 +63,12 @@ def explain(
     format: Annotated[
         Format, typer.Option(metavar="FORMAT", help=f"What the files hold: {', '.join(Format)} (the model knows).")
     ] = Format.auto,
+    strict_features: Annotated[
+        bool,
+        typer.Option(
+            "--strict-features", "--strict", help="An error, not a warning, where most steps have no known feature."
+        ),
+    ] = False,
     threads: Annotated[
         int | None, typer.Option(min=1, help="Threads.", show_default="all processors", metavar="N")
     ] = None,
@@ -101,15 +117,17 @@ def explain(
 def _sequences(crf: Any, sources: list[str], asked: Format) -> Any:
     """What is to be labelled; labels in the files, if any, are not looked at."""
     text = Text(sources)
-    with placed(text.place):
-        if format_for(crf, asked) is Format.crfsuite:
-            X: Any = parse_crfsuite(text.data)[0]
-        else:
-            X = parse_columns(text.data)
-    if not len(X):
-        raise InputError(f"{', '.join(text.names)}: expected sequences, found nothing but blank lines.")
-    if crf.template is not None:
-        check_template(template_of(crf), X, None, text.first_line())
+    with of_its_form(crf, text.data, text.place) as check:
+        with placed(text.place):
+            if format_for(crf, asked) is Format.crfsuite:
+                X: Any = parse_crfsuite(text.data)[0]
+            else:
+                X = parse_columns(text.data)
+        if not len(X):
+            raise InputError(f"{', '.join(text.names)}: expected sequences, found nothing but blank lines.")
+        if crf.template is not None:
+            check_template(template_of(crf), X, None, text.first_line())
+        check(X)
     return X
 
 

@@ -126,14 +126,17 @@ def on_terminal() -> bool:
 
 @contextmanager
 def plain_warnings() -> Iterator[None]:
-    """Show crfield's warnings as ``warning: …`` lines on standard error; others as Python does."""
+    """Show crfield's warnings as ``warning: …`` lines on standard error, each text once; others as Python does."""
+    said: set[str] = set()
     with warnings.catch_warnings():
         warnings.simplefilter("always", CrfieldWarning)
         others = warnings.showwarning
 
         def show(message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
             if issubclass(category, CrfieldWarning):
-                _to_stderr(f"warning: {message}")
+                if str(message) not in said:
+                    _to_stderr(f"warning: {message}")
+                said.add(str(message))
             else:
                 others(message, category, *place, **more)
 

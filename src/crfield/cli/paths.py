@@ -20,6 +20,7 @@ from typing import Any, get_args, get_type_hints
 import typer
 from typer.core import TyperCommand
 
+from crfield.features.known import strict
 from crfield.storage.files import same_file
 
 
@@ -39,12 +40,13 @@ _Parts = tuple[str, int | str, Use]  # what it is called, path or number of a st
 
 
 class Verb(TyperCommand):
-    """A verb whose files are compared before it is called."""
+    """A verb whose files are compared before it is called, and which may be strict about features."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run it."""
         keep_apart(self, ctx.params)
-        return super().invoke(ctx)
+        with strict(ctx.params.get("strict_features", False)):
+            return super().invoke(ctx)
 
 
 def uses(verb: Any) -> dict[str, Use]:

@@ -24,7 +24,7 @@ from crfield.data.attributes import AttributeSequences
 from crfield.data.conll import parse_columns
 from crfield.data.crfsuite_text import parse_crfsuite
 from crfield.data.tokens import TokenColumns
-from crfield.errors import FormatError, InputError, TemplateError
+from crfield.errors import FeatureError, FormatError, InputError, TemplateError
 from crfield.features.template import Template
 from crfield.storage.exchange import read_template
 from crfield.storage.files import name_of, read_bytes
@@ -221,9 +221,66 @@ def format_for(model: Any, asked: Format) -> Format:
 def read_for(model: Any, sources: Sequence[str], *, asked: Format, label_column: int) -> Examples:
     """Labelled data for a trained model."""
     text = Text(sources)
-    if format_for(model, asked) is Format.crfsuite:
-        return read_attributes(text)
-    return read_columns_with(template_of(model), text, label_column=label_column)
+    with of_its_form(model, text.data, text.place) as check:
+        if format_for(model, asked) is Format.crfsuite:
+            read = read_attributes(text)
+        else:
+            read = read_columns_with(template_of(model), text, label_column=label_column)
+        check(read.X)
+    return read
+
+
+@contextmanager
+def of_its_form(
+    model: Any, data: bytes, place: Callable[[int], tuple[str, int]]
+) -> Iterator[Callable[[TokenColumns | AttributeSequences], None]]:
+    """Refuse a text that looks like the other format, if it cannot be read in the model's or has nothing it knows.
+
+    What was read is handed to the function that the block gets.
+    """
+    try:
+        yield lambda X: _refuse_foreign(model, data, place, X)
+    except (FormatError, TemplateError):
+        _refuse_foreign(model, data, place, None)
+        raise
+
+
+def _refuse_foreign(model: Any, data: bytes, place: Callable[[int], tuple[str, int]], X: Any) -> None:
+    if not hasattr(model, "classes_"):
+        return  # nothing was learnt yet
+    reads, seems = format_for(model, Format.auto), guess_format(data)
+    line = next((line for line in data.removeprefix(_MARK).splitlines() if line.strip()), b"")
+    if seems is reads or not (b" " in line or b"\t" in line):
+        return
+    encoder = model._fitted.encoder
+    if X is not None and (not len(X) or _knows(encoder, X)):
+        return
+    forms = {Format.columns: "token columns by a template", Format.crfsuite: f"attributes such as {_first(encoder)}"}
+    other = {Format.columns: "columns", Format.crfsuite: "attributes (label<TAB>feature<TAB>…)"}
+    file, number = place(1 + data[: data.find(line)].count(b"\n"))
+    shown = line[:60].decode("utf-8", "backslashreplace")
+    raise FormatError(
+        f"the model was trained on {forms[reads]}, and this looks like {other[seems]}: {shown!r}. The model knows "
+        "nothing in it. Name the file, or the model, that was meant.",
+        file=file,
+        line=number,
+    )
+
+
+def _knows(encoder: Any, X: TokenColumns | AttributeSequences) -> bool:
+    """Whether anything in X is known, or at least could be new words like others before."""
+    if isinstance(X, TokenColumns):
+        return bool(encoder.known_rows(X).any())
+    try:
+        with crfield.strict():
+            encoder.encode(X)
+    except FeatureError:
+        return False
+    return len(X.indices) > 0
+
+
+def _first(encoder: Any) -> str:
+    return repr(encoder.node_name(0)) if encoder.encode([]).node.width else "none"
 
 
 def _refuse_empty(count: int, text: Text) -> None:

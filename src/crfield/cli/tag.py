@@ -26,7 +26,7 @@ import typer
 
 from crfield.cli.messages import json_text, visible
 from crfield.cli.paths import READS, WRITES
-from crfield.cli.reading import Format, check_template, format_for, load_tagger, placed, template_of
+from crfield.cli.reading import Format, check_template, format_for, load_tagger, of_its_form, placed, template_of
 from crfield.data.conll import parse_columns
 from crfield.data.crfsuite_text import parse_crfsuite
 from crfield.errors import FormatError
@@ -57,6 +57,12 @@ def tag(
     format: Annotated[
         Format, typer.Option(metavar="FORMAT", help=f"What the files hold: {', '.join(Format)} (the model knows).")
     ] = Format.auto,
+    strict_features: Annotated[
+        bool,
+        typer.Option(
+            "--strict-features", "--strict", help="An error, not a warning, where most steps have no known feature."
+        ),
+    ] = False,
     threads: Annotated[
         int | None, typer.Option(min=1, help="Threads.", show_default="all processors", metavar="N")
     ] = None,
@@ -110,16 +116,33 @@ def _sequences(crf: Any, source: str, kind: Format) -> Iterator[tuple[list[list[
     """Block by block: the lines of every sequence (of CRFsuite's the labels they begin with), and what to label."""
     name, checked = name_of(source), False
     for block in read_blocks(source):
-        with placed(lambda line, first=block.line: (name, first + line - 1)):  # type: ignore[misc]
+        X, gold = _parsed(crf, name, block, kind, known=checked)
+        if kind is Format.columns:
+            if len(X) and not checked:
+                check_template(template_of(crf), X, None, (name, _first_line(block)))
+            yield _paragraphs(block.data), X
+        else:
+            yield [[str(label).encode() for label in row] for row in gold], X
+        checked = checked or len(X) > 0
+
+
+def _parsed(crf: Any, name: str, block: Block, kind: Format, *, known: bool) -> tuple[Any, Any]:
+    """What a block holds, and the labels that CRFsuite's lines begin with; the first must be of the model's form."""
+
+    def place(line: int) -> tuple[str, int]:
+        return name, block.line + line - 1
+
+    X: Any
+    gold: Any = None
+    with of_its_form(crf, b"" if known else block.data, place) as check:
+        with placed(place):
+            # The mark of the file is gone already; the parser must not take one off the first word of a block.
             if kind is Format.columns:
-                tokens = parse_columns(_MARK + block.data)
-                if len(tokens) and not checked:
-                    check_template(template_of(crf), tokens, None, (name, _first_line(block)))
-                    checked = True
-                yield _paragraphs(block.data), tokens
+                X = parse_columns(_MARK + block.data)
             else:
                 X, gold, _ = parse_crfsuite(_MARK + block.data)
-                yield [[str(label).encode() for label in row] for row in gold], X
+        check(X)
+    return X, gold
 
 
 def _paragraphs(data: bytes) -> list[list[bytes]]:
@@ -155,9 +178,7 @@ def _span_lines(crf: Any, X: Any) -> bytes:
 def _tag_columns(crf: Any, source: str, stream: IO[bytes], *, marginals: bool) -> None:
     template, name, width, separator = template_of(crf), name_of(source), 0, b" "
     for block in read_blocks(source):
-        with placed(lambda line, first=block.line: (name, first + line - 1)):  # type: ignore[misc]
-            # The mark of the file is gone already; the parser must not take one off the first word of a block.
-            tokens = parse_columns(_MARK + block.data)
+        tokens, _ = _parsed(crf, name, block, Format.columns, known=width > 0)
         if not len(tokens):
             stream.write(block.data)
             continue
@@ -192,8 +213,7 @@ def _first_line(block: Block) -> int:
 def _tag_attributes(crf: Any, source: str, stream: IO[bytes], *, marginals: bool) -> None:
     name, begun = name_of(source), False
     for block in read_blocks(source):
-        with placed(lambda line, first=block.line: (name, first + line - 1)):  # type: ignore[misc]
-            X, gold, _ = parse_crfsuite(_MARK + block.data)
+        X, gold = _parsed(crf, name, block, Format.crfsuite, known=begun)
         for labels, answers in zip(gold, _answers(crf, X, b"\t", marginals=marginals) if len(X) else ()):
             lines = [label.encode() + answer for label, answer in zip(labels, answers)]
             stream.write((b"\n" if begun else b"") + b"\n".join(lines) + b"\n")

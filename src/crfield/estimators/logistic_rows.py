@@ -54,6 +54,7 @@ class RowReader:
             self.encoder = encoder_for(alone)
             columns = self.encoder.fit(alone).node
         else:
+            self.encoder.row = "row"  # type: ignore[union-attr]
             columns = self.encoder.encode(alone).node  # type: ignore[union-attr]
         made = matrix_of(columns)
         self.width = made.shape[1] if fit else self.width

@@ -162,6 +162,7 @@ class FunctionEncoder:
 
 def _edge_encoder(encoder: RecordEncoder) -> RecordEncoder:
     encoder.first_step = 1
+    encoder.row = "edge"
     return encoder
 
 

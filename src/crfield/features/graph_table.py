@@ -56,6 +56,7 @@ class FeatureTable:
         if self.form == "none":
             return self._empty(features)
         self.encoder = _ENCODERS[self.form](standardize=standardize)
+        self.encoder.row = self.row
         if self.form != "records":
             widths = [some.shape[1] for some, rows in features if rows]
             self._check_widths(features, widths[0])
@@ -134,6 +135,7 @@ class FeatureTable:
         own = {name: arrays[name] for name in arrays if name.startswith(prefix)}
         table.form = form
         table.encoder = _ENCODERS[form].from_state(inner, {name[len(prefix) :]: own[name] for name in own})
+        table.encoder.row = table.row
         # What the encoder makes of no rows tells the widths that it believes in.
         columns = table.encoder.encode([[] if form == "records" else np.zeros((0, 0))]).node
         if [columns.width, columns.n_dense] != sizes:

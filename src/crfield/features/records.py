@@ -26,6 +26,7 @@ from crfield.data.batch import Batch, Columns
 from crfield.errors import FeatureError, InputError, ModelFileError, NotFittedError
 from crfield.features.columns_select import check_min_count, drop_rare, renumber
 from crfield.features.joined_items import join_items
+from crfield.features.known import check_records, mostly_empty
 from crfield.features.standardise import Scale
 from crfield.features.transitions import EdgeChoice
 from crfield.kernels.records import RecordTable
@@ -53,6 +54,7 @@ class RecordEncoder:
     kind = "records"
 
     joined = False  # whether the columns are joined names, as in CRFsuite
+    row = "step"  # what a warning calls a row
 
     def __init__(self, *, transition_features: str | Sequence[str] | None = None, standardize: bool = False) -> None:
         self.transition_features = check_transition_features(transition_features)
@@ -100,6 +102,8 @@ class RecordEncoder:
         """Encode X with the columns learnt in ``fit``; features never seen there are dropped."""
         X = join_items(X) if self.joined else X
         topology, node = _encode(self.table, X, grow=False, first_step=self.first_step)
+        if mostly_empty(node.indptr):
+            check_records(self.table, X, node, row=self.row)
         if self._scale is not None:
             node = self._scale.apply(node)
         return Batch(topology, node, None if self._edges is None else self._edges.take(topology, node))

@@ -15,7 +15,9 @@ Wapiti call it ``_x-1`` … ``_x-4`` and from there on ``_x-#``.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -24,7 +26,8 @@ from crfield.core.topology import Chains
 from crfield.data.alphabet import UNKNOWN, Alphabet
 from crfield.data.batch import Batch, Columns
 from crfield.data.tokens import TokenColumns
-from crfield.errors import FeatureError, InputError, ModelFileError, NotFittedError
+from crfield.errors import DataWarning, FeatureError, InputError, ModelFileError, NotFittedError
+from crfield.features.known import MANY, tell
 from crfield.features.template import Pattern, Template, compile_patterns
 from crfield.kernels import columns as kernel
 
@@ -41,11 +44,19 @@ class _Side:
     skeleton: np.ndarray  # (K,) int32
     codes: np.ndarray  # what fills the holes, end to end, int32
     starts: np.ndarray  # (K + 1,) int64, where each column's codes begin
+    telling: np.ndarray | None = None  # (K,) bool, columns of more than marks; found when it is asked for
 
     @property
     def width(self) -> int:
         """K."""
         return len(self.skeleton)
+
+    @cached_property
+    def usual(self) -> tuple[int, int]:
+        """Twice the features of a row of which half are known and the constant ones too; rows that may see an end."""
+        constant = sum(not pattern.macros for pattern in self.patterns)
+        reach = max((abs(row) for pattern in self.patterns for row, _ in pattern.macros), default=0)
+        return len(self.patterns) + constant, 2 * reach
 
 
 class TemplateEncoder:
@@ -120,7 +131,39 @@ class TemplateEncoder:
         for edges, side in enumerate((node, edge)):
             indptr, indices = kernel.apply(side.table, codes, topology.offsets, edges=bool(edges), n_jobs=n_jobs)
             columns.append(Columns(indptr, indices, side.width))
+        if len(codes) >= MANY:
+            self._check_known(X, topology, columns[0])
         return Batch(topology, columns[0], columns[1] if self.template.bigrams else None)
+
+    def _check_known(self, X: Any, topology: Chains, columns: Columns) -> None:
+        """Tell when most rows, and many of them, have nothing known but the marks beyond the ends."""
+        alphabet, node, _ = self._fitted()
+        rows, (usual, ends) = columns.n_rows, node.usual
+        if 2 * len(columns.indices) >= rows * usual and ends * topology.n_sequences < rows:
+            return  # the usual case: more than half of all features are known, and sequences are not all ends
+        telling = self._telling()
+        empty = np.flatnonzero(~_filled(columns, telling))
+        if len(empty) < MANY or 2 * len(empty) <= rows or not telling.any():
+            return
+        sequence = int(topology.sequence_of_node[empty[0]])
+        came = X[sequence][int(empty[0] - topology.offsets[sequence])]
+        known = [repr(_name(node, int(k), alphabet)) for k in np.flatnonzero(telling)[:3]]
+        tell(len(empty), rows, "step", [repr(tuple(came))], known, " Are the columns as in fit?")
+
+    def known_rows(self, X: Any) -> np.ndarray:
+        """(N,) bool: steps of X with a feature that training knew, the marks beyond the ends left out."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DataWarning)
+            return _filled(self.encode(X).node, self._telling())
+
+    def _telling(self) -> np.ndarray:
+        """(K,) bool: columns of more than marks; found when first asked for."""
+        alphabet, node, _ = self._fitted()
+        if node.telling is None:
+            marks = np.unique(self._marks(alphabet, add=False))
+            words = np.concatenate([np.zeros(1, np.int64), np.cumsum(~np.isin(node.codes, marks))])
+            object.__setattr__(node, "telling", words[node.starts[1:]] > words[node.starts[:-1]])
+        return node.telling  # type: ignore[return-value]
 
     def _translated(self, tokens: TokenColumns, alphabet: Alphabet) -> np.ndarray:
         if tokens.codes.size * 4 > len(tokens.alphabet):
@@ -233,6 +276,12 @@ def _starts(samples: list[Pattern], skeleton: np.ndarray) -> np.ndarray:
 
 def _selected(side: _Side, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return side.skeleton[kept], side.codes[np.repeat(kept, np.diff(side.starts))]
+
+
+def _filled(columns: Columns, chosen: np.ndarray) -> np.ndarray:
+    """(R,) bool: rows with an entry in one of the chosen columns."""
+    before = np.concatenate([np.zeros(1, np.int64), np.cumsum(chosen[columns.indices])])
+    return before[columns.indptr[1:]] > before[columns.indptr[:-1]]
 
 
 def _without_dropped(indptr: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
