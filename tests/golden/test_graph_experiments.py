@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from crfield.errors import InputError
+from crfield.experiments import graph_defaults
 from crfield.experiments import order_chains as orders
 from crfield.experiments.catalogue import EXPERIMENTS, experiment_named
 from crfield.experiments.findings import Claim, Findings, Interval, mean_interval, paired_interval
@@ -65,6 +67,25 @@ def test_noisy_images() -> None:
     for name in ("DRF", "DRF, likelihood"):
         assert right[name] == pytest.approx(right["MRF"], abs=0.003)
     assert [claim.sentence for claim in found.claims if not claim.holds] == []
+
+
+@pytest.mark.parametrize(
+    ("make", "n", "options", "least", "most_alone"),
+    [
+        (graph_defaults._blocks, 20, {"directed": True}, 0.93, 0.5),
+        (graph_defaults._crosses, 12, {"l2": 0.01}, 0.97, 0.94),
+        (graph_defaults._shapes("bimodal"), 3, {}, 0.92, 0.7),
+        (graph_defaults._world(0.8), 3, {}, 0.5, 0.9),
+        (graph_defaults._world(0.0), 3, {}, 0.5, 0.9),
+        (partial(graph_defaults._scenes, shape=(18, 26)), 3, {}, 0.3, 0.9),
+    ],
+)
+def test_the_default_of_wide_graphs(make: Any, n: int, options: Any, least: float, most_alone: float) -> None:
+    """On new images: as good as is asked, and not below the model without edges."""
+    images = make(n + 10, np.random.default_rng(1))
+    alone, auto, *_ = graph_defaults.one_set(images, n, options, compare=False)
+    assert alone < most_alone
+    assert auto >= max(least, alone - graph_defaults.WORST)
 
 
 def test_wearable_layers() -> None:

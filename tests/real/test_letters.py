@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from crfield import TreeCRF
+import crfield
+from crfield import ChainCRF, GraphCRF, TreeCRF
 from crfield.core.topology import Chains
 from crfield.errors import FormatError
 from crfield.experiments.letters import ALONE, BOOSTED, LINEAR, MARKOV, letters, on_counts, outcome_of
@@ -34,6 +35,18 @@ def test_sizes(words: Letters) -> None:
     assert all(x.shape == (len(y), 128) and x.max() <= 1 for x, y in zip(words.pixels, words.labels))
     assert len(np.unique(np.concatenate(words.labels))) == 26
     assert np.unique(words.fold).tolist() == list(range(10))
+
+
+def test_words_as_graphs_are_the_chain(words: Letters) -> None:
+    X, y = [np.asarray(x, float) for x in words.pixels[:60]], [[str(c) for c in row] for row in words.labels[:60]]
+    options = {"l2": 1.0, "tol": 1e-7, "feature_pairs": "all"}
+    chain = ChainCRF(boundaries=False, transition_pairs="all", **options).fit(X, y)
+    joined = [crfield.chain(x) for x in X]
+    graph = GraphCRF(**options).fit(joined, y)
+    assert (graph.plan_.exact, graph.plan_.strength) == (True, None)
+    assert graph.objective_ == pytest.approx(chain.objective_, rel=1e-5)
+    for one, other in zip(graph.predict_proba(joined), chain.predict_proba(X)):
+        np.testing.assert_allclose(one, other, atol=0.01)
 
 
 def test_trees_in_a_chain_read_92_percent(words: Letters) -> None:

@@ -27,6 +27,6 @@ def test_sizes(here: str) -> None:
 
 def test_colours_on_pairs_are_what_matters(here: str) -> None:
     found = snakes(here, quick=True)
-    assert len(found.claims) == 3
+    assert len(found.claims) == 4
     assert all(claim.holds for claim in found.claims), str(found)
     assert all(row[-1] for row in found.rows), "all trainings converge"

@@ -75,6 +75,11 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
             "which of five relations is true? exact, pseudo and Bethe likelihood",
             {"orders": (1, 3), "seeds": (1, 2), "n_chains": 4, "length": 300},
         ),
+        "graph-defaults": Experiment(
+            "crfield.experiments.graph_defaults",
+            "what graph models do by default where exact inference is too large, beside the model without edges",
+            {"seeds": (0,), "image_seeds": (0,), "compare": False},
+        ),
         "noisy-images": Experiment(
             "crfield.experiments.noisy_images",
             "logistic regression, MRF, CRF and DRF under bimodal noise",

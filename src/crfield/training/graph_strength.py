@@ -475,8 +475,9 @@ def below_alone(
     """What to say of a model that does worse on its own training graphs than the fit without edges, else nothing.
 
     Exact likelihood cannot. Others are compared by the mean log-probability of the labels under beliefs (exact or 50
-    sweeps of loopy propagation), those that make no probabilities by the share of nodes right in the best labelling;
-    a difference within its standard error is none, and with few nodes nothing is said.
+    sweeps of loopy propagation), unless these are right more often; those that make no probabilities by the share of
+    nodes right in the best labelling. A difference within its standard error is none, and of few nodes nothing is
+    said.
     """
     known = np.flatnonzero(target.labels != UNKNOWN)
     trusted = plan.exact and plan.objective == "likelihood"
@@ -498,6 +499,9 @@ def below_alone(
         mine = np.log(np.maximum(node[at, truth], LEAST))
         theirs = np.maximum(single[at, truth] - np.logaddexp.reduce(single, axis=1), math.log(LEAST))
         what, form = "log-probability", "{:.2f}"
+        right = (node.argmax(axis=1) == truth) - (single.argmax(axis=1) == truth).astype(float)
+        if right.mean() > right.std() / math.sqrt(len(right)):
+            return ""  # surer than it should be, and yet right more often
     gain = mine - theirs
     if gain.mean() >= -gain.std() / math.sqrt(len(gain)):
         return ""
