@@ -124,8 +124,8 @@ def test_labels_are_written_back_and_nothing_else_changes() -> None:
     y = parse_conllu(data, label="upos+feats").y
     assert y is not None
     labels = [label for own in y for label in own]
-    assert fill_conllu(data, iter(labels), ColumnSpec("upos+feats")) == data
-    changed = fill_conllu(data, iter(["X|A=b|C=d"] * len(labels)), ColumnSpec("upos+feats"))
+    assert fill_conllu(data, ([one] for one in labels), ColumnSpec("upos+feats")) == data
+    changed = fill_conllu(data, iter([["X|A=b|C=d"]] * len(labels)), ColumnSpec("upos+feats"))
     assert [own.tolist() for own in parse_conllu(changed, label="upos+feats").y or ()] == [["X|A=b|C=d"] * 6] + [
         ["X|A=b|C=d"] * 2
     ]

@@ -19,7 +19,7 @@ from crfield.cli.messages import emit, note, say
 from crfield.cli.paths import READS, WRITES
 from crfield.cli.reading import Format
 from crfield.cli.scores import Scheme, judge
-from crfield.cli.train import _read
+from crfield.cli.sources import Chosen, ColumnsOption, FeaturesOption, LabelOption, read_training
 from crfield.estimators.compare_trainers import compare_trainers as compare
 from crfield.estimators.held_out import split_sequences, taken
 from crfield.report.displays_trainers import plot_trainers
@@ -62,6 +62,9 @@ def compare_trainers(
     label_column: Annotated[
         int, typer.Option(metavar="N", help="Column of the labels, from 0; -1 is the last.")
     ] = -1,
+    features: FeaturesOption = None,
+    columns: ColumnsOption = None,
+    label: LabelOption = None,
     scheme: Annotated[
         Scheme, typer.Option(metavar="SCHEME", help=f"Tag scheme of the spans to score: {', '.join(Scheme)}.")
     ] = Scheme.auto,
@@ -102,9 +105,8 @@ def compare_trainers(
         "n_jobs": threads,
         "random_state": seed,
     }
-    X, y, weight, X_test, y_test = _data(
-        data or [], dev, template, format, label_column, phrases, seed, options, quiet
-    )
+    chosen_files = Chosen(template, format, label_column, features, columns=columns, label=label)
+    X, y, weight, X_test, y_test = _data(data or [], dev, chosen_files, phrases, seed, options, quiet)
     named = judge(y_test, y_test, scheme=scheme).scheme
     comparison = compare(
         X,
@@ -132,9 +134,7 @@ def compare_trainers(
 def _data(
     files: list[str],
     dev: str | None,
-    template: str | None,
-    format: Format,
-    label_column: int,
+    chosen: Chosen,
     phrases: int,
     seed: int,
     options: dict[str, Any],
@@ -147,12 +147,15 @@ def _data(
         X: Any = [crfield.phrase_features(tokens) for tokens in made.tokens]
         y: Any = made.labels
     else:
-        examples, used = _read(files, template, format, label_column, quiet=quiet)
-        X, y, weight = examples.X, examples.y, examples.weights
-        options["template"] = used
+        training = read_training(files, chosen)
+        for line in training.notes:
+            note(line, quiet=quiet)
+        X, y, weight = training.examples.X, training.examples.y, training.examples.weights
+        options |= training.options
         if dev is not None:
-            front = crfield.ChainCRF(template=used)
-            held = reading.read_for(front, [dev], asked=format, label_column=label_column)
+            front = crfield.ChainCRF(**training.options)
+            front.source_ = training.source
+            held = reading.read_for(front, [dev], asked=chosen.format, label_column=chosen.label_column)
             return X, y, weight, held.X, held.y
     train, test = split_sequences(len(y), _HELD_OUT, np.random.default_rng(seed))
     weight = None if weight is None else weight[np.asarray(train)]

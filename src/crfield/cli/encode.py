@@ -15,10 +15,20 @@ import typer
 from crfield.cli import reading
 from crfield.cli.messages import emit, listing, note, say, size_of
 from crfield.cli.paths import READS, READS_THEN_FILLS
-from crfield.cli.reading import Format, check_template, placed
+from crfield.cli.reading import Format, WordColumns, check_names, check_template, placed, template_of
+from crfield.cli.sources import (
+    Chosen,
+    ClustersOption,
+    ColumnsOption,
+    FeaturesOption,
+    LabelOption,
+    LexiconOption,
+    read_parts,
+)
 from crfield.data.conll import parse_columns
 from crfield.data.crfsuite_text import parse_crfsuite
 from crfield.errors import FormatError, InputError
+from crfield.estimators.chain import ChainCRF
 from crfield.estimators.encoding import encode_dataset
 from crfield.features.template import Template
 from crfield.storage.blocks import read_blocks
@@ -50,6 +60,11 @@ def encode(
     label_column: Annotated[
         int, typer.Option(metavar="N", help="Column of the labels, from 0; -1 is the last.")
     ] = -1,
+    features: FeaturesOption = None,
+    lexicon: LexiconOption = None,
+    clusters: ClustersOption = None,
+    columns: ColumnsOption = None,
+    label: LabelOption = None,
     min_count: Annotated[int, typer.Option(min=1, metavar="N", help="Features seen less often are dropped.")] = 1,
     shard_size: Annotated[
         int, typer.Option(min=1, metavar="MB", help="Size of a shard; training holds one in memory.")
@@ -64,23 +79,37 @@ def encode(
     if "-" in data:
         raise typer.BadParameter("the files are read twice, so standard input ('-') cannot be encoded. Name files.")
     began = time.perf_counter()
+    chosen = Chosen(template, format, label_column, features, lexicon or (), clusters, columns, label)
     used = None if template is None else reading.load_template(template)
     first = next(read_blocks(sources[0], size=1 << 16), None)
     if first is None or not first.data.strip():
         raise InputError(f"{name_of(sources[0])}: expected labelled sequences, found nothing but blank lines.")
-    if format is Format.auto:
-        format = Format.columns if used is not None else reading.guess_format(first.data)
-    if format is Format.columns and used is None:
-        width = parse_columns(first.data).width
-        columns = [column for column in range(width) if column != label_column % width]
-        used = reading.default_template(columns)
-        note(f"no template: using columns {', '.join(map(str, columns))} two steps either way", quiet=quiet)
+    format = chosen.format_of(sources[0], first.data)
+    reads: dict[str, Any] = {"template": None}
+    if format is not Format.crfsuite:
+        names: list[str] | None = None
+        if format is Format.conllu:
+            names = check_names(columns, None)
+            numbers = list(range(len(names)))
+        else:
+            width = parse_columns(first.data).width
+            numbers = [column for column in range(width) if column != label_column % width]
+        reads = chosen.options(numbers, names, used)
+        if used is None:
+            listed = ", ".join(names or map(str, numbers))
+            how = "text features of" if "features" in reads else "no template: using"
+            note(f"{how} columns {listed} two steps either way", quiet=quiet)
 
     def parts() -> Iterator[tuple[Any, ...]]:
         for source in sources:
-            yield from _parts(source, used if format is Format.columns else None, label_column)
+            if format is Format.conllu:
+                blocks = read_blocks(source, size=BLOCK)
+                yield from read_parts(blocks, name_of(source), chosen, template_of(ChainCRF(**reads)))
+            else:
+                held = None if format is Format.crfsuite else template_of(ChainCRF(**reads))
+                yield from _parts(source, held, label_column)
 
-    dataset = encode_dataset(parts, output, template=used, min_count=min_count, shard_bytes=shard_size * 1_000_000)
+    dataset = encode_dataset(parts, output, **reads, min_count=min_count, shard_bytes=shard_size * 1_000_000)
     seconds = time.perf_counter() - began
     facts = {
         "data set": output,
@@ -99,7 +128,7 @@ def encode(
         say(listing({**shown, "bytes": size_of(dataset.nbytes), "seconds": f"{seconds:.1f}"}))
 
 
-def _parts(source: str, template: Template | None, label_column: int) -> Iterator[tuple[Any, ...]]:
+def _parts(source: str, template: Template | WordColumns | None, label_column: int) -> Iterator[tuple[Any, ...]]:
     """(X, y) or (X, y, weights) of the blocks of a file."""
     name = name_of(source)
     for block in read_blocks(source, size=BLOCK):

@@ -15,6 +15,7 @@ from crfield.cli.messages import emit, say
 from crfield.cli.paths import READS
 from crfield.cli.reading import Format, Text
 from crfield.cli.scores import Judgement, Scheme, judge
+from crfield.cli.sources import ColumnsOption, LabelOption
 from crfield.errors import FormatError
 
 
@@ -53,6 +54,8 @@ def evaluate(
         bool,
         typer.Option("--strict-features", help="An error, not a warning, where most steps have no known feature."),
     ] = False,
+    columns: ColumnsOption = None,
+    label: LabelOption = None,
     threads: Annotated[
         int | None, typer.Option(min=1, help="Threads.", show_default="all processors", metavar="N")
     ] = None,
@@ -74,7 +77,7 @@ def evaluate(
         raise typer.BadParameter("give --model and labelled data, or --predicted and a tagged file.")
     else:
         crf = reading.load_tagger(model, threads=threads)
-        examples = reading.read_for(crf, data, asked=format, label_column=label_column)
+        examples = reading.read_for(crf, data, asked=format, label_column=label_column, columns=columns, label=label)
         judgement = judge(examples.y, crf.predict(examples.X), scheme=scheme, mode=mode)
     if as_json:
         emit(judgement.to_dict(with_confusion=with_confusion))

@@ -23,8 +23,10 @@ from crfield.cli.reading import (
     of_its_form,
     placed,
     read_for,
+    read_words,
     template_of,
 )
+from crfield.cli.sources import ColumnsOption
 from crfield.data.conll import parse_columns
 from crfield.data.crfsuite_text import parse_crfsuite
 from crfield.errors import InputError, LabelError
@@ -69,6 +71,11 @@ def explain(
             "--strict-features", "--strict", help="An error, not a warning, where most steps have no known feature."
         ),
     ] = False,
+    columns: ColumnsOption = None,
+    label_name: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Label column of CoNLL-U, for --errors.", show_default="the model's"),
+    ] = None,
     threads: Annotated[
         int | None, typer.Option(min=1, help="Threads.", show_default="all processors", metavar="N")
     ] = None,
@@ -85,14 +92,14 @@ def explain(
     if not hasattr(crf, "explain"):
         raise InputError(f"{model} is a {type(crf).__name__}; explanations are for ChainCRF.")
     if errors:
-        labelled = read_for(crf, data, asked=format, label_column=label_column)
+        labelled = read_for(crf, data, asked=format, label_column=label_column, columns=columns, label=label_name)
         report = error_groups(crf, labelled.X, labelled.y, n_examples=examples, n_groups=top)
         if as_json:
             emit({"steps": report.n_steps, "errors": report.n_errors, "groups": _groups(report)})
         else:
             say(report)
         return
-    X = _sequences(crf, data, format)
+    X = _sequences(crf, data, format, columns)
     if sequence is None:
         found = crf.feature_importance(X, top, by="field" if by_field else "feature")
         if as_json:
@@ -114,18 +121,21 @@ def explain(
         say(_lines(x, each))
 
 
-def _sequences(crf: Any, sources: list[str], asked: Format) -> Any:
+def _sequences(crf: Any, sources: list[str], asked: Format, columns: str | None) -> Any:
     """What is to be labelled; labels in the files, if any, are not looked at."""
     text = Text(sources)
+    kind = format_for(crf, asked, text.names[0], text.data)
+    if kind is Format.conllu:
+        kept = getattr(crf, "source_", {}).get("columns")
+        X: Any = read_words(text, columns or kept, None).X
+        check_template(template_of(crf), X, None, text.first_line())
+        return X
     with of_its_form(crf, text.data, text.place) as check:
         with placed(text.place):
-            if format_for(crf, asked) is Format.crfsuite:
-                X: Any = parse_crfsuite(text.data)[0]
-            else:
-                X = parse_columns(text.data)
+            X = parse_crfsuite(text.data)[0] if kind is Format.crfsuite else parse_columns(text.data)
         if not len(X):
             raise InputError(f"{', '.join(text.names)}: expected sequences, found nothing but blank lines.")
-        if crf.template is not None:
+        if kind is Format.columns:
             check_template(template_of(crf), X, None, text.first_line())
         check(X)
     return X

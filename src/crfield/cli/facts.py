@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from crfield.cli.reading import template_of
+from crfield.cli.reading import template_of, words_of
 
 _READS = {
     "records": "CRFsuite attributes, feature dicts or lists of feature strings",
@@ -57,7 +57,15 @@ def model_lines(model: Any) -> dict[str, str]:
 def what_it_reads(model: Any) -> str:
     """Which data the model is for."""
     kind = model._fitted.encoder.kind
+    words = words_of(model)
+    source = getattr(model, "source_", {})
+    of = f"CoNLL-U {source.get('columns')}, labels {source.get('label')}" if source else None
+    if words is not None:
+        listed = ", ".join(f"{number} {name}" for name, number in words.column_numbers.items())
+        return f"words, by text features ({of or f'columns {listed}'})"
     if model.template is None:
         return _READS.get(kind, kind)
+    if of is not None:
+        return f"token columns by a template ({of})"
     columns = template_of(model).columns
     return f"token columns by a template (columns {', '.join(map(str, columns))})"

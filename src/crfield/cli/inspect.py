@@ -30,6 +30,8 @@ def inspect(
     size = os.stat(model).st_size
     features = crf.top_features(top, label=None if label is None else _label(crf, label))
     parameters = {k: v for k, v in crf.get_params(deep=False).items() if k not in _CODE + _RUN}
+    if parameters.get("features") is not None:
+        parameters["features"] = " ".join(repr(parameters["features"]).split())
     if as_json:
         facts = {
             "model": model,

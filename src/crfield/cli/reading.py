@@ -1,8 +1,8 @@
 """Labelled data from the files named on the command line.
 
-Two formats: columns (CoNLL, CRF++: a token a line) and CRFsuite's attributes. A template, or the model, says which;
-otherwise the first lines are looked at. Several files are read as one text with a blank line between, so that one
-check of the columns covers all of them, and errors still name the file and the line within it.
+Three formats: columns (CoNLL, CRF++: a token a line), CoNLL-U and CRFsuite's attributes. Options, or the model, say
+which; otherwise the first lines are looked at. Several files are read as one text with a blank line between, so that
+one check of the columns covers all of them, and errors still name the file and the line within it.
 
 The numbers of a template's columns are those of the file, wherever the label column stands; a template that reads
 the label column is refused.
@@ -18,14 +18,17 @@ from enum import StrEnum
 from typing import Any
 
 import numpy as np
+import typer
 
 import crfield
 from crfield.data.attributes import AttributeSequences
 from crfield.data.conll import parse_columns
+from crfield.data.conllu import ColumnSpec, looks_like_conllu, parse_conllu
 from crfield.data.crfsuite_text import parse_crfsuite
 from crfield.data.tokens import TokenColumns
 from crfield.errors import FeatureError, FormatError, InputError, TemplateError
 from crfield.features.template import Template
+from crfield.features.text import TextFeatures
 from crfield.storage.exchange import read_template
 from crfield.storage.files import name_of, read_bytes
 
@@ -40,6 +43,7 @@ class Format(StrEnum):
     auto = "auto"
     columns = "columns"
     crfsuite = "crfsuite"
+    conllu = "conllu"
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,6 +121,8 @@ def guess_format(data: bytes) -> Format:
         return Format.columns
     fields = [field for row in rows for field in row[1:]]
     valued = sum(b"=" in field or b":" in field for field in fields)
+    if looks_like_conllu(data):
+        return Format.conllu
     ragged = len({len(row) for row in rows}) > 2
     return Format.crfsuite if ragged or 2 * valued > len(fields) else Format.columns
 
@@ -129,9 +135,41 @@ def load_template(path: str) -> Template:
         raise TemplateError(f"{name_of(path)}: {error}") from None
 
 
-def template_of(model: Any) -> Template:
-    """The template of a model of token columns; one from a file has it as text."""
+@dataclass(frozen=True)
+class WordColumns:
+    """The columns that text features read, to be asked as a `Template` is asked.
+
+    >>> WordColumns((0, 2)).check_width(2)
+    Traceback (most recent call last):
+    crfield.errors.TemplateError: the text features read column 2, but there are 2 columns (0 … 1). ...
+    """
+
+    columns: tuple[int, ...]
+
+    def check_width(self, width: int) -> None:
+        """TemplateError unless tokens of ``width`` columns have all that is read."""
+        if max(self.columns) >= width:
+            have = "there is 1 column" if width == 1 else f"there are {width} columns"
+            raise TemplateError(
+                f"the text features read column {max(self.columns)}, but {have} (0 … {width - 1}). Is the file like "
+                "those of training?"
+            )
+
+
+def template_of(model: Any) -> Template | WordColumns:
+    """What a model reads of token columns; a template from a file is text."""
+    words = words_of(model)
+    if words is not None:
+        return WordColumns(tuple(words.column_numbers.values()))
     return model.template if isinstance(model.template, Template) else Template(model.template)
+
+
+def words_of(model: Any) -> TextFeatures | None:
+    """The text features of a model, if it has any."""
+    found = getattr(model, "features", None)
+    if found is None and hasattr(model, "classes_"):
+        found = getattr(model._fitted.encoder, "transformer", None)
+    return found if isinstance(found, TextFeatures) else None
 
 
 def default_template(columns: Sequence[int]) -> Template:
@@ -166,7 +204,9 @@ def read_tokens(text: Text, *, label_column: int) -> tuple[TokenColumns, int]:
     return tokens, label_column % width
 
 
-def check_template(template: Template, tokens: TokenColumns, label: int | None, place: tuple[str, int]) -> None:
+def check_template(
+    template: Template | WordColumns, tokens: TokenColumns, label: int | None, place: tuple[str, int]
+) -> None:
     """An error unless the tokens have every column that the template reads, and none of them is the label's."""
     file, line = place
     where = f"{file}, line {line}"
@@ -175,14 +215,14 @@ def check_template(template: Template, tokens: TokenColumns, label: int | None, 
     except TemplateError as error:
         raise TemplateError(f"{where}: {error}") from None
     if label in template.columns:
+        who = "the template reads" if isinstance(template, Template) else "the text features read"
         raise TemplateError(
-            f"{where}: the template reads column {label}, which holds the labels (the lines have {tokens.width} "
-            "columns). Does the file lack its labels? Otherwise change the template, or name another column with "
-            "--label-column."
+            f"{where}: {who} column {label}, which holds the labels (the lines have {tokens.width} columns). Does "
+            "the file lack its labels? Otherwise change the template, or name another column with --label-column."
         )
 
 
-def read_columns_with(template: Template, text: Text, *, label_column: int) -> Examples:
+def read_columns_with(template: Template | WordColumns, text: Text, *, label_column: int) -> Examples:
     """Labelled tokens that the template can be applied to."""
     tokens, label = read_tokens(text, label_column=label_column)
     check_template(template, tokens, label, text.first_line())
@@ -201,7 +241,11 @@ def load_tagger(path: str, *, threads: int | None) -> Any:
     """The model of a file, if it is one for text files, to run on so many threads (None: all processors)."""
     model = crfield.load(path)
     kind = model._fitted.encoder.kind
-    if kind not in ("template", "records"):
+    words = words_of(model)
+    if words is not None and words.columns is None:  # of rows as wide as those of training, which labels may follow
+        words.columns = words.column_numbers
+        model._fitted.encoder.transformer.columns = words.columns
+    if kind not in ("template", "records") and words is None:
         raise InputError(
             f"{path} was trained in Python on data of kind {kind!r}, which no text file holds. Use it from Python: "
             "crfield.load(path).predict(X)."
@@ -209,20 +253,38 @@ def load_tagger(path: str, *, threads: int | None) -> Any:
     return model.set_params(n_jobs=-1 if threads is None else threads)
 
 
-def format_for(model: Any, asked: Format) -> Format:
-    """The format that a model reads; an error if another one was asked for."""
-    reads = Format.crfsuite if model.template is None else Format.columns
+def format_for(model: Any, asked: Format, name: str = "", head: bytes = b"") -> Format:
+    """The format in which a model reads a file of this name and beginning; an error if another was asked for."""
+    reads = Format.crfsuite if model.template is None and words_of(model) is None else Format.columns
+    if reads is Format.columns and asked in (Format.auto, Format.conllu):
+        kept = getattr(model, "source_", {}).get("format") == Format.conllu
+        if asked is Format.conllu or named_conllu(name) or (kept and looks_like_conllu(head)):
+            return Format.conllu
     if asked not in (Format.auto, reads):
         kinds = {Format.columns: "token columns by a template", Format.crfsuite: "named features, without a template"}
         raise InputError(f"the model was trained on {kinds[reads]}, so --format {asked} cannot be used with it.")
     return reads
 
 
-def read_for(model: Any, sources: Sequence[str], *, asked: Format, label_column: int) -> Examples:
+def read_for(
+    model: Any,
+    sources: Sequence[str],
+    *,
+    asked: Format,
+    label_column: int,
+    columns: str | None = None,
+    label: str | None = None,
+) -> Examples:
     """Labelled data for a trained model."""
     text = Text(sources)
+    format = format_for(model, asked, text.names[0], text.data)
+    if format is Format.conllu:
+        columns, label = names_for(model, columns, label)
+        examples = read_words(text, columns, label)
+        check_template(template_of(model), examples.X, None, text.first_line())  # type: ignore[arg-type]
+        return examples
     with of_its_form(model, text.data, text.place) as check:
-        if format_for(model, asked) is Format.crfsuite:
+        if format is Format.crfsuite:
             read = read_attributes(text)
         else:
             read = read_columns_with(template_of(model), text, label_column=label_column)
@@ -255,8 +317,13 @@ def _refuse_foreign(model: Any, data: bytes, place: Callable[[int], tuple[str, i
     encoder = model._fitted.encoder
     if X is not None and (not len(X) or _knows(encoder, X)):
         return
-    forms = {Format.columns: "token columns by a template", Format.crfsuite: f"attributes such as {_first(encoder)}"}
-    other = {Format.columns: "columns", Format.crfsuite: "attributes (label<TAB>feature<TAB>…)"}
+    columns = "words by text features" if words_of(model) is not None else "token columns by a template"
+    forms = {Format.columns: columns, Format.crfsuite: f"attributes such as {_first(encoder)}"}
+    other = {
+        Format.columns: "columns",
+        Format.conllu: "CoNLL-U",
+        Format.crfsuite: "attributes (label<TAB>feature<TAB>…)",
+    }
     file, number = place(1 + data[: data.find(line)].count(b"\n"))
     shown = line[:60].decode("utf-8", "backslashreplace")
     raise FormatError(
@@ -269,18 +336,57 @@ def _refuse_foreign(model: Any, data: bytes, place: Callable[[int], tuple[str, i
 
 def _knows(encoder: Any, X: TokenColumns | AttributeSequences) -> bool:
     """Whether anything in X is known, or at least could be new words like others before."""
-    if isinstance(X, TokenColumns):
+    if isinstance(X, TokenColumns) and hasattr(encoder, "known_rows"):
         return bool(encoder.known_rows(X).any())
     try:
         with crfield.strict():
             encoder.encode(X)
     except FeatureError:
         return False
-    return len(X.indices) > 0
+    return isinstance(X, TokenColumns) or len(X.indices) > 0
 
 
 def _first(encoder: Any) -> str:
     return repr(encoder.node_name(0)) if encoder.encode([]).node.width else "none"
+
+
+def names_for(model: Any, columns: str | None, label: str | None) -> tuple[str, str]:
+    """The columns and the label of CoNLL-U for a model: those that were asked for, or those of its training."""
+    kept = getattr(model, "source_", {})
+    columns, label = columns or kept.get("columns", "form"), label or kept.get("label")
+    if label is None:
+        raise InputError(
+            "the model was not trained on CoNLL-U and cannot tell which column its labels are: name it, --label "
+            "upos, and what it reads, --columns form."
+        )
+    check_names(columns, label)
+    return columns, label
+
+
+def read_words(text: Text, columns: str | None, label: str | None) -> Examples:
+    """The words of a CoNLL-U text, with labels if one is named."""
+    with placed(text.place):
+        X, y, _ = parse_conllu(text.data, columns=check_names(columns, None), label=label)
+    _refuse_empty(len(X), text)
+    return Examples(X, [] if y is None else y)
+
+
+def check_names(columns: str | None, label: str | None) -> list[str]:
+    """The columns of CoNLL-U that were asked for, as a list; a wrong command line where there are none such."""
+    listed = [name.strip() for name in (columns or "form").split(",") if name.strip()]
+    try:
+        parts = [part for name in listed for part in ColumnSpec(name).parts]
+        wanted = [] if label is None else ColumnSpec(label).parts
+    except InputError as error:
+        raise typer.BadParameter(str(error)) from None
+    if not listed or set(parts) & set(wanted):
+        raise typer.BadParameter(f"--columns {columns} must name columns, and none that --label {label} holds.")
+    return listed
+
+
+def named_conllu(name: str) -> bool:
+    """Whether a file is called as CoNLL-U files are."""
+    return name.lower().removesuffix(".gz").endswith(".conllu")
 
 
 def _refuse_empty(count: int, text: Text) -> None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import chain
 from typing import IO, Annotated, Any
 
@@ -26,12 +27,24 @@ import typer
 
 from crfield.cli.messages import json_text, visible
 from crfield.cli.paths import READS, WRITES
-from crfield.cli.reading import Format, check_template, format_for, load_tagger, of_its_form, placed, template_of
+from crfield.cli.reading import (
+    Format,
+    check_names,
+    check_template,
+    format_for,
+    load_tagger,
+    names_for,
+    of_its_form,
+    placed,
+    template_of,
+)
+from crfield.cli.sources import ColumnsOption, LabelOption
 from crfield.data.conll import parse_columns
+from crfield.data.conllu import ColumnSpec, fill_conllu, parse_conllu
 from crfield.data.crfsuite_text import parse_crfsuite
 from crfield.errors import FormatError
 from crfield.storage.blocks import Block, read_blocks, writing
-from crfield.storage.files import name_of
+from crfield.storage.files import name_of, peek
 
 _MARK = b"\xef\xbb\xbf"
 
@@ -63,6 +76,8 @@ def tag(
             "--strict-features", "--strict", help="An error, not a warning, where most steps have no known feature."
         ),
     ] = False,
+    columns: ColumnsOption = None,
+    label: LabelOption = None,
     threads: Annotated[
         int | None, typer.Option(min=1, help="Threads.", show_default="all processors", metavar="N")
     ] = None,
@@ -74,19 +89,23 @@ def tag(
     if (n_best > 1) + spans + marginals > 1:
         raise typer.BadParameter("--n-best, --spans and --marginals are three kinds of output; choose one.")
     crf = load_tagger(model, threads=threads)
-    kind = format_for(crf, format)
+    kinds = {source: _kind(crf, format, source) for source in data or ["-"]}
+    words = Words(*names_for(crf, columns, label)) if Format.conllu in kinds.values() else None
     if n_best > 1 or spans:
         with _output(output) as stream:
             for source in data or ["-"]:
-                for lines, X in _sequences(crf, source, kind):
-                    stream.write(_span_lines(crf, X) if spans else _n_best_lines(crf, X, lines, n_best))
+                for lines, X in _sequences(crf, source, kinds[source], words):
+                    spec = words.spec if words is not None and kinds[source] is Format.conllu else None
+                    stream.write(_span_lines(crf, X) if spans else _n_best_lines(crf, X, lines, n_best, spec))
                     stream.flush()
         return
     with _output(output) as stream:
         for number, source in enumerate(data or ["-"]):
             if number:
                 stream.write(b"\n")
-            if kind is Format.columns:
+            if words is not None and kinds[source] is Format.conllu:
+                _tag_words(crf, source, stream, words, marginals=marginals)
+            elif kinds[source] is Format.columns:
                 _tag_columns(crf, source, stream, marginals=marginals)
             else:
                 _tag_attributes(crf, source, stream, marginals=marginals)
@@ -112,10 +131,57 @@ class _Shown:
         self._stream.write("\t".join(map(visible, lines)).encode("utf-8", "backslashreplace"))
 
 
-def _sequences(crf: Any, source: str, kind: Format) -> Iterator[tuple[list[list[bytes]], Any]]:
+@dataclass(frozen=True)
+class Words:
+    """Which columns of CoNLL-U are read, and which is written."""
+
+    columns: str
+    label: str
+
+    @property
+    def spec(self) -> ColumnSpec:
+        """The column that labels are written to."""
+        spec = ColumnSpec(self.label)
+        spec.check_writable()
+        return spec
+
+    def parse(self, data: bytes) -> Any:
+        """The tokens of a text."""
+        return parse_conllu(data, columns=check_names(self.columns, None)).X
+
+
+def _kind(crf: Any, asked: Format, source: str) -> Format:
+    return format_for(crf, asked, source, peek(source, 1 << 14))
+
+
+def _tag_words(crf: Any, source: str, stream: IO[bytes], words: Words, *, marginals: bool) -> None:
+    """CoNLL-U with the label in its column; with marginals, its probability as an entry of MISC."""
+    name, spec = name_of(source), words.spec
+    for block in read_blocks(source):
+        with placed(lambda line, first=block.line: (name, first + line - 1)):  # type: ignore[misc]
+            X = words.parse(block.data)
+        if not len(X):
+            stream.write(block.data)
+            continue
+        check_template(template_of(crf), X, None, (name, _first_line(block)))
+        answers = chain.from_iterable(_answers(crf, X, b"\t", marginals=marginals))
+        given = (answer.decode().split("\t")[1:] for answer in answers)
+        data = fill_conllu(block.data, given, spec)
+        stream.write(data if data.endswith(b"\n") else data + b"\n")
+        stream.flush()
+
+
+def _sequences(crf: Any, source: str, kind: Format, words: Words | None) -> Iterator[tuple[list[list[bytes]], Any]]:
     """Block by block: the lines of every sequence (of CRFsuite's the labels they begin with), and what to label."""
     name, checked = name_of(source), False
     for block in read_blocks(source):
+        if words is not None and kind is Format.conllu:
+            with placed(lambda line, first=block.line: (name, first + line - 1)):  # type: ignore[misc]
+                X = words.parse(block.data)
+            check_template(template_of(crf), X, None, (name, _first_line(block)))
+            rows = [own for own in _paragraphs(block.data) if not all(line.startswith(b"#") for line in own)]
+            yield rows, X
+            continue
         X, gold = _parsed(crf, name, block, kind, known=checked)
         if kind is Format.columns:
             if len(X) and not checked:
@@ -156,11 +222,15 @@ def _paragraphs(data: bytes) -> list[list[bytes]]:
     return groups if groups[-1] else groups[:-1]
 
 
-def _n_best_lines(crf: Any, X: Any, lines: list[list[bytes]], n: int) -> bytes:
+def _n_best_lines(crf: Any, X: Any, lines: list[list[bytes]], n: int, spec: ColumnSpec | None = None) -> bytes:
     out = []
     for rows, found in zip(lines, crf.predict_n_best(X, n) if len(X) else ()):
         separator = b"\t" if any(b"\t" in row for row in rows) or not any(b" " in row for row in rows) else b" "
         for number, labelling in enumerate(found):
+            if spec is not None:
+                out.append(b"# n_best = %d\n# probability = %.6f" % (number, labelling.probability))
+                out += [fill_conllu(b"\n".join(rows), ([str(one)] for one in labelling.labels), spec), b""]
+                continue
             out.append(b"# %d %.6f" % (number, labelling.probability))
             out += [row + separator + str(label).encode() for row, label in zip(rows, labelling.labels)]
             out.append(b"")

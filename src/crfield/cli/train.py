@@ -1,7 +1,7 @@
 """``crfield train``: labelled files in, a model file out.
 
-Column files go through a CRF++ template; CRFsuite's files bring their features along. Ctrl-C ends training, not the
-command: the weights so far are saved, and the exit code says that it was cut short.
+Column files and CoNLL-U go through a CRF++ template or text features; CRFsuite's files bring their features along.
+Ctrl-C ends training, not the command: the weights so far are saved, and the exit code says that it was cut short.
 """
 
 from __future__ import annotations
@@ -19,11 +19,22 @@ from crfield.cli import reading
 from crfield.cli.facts import model_facts, model_lines
 from crfield.cli.messages import emit, listing, note, offered, on_terminal, one_of, say
 from crfield.cli.paths import READS, WRITES
-from crfield.cli.reading import Examples, Format, Text
+from crfield.cli.reading import Format
 from crfield.cli.scores import Judgement, Scheme, judge
+from crfield.cli.sources import (
+    Chosen,
+    ClustersOption,
+    ColumnsOption,
+    FeaturesOption,
+    LabelOption,
+    LexiconOption,
+    Training,
+    read_training,
+)
 from crfield.core.constraints import SCHEMES as RULES_OF
-from crfield.errors import InputError
+from crfield.features.detect import encoder_from_state
 from crfield.features.template import Template
+from crfield.features.transformed import TransformedEncoder
 from crfield.optimize.history import INTERRUPTED
 from crfield.storage.encoded import EncodedDataset
 from crfield.training.chain_plan import OBJECTIVES, SOLVERS
@@ -85,6 +96,11 @@ def train(
     label_column: Annotated[
         int, typer.Option(metavar="N", help="Column of the labels, from 0; -1 is the last.", rich_help_panel=_DATA)
     ] = -1,
+    features: FeaturesOption = None,
+    lexicon: LexiconOption = None,
+    clusters: ClustersOption = None,
+    columns: ColumnsOption = None,
+    label: LabelOption = None,
     dev: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="Labelled file to score the model on.", rich_help_panel=_DATA),
@@ -214,8 +230,7 @@ def train(
     ] = False,
 ) -> None:
     """Train a model on labelled sequences and write it to a file."""
-    if template is not None and format is Format.crfsuite:
-        raise typer.BadParameter("a template is for column files: leave out --template or --format crfsuite.")
+    chosen = Chosen(template, format, label_column, features, lexicon or (), clusters, columns, label)
     if dev == "-" and "-" in data:
         raise typer.BadParameter("standard input ('-') can be read only once.")
     if patience is not None and dev is None:
@@ -225,20 +240,28 @@ def train(
             "--encoded takes one folder, with its template inside: leave out what else is named."
         )
     began = time.perf_counter()
-    examples: Examples | None = None
+    training: Training | None = None
     dataset: EncodedDataset | None = None
+    reads: dict[str, Any] = {}
     if encoded:
         dataset = EncodedDataset(data[0])
-        used = None if dataset.template is None else Template(dataset.template)
+        reads["template"] = None if dataset.template is None else Template(dataset.template)
+        restored = encoder_from_state(*dataset.encoder_state)  # type: ignore[arg-type]
+        if isinstance(restored, TransformedEncoder):
+            reads["features"] = restored.transformer
+        source = chosen.source if columns or label or format is Format.conllu else {}
         counts = (len(dataset), dataset.n_steps)
     else:
-        examples, used = _read(data, template, format, label_column, quiet=quiet)
-        counts = (len(examples.y), examples.n_steps)
+        training = read_training(data, chosen)
+        for line in training.notes:
+            note(line, quiet=quiet)
+        reads, source = training.options, training.source
+        counts = (len(training.examples.y), training.examples.n_steps)
     read = time.perf_counter()
     crf = crfield.ChainCRF(
         l1=l1,
         l2=l2,
-        template=used,
+        **reads,
         min_count=min_count,
         feature_pairs=str(feature_pairs),
         transition_pairs=str(transition_pairs),
@@ -258,11 +281,13 @@ def train(
         patience=5 if patience is None else patience,
     )
     # Read before the long part: a mistake in it should not wait until the end.
+    crf.source_ = source
     check = None if dev is None else reading.read_for(crf, [dev], asked=Format.auto, label_column=label_column)
     held = None if check is None or patience is None else (check.X, check.y)
     if dataset is not None:
         crf.fit(dataset, validation=held)
-    elif examples is not None:
+    elif training is not None:
+        examples = training.examples
         crf.fit(examples.X, examples.y, sample_weight=examples.weights, validation=held)
     trained = time.perf_counter()
     scores = None if check is None else judge(check.y, crf.predict(check.X), scheme=scheme)
@@ -278,33 +303,6 @@ def train(
     if crf.stop_reason_ == INTERRUPTED:
         note(f"interrupted: the model so far was saved to {model}")
         raise typer.Exit(130)
-
-
-def _read(
-    data: list[str], template: str | None, format: Format, label_column: int, *, quiet: bool
-) -> tuple[Examples, Template | None]:
-    """The examples, and the template for them if they are columns."""
-    used = None if template is None else reading.load_template(template)
-    text = Text(data)
-    if format is Format.auto:
-        format = Format.columns if used is not None else reading.guess_format(text.data)
-        kind = "columns" if format is Format.columns else "CRFsuite attributes"
-        note(f"reading {', '.join(text.names)} as {kind}", quiet=quiet or used is not None)
-    if format is Format.crfsuite:
-        return reading.read_attributes(text), None
-    if used is not None:
-        return reading.read_columns_with(used, text, label_column=label_column), used
-    tokens, label = reading.read_tokens(text, label_column=label_column)
-    columns = [col for col in range(tokens.width) if col != label]
-    if not columns:
-        raise InputError(f"{text.names[0]} has one column only, the labels; there is nothing to learn them from.")
-    used = reading.default_template(columns)
-    shown = "column" if len(columns) == 1 else "columns"
-    note(
-        f"no template: using {shown} {', '.join(map(str, columns))} two steps either way, and transitions",
-        quiet=quiet,
-    )
-    return Examples(tokens, tokens.column(label)), used
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,15 @@ import typer
 from crfield.cli.messages import emit, note, on_terminal, one_of, say
 from crfield.cli.paths import READS, WRITES
 from crfield.cli.reading import Format
-from crfield.cli.train import _read
+from crfield.cli.sources import (
+    Chosen,
+    ClustersOption,
+    ColumnsOption,
+    FeaturesOption,
+    LabelOption,
+    LexiconOption,
+    read_training,
+)
 from crfield.estimators.chain import ChainCRF
 from crfield.estimators.chain_checks import SCORES
 from crfield.estimators.chain_cv import L2S, ChainCRFCV
@@ -66,6 +74,11 @@ def tune(
     label_column: Annotated[
         int, typer.Option(metavar="N", help="Column of the labels, from 0; -1 is the last.")
     ] = -1,
+    features: FeaturesOption = None,
+    lexicon: LexiconOption = None,
+    clusters: ClustersOption = None,
+    columns: ColumnsOption = None,
+    label: LabelOption = None,
     constraints: Annotated[
         str | None, typer.Option(metavar="SCHEME", help="Tag scheme to keep: bio, iob1, bioes, bilou.")
     ] = None,
@@ -80,12 +93,14 @@ def tune(
     as_json: Annotated[bool, typer.Option("--json", help="Report as one JSON object.")] = False,
 ) -> None:
     """Choose l1 and l2 by cross-validation over sequences; print the scores and write the best model."""
-    if template is not None and format is Format.crfsuite:
-        raise typer.BadParameter("a template is for column files: leave out --template or --format crfsuite.")
+    chosen = Chosen(template, format, label_column, features, lexicon or (), clusters, columns, label)
     l1s, l2s = _penalties(l1), _penalties(l2)
-    examples, used = _read(data, template, format, label_column, quiet=quiet)
+    training = read_training(data, chosen)
+    for line in training.notes:
+        note(line, quiet=quiet)
+    examples = training.examples
     chain = ChainCRF(
-        template=used,
+        **training.options,
         constraints=constraints,
         min_count=min_count,
         tol=tol,
@@ -104,6 +119,7 @@ def tune(
         verbose=int(on_terminal() and not quiet),
     ).fit(examples.X, examples.y, examples.weights)
     if model is not None:
+        search._chain.source_ = training.source
         search.save(model)
         note(f"model of l1 {search.l1_:g}, l2 {search.l2_:g} written to {model}", quiet=quiet)
     if as_json:

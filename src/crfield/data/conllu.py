@@ -35,6 +35,7 @@ COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "de
 NOTHING, JOINT = "_", "|"
 _WORD = re.compile(r"[1-9][0-9]{0,8}")
 _RANGE, _EMPTY = re.compile(r"([0-9]{1,9})-([0-9]{1,9})"), re.compile(r"([0-9]{1,9})\.[0-9]{1,9}")
+_PROBABILITY = "Probability="
 _ENTRIES = ("feats", "deps", "misc")
 
 Fields = list[str]
@@ -146,12 +147,14 @@ def parse_conllu(
     return Conllu(X, [labels[a:b] for a, b in pairwise(topology.offsets.tolist())], metadata)
 
 
-def fill_conllu(data: bytes, labels: Iterator[str], spec: ColumnSpec) -> bytes:
-    r"""The same text with the next label written on each of its words; comments and other lines stay as they are.
+def fill_conllu(data: bytes, answers: Iterator[Sequence[str]], spec: ColumnSpec) -> bytes:
+    r"""The same text with the next answer written on each of its words; comments and other lines stay as they are.
+
+    An answer is a label, and perhaps its probability, which becomes an entry of MISC.
 
     >>> line = b"# text = Hi\n1\tHi\thi\t_\t_\t_\t0\troot\t_\t_\n"
-    >>> fill_conllu(line, iter(["INTJ"]), ColumnSpec("upos"))
-    b'# text = Hi\n1\tHi\thi\tINTJ\t_\t_\t0\troot\t_\t_\n'
+    >>> fill_conllu(line, iter([["INTJ", "0.9"]]), ColumnSpec("upos"))
+    b'# text = Hi\n1\tHi\thi\tINTJ\t_\t_\t0\troot\t_\tProbability=0.9\n'
     """
     spec.check_writable()
     lines = data.split(b"\n")
@@ -159,7 +162,13 @@ def fill_conllu(data: bytes, labels: Iterator[str], spec: ColumnSpec) -> bytes:
         body = line.removesuffix(b"\r")
         fields = body.decode("utf-8").split("\t")
         if len(fields) == len(COLUMNS) and _WORD.fullmatch(fields[0].removeprefix("\ufeff")):
-            spec.fill(fields, next(labels))
+            label, *more = next(answers)
+            spec.fill(fields, label)
+            if more:
+                others = [
+                    item for item in fields[-1].split("|") if item != NOTHING and not item.startswith(_PROBABILITY)
+                ]
+                fields[-1] = "|".join([*others, _PROBABILITY + more[0]])
             lines[k] = "\t".join(fields).encode() + line[len(body) :]
     return b"\n".join(lines)
 

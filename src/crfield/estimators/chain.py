@@ -140,6 +140,7 @@ class ChainCRF(ChainAnswers, ChainExplanations, Estimator):
 
     _model: ColumnModel | FunctionModel | None
     _labels_known: LabelCoder
+    source_: dict[str, str]  # how the command line read the files of training, where it did
     _parts: tuple[Any, ...] | None  # what a model file holds, until it is first asked for
 
     def __init__(

@@ -67,6 +67,8 @@ def save_chain(model: ChainCRF, path: Any) -> None:
         "report": {name: _plain(name, getattr(model, name)) for name in _REPORT}
         | {"n_seen_": int(getattr(model, "n_seen_", 0))},
     }
+    if getattr(model, "source_", None):
+        header["source"] = {str(name): str(value) for name, value in model.source_.items()}
     arrays = {"weights": inner.weights}
     arrays |= {f"encoder/{name}": value for name, value in encoder_arrays.items()}
     arrays |= {f"layout/{name}": value for name, value in layout_arrays.items()}
@@ -85,6 +87,14 @@ def _plain(name: str, value: Any) -> Any:
     if isinstance(value, float) and not isfinite(value):
         return None  # JSON has no such numbers; a model trained elsewhere has no objective
     return value if value is None or isinstance(value, bool | int | float | str) else None
+
+
+def _checked_source(source: Any) -> dict[str, str]:
+    """How the files of training were read, a few words by name."""
+    good = isinstance(source, dict) and len(source) <= 20
+    if not good or not all(isinstance(word, str) and len(word) <= 1000 for item in source.items() for word in item):
+        raise ModelFileError("the model file's words on the source of its data are damaged.")
+    return dict(source)
 
 
 def load_chain(archive: Archive, *, functions: Sequence[Any] | None, transition_functions: Sequence[Any]) -> ChainCRF:
@@ -127,5 +137,8 @@ def load_chain(archive: Archive, *, functions: Sequence[Any] | None, transition_
     seen = report.get("n_seen_") if isinstance(report, dict) else None
     model.n_seen_ = seen if isinstance(seen, int) and not isinstance(seen, bool) and seen >= 0 else 0
     model.history_ = []
+    source = header.get("source")
+    if source is not None:
+        model.source_ = _checked_source(source)
     model._parts = (header, arrays, functions, transition_functions, model._labels_known.n_labels)
     return model

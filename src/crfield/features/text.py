@@ -87,6 +87,8 @@ class TextFeatures(TransformerMixin, Estimator):
     ----------
     vocabulary_ : frozenset of str
         Words known by name; only if ``min_count`` is above 1.
+    n_columns_ : int
+        Columns of the rows that ``fit`` saw, 1 for plain words.
 
     Examples
     --------
@@ -156,6 +158,8 @@ class TextFeatures(TransformerMixin, Estimator):
         if not topology.n_nodes:
             read = [(np.zeros(0, np.int64), [])] * len(self.columns or "w")
         places = self._columns(len(read))
+        if topology.n_nodes:
+            self.n_columns_ = len(read)
         if self.min_count > 1:
             codes, values = read[places["word"]] if topology.n_nodes else read[0]
             counts = np.bincount(codes, minlength=len(values))
@@ -221,6 +225,15 @@ class TextFeatures(TransformerMixin, Estimator):
             raise InputError(f"columns cannot be called {taken}, which are features of the word. Choose other names.")
         return {name: int(number) for name, number in zip(names, numbers)}
 
+    @property
+    def column_numbers(self) -> dict[str, int]:
+        """Which column of a row each name is; as far as ``columns`` or ``fit`` say.
+
+        >>> TextFeatures(columns={"word": 0, "tag": 2}).column_numbers
+        {'word': 0, 'tag': 2}
+        """
+        return self._columns(getattr(self, "n_columns_", 0) if self.columns is None else 0)
+
     # ----------------------------------------------------------------- features
 
     def transform(self, X: Any) -> AttributeSequences:
@@ -232,6 +245,8 @@ class TextFeatures(TransformerMixin, Estimator):
         table = FeatureTable(topology)
         if not topology.n_nodes:  # not even the columns can be told
             return table.rows()
+        if self.columns is None and getattr(self, "n_columns_", len(read)) != len(read):
+            raise ShapeError(f"tokens have {len(read)} columns, and fit saw {self.n_columns_}.")
         given = {name: TextColumn(name, *read[number]) for name, number in self._columns(len(read)).items()}
         known = _Kinds(self, given, topology.offsets)
         for kind in _KINDS:
@@ -286,6 +301,8 @@ class TextFeatures(TransformerMixin, Estimator):
         self._check()
         options = {name: value for name, value in self.get_params(deep=False).items() if name not in _APART}
         header: dict[str, Any] = {"kind": self.kind, "options": _listed(options), "lexicons": []}
+        if hasattr(self, "n_columns_"):
+            header["width"] = int(self.n_columns_)
         if self.columns is not None:
             ordered = self._columns(0)
             mapped = isinstance(self.columns, Mapping)
@@ -328,6 +345,10 @@ class TextFeatures(TransformerMixin, Estimator):
                 made.clusters = clusters_from_arrays(under("clusters/"))
             if any(name.startswith("vocabulary/") for name in arrays):
                 made.vocabulary_ = frozenset(stored_texts(under("vocabulary/"), "", "the vocabulary"))
+            if "width" in header:
+                if type(header["width"]) is not int or not 1 <= header["width"] <= FAR * FAR:
+                    raise ModelFileError("the file's text features were made for no width: the file is damaged.")
+                made.n_columns_ = header["width"]
             made._check()
             made._columns(0)
         except ModelFileError:
