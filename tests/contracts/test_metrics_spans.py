@@ -269,12 +269,13 @@ def test_strict_scores_are_those_of_seqeval(scheme: str) -> None:
 
     theirs = {"iob1": IOB1, "iob2": IOB2, "ioe1": IOE1, "ioe2": IOE2, "bioes": IOBES, "bilou": BILOU}[scheme]
     rng = np.random.default_rng(4)
-    for _ in range(150):
+    many = random_tags(rng, scheme, 1000)
+    for row, wanted in zip(many, Entities(many, theirs).entities, strict=True):
+        found = [(entity.start, entity.end, entity.tag) for entity in wanted]
+        assert spans(row, scheme, mode="strict") == found, row
+    for _ in range(20):
         gold = random_tags(rng, scheme, 6)
         predicted = changed(rng, gold, scheme)
-        for row, wanted in zip(predicted, Entities(predicted, theirs).entities, strict=True):
-            found = [(entity.start, entity.end, entity.tag) for entity in wanted]
-            assert spans(row, scheme, mode="strict") == found, row
         report = span_report(gold, predicted, scheme=scheme, mode="strict")
         if not report.rows:
             continue

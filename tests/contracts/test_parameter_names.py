@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline
 
 import crfield
 from crfield.compat.sklearn_crfsuite import CRF
@@ -18,7 +19,13 @@ from crfield.core.estimator import FOREIGN, Estimator
 from crfield.errors import CrfieldError, ParameterError
 from tests.contracts.estimator_cases import ESTIMATORS
 
-EVERY = [*ESTIMATORS, crfield.TextFeatures, crfield.SensorFeatures, CRF]
+# Pipelines take the names of their steps as parameters, by scikit-learn's own rules.
+EVERY = [
+    *(maker for maker in ESTIMATORS if not issubclass(maker, Pipeline)),
+    crfield.TextFeatures,
+    crfield.SensorFeatures,
+    CRF,
+]
 every = pytest.mark.parametrize("estimator", EVERY, ids=lambda estimator: estimator.__name__)
 
 MEANT = [
