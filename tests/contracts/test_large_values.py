@@ -339,6 +339,15 @@ def test_names_of_the_user_are_in_the_message() -> None:
         MaxentClassifier().fit([{"mass": 1.0}, {"mass": 1e200}], ["a", "b"])
 
 
+def test_products_that_leave_the_range_name_their_cell() -> None:
+    """A cell may be small enough to be squared and too large for a polynomial of a gamma of one's own."""
+    options: dict[str, Any] = {"similarity": "polynomial", "gamma": 1.0}
+    with pytest.raises(FeatureError, match=r"sequence 3, step 0: feature 'x\[1\]' is 1e\+100, too large for this"):
+        quietly(lambda: KernelCRF(**options).fit(*steps(1e100)))
+    with pytest.raises(FeatureError, match=r"row \d+: feature 'x\[1\]' is 1e\+100, too large for this"):
+        quietly(lambda: KernelLogistic(**options).fit(*table(1e100)))
+
+
 def test_data_on_disk_hold_no_cell_that_training_would_refuse(tmp_path: Path) -> None:
     X, y = steps(1e155)
     parts = [(X[:2], y[:2]), (X[2:], y[2:])]

@@ -360,6 +360,7 @@ class HMM(ChainAnswers, Estimator):
 
         self._coder  # noqa: B018
         batch = self._encoder.encode(X)
+        refuse_large(batch, self._encoder, doing="be squared")
         table = framed(self.emissions_)[0](dense_rows(batch.node))
         offsets = batch.topology.offsets
         return [table[a:b] for a, b in pairwise(offsets)]

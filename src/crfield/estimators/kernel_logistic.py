@@ -174,6 +174,7 @@ class KernelLogistic(ClassifierMixin, Estimator):
             normalize=bool(self.normalize),
             weight=weight,
         )
+        self._refuse_far(X, similarity.too_large(X))
         rng = random_generator(seed_of(self.random_state))
         basis, rows, landmarks = self._landmarks(X, codes, len(classes), weight, similarity, rng)
         columns = landmarks.columns(X)
@@ -301,16 +302,19 @@ class KernelLogistic(ClassifierMixin, Estimator):
         inner = self._fitted
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         scores = inner.columns(X) + self.intercept_
-        bad = np.flatnonzero(~np.isfinite(scores).all(axis=1))
-        if len(bad):
-            row = X[bad[:1]]
+        self._refuse_far(X, np.flatnonzero(~np.isfinite(scores).all(axis=1)))
+        return scores
+
+    def _refuse_far(self, X: Any, rows: np.ndarray) -> None:
+        """FeatureError with the largest cell of the first of these rows, whose similarities are no finite numbers."""
+        if len(rows):
+            row = X[rows[:1]]
             cells = np.asarray(row if isinstance(row, np.ndarray) else row.toarray())[0]
             worst = int(np.abs(cells).argmax())
             raise FeatureError(
-                f"row {bad[0]}: feature {column_names(self)(worst)!r} is {cells[worst]:.6g}, too large for this "
+                f"row {rows[0]}: feature {column_names(self)(worst)!r} is {cells[worst]:.6g}, too large for this "
                 f"similarity, which is no finite number there. {ADVICE}."
             )
-        return scores
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Scores (N, K), or for two classes the difference (N,) of the second and the first."""

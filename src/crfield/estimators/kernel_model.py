@@ -54,16 +54,16 @@ class KernelModel:
             for start in range(0, len(at), BLOCK):
                 some = at[start : start + BLOCK]
                 node[some, : coef.shape[1]] += found.scores(rows[start : start + BLOCK], coef)
-                self._refuse(batch, some[~np.isfinite(node[some, : coef.shape[1]]).all(axis=1)])
+                refuse_far(batch, self.reader, some[~np.isfinite(node[some, : coef.shape[1]]).all(axis=1)])
         topology = plain.topology if self.reader.of_graphs else Chains(plain.topology.offsets)
         return Potentials(node, plain.edge, topology, plain.table), batch
 
-    def _refuse(self, batch: GraphBatch, nodes: np.ndarray) -> None:
-        """FeatureError with the largest cell of a node whose similarities are no finite numbers."""
-        if len(nodes):
-            reader = self.reader
-            cell = largest_cell(batch, reader.encoder, int(nodes[0]), sequences=not reader.of_graphs)
-            raise FeatureError(f"{cell}, too large for this similarity, which is no finite number there. {ADVICE}.")
+
+def refuse_far(batch: GraphBatch, reader: StepsOrGraphs, nodes: np.ndarray) -> None:
+    """FeatureError with the largest cell of the first of these nodes, whose similarities are no finite numbers."""
+    if len(nodes):
+        cell = largest_cell(batch, reader.encoder, int(nodes[0]), sequences=not reader.of_graphs)
+        raise FeatureError(f"{cell}, too large for this similarity, which is no finite number there. {ADVICE}.")
 
 
 def rows_of(batch: GraphBatch, schema: GraphSchema, number: int) -> tuple[np.ndarray, Any]:

@@ -29,6 +29,7 @@ from crfield.estimators.kernel_model import (
     joined_weights,
     mapped_layout,
     principal_axes,
+    refuse_far,
     rows_of,
     split_weights,
     turned,
@@ -66,6 +67,8 @@ class KernelWork:
         self.rows = [rows_of(self.batch, schema, number)[1] for number in range(len(schema.kinds))]
         options = {name: getattr(owner, name) for name in ("gamma", "degree", "offset", "normalize")}
         self.similarities = [similarity_of(owner.similarity, rows, **options) for rows in self.rows]
+        for number, (like, rows) in enumerate(zip(self.similarities, self.rows)):
+            refuse_far(self.batch, self.reader, rows_of(self.batch, schema, number)[0][like.too_large(rows)])
         self.ends = bool(owner.boundaries) and not self.reader.of_graphs
         self.single = owner.precision == "single"
         self.maps: tuple[Landmarks | Waves, ...] = ()

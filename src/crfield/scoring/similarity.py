@@ -38,6 +38,7 @@ SIMILARITIES = ("linear", "polynomial", "rbf", "laplacian")
 BLOCK = 2048  # rows of a Gram block that is only passed through
 WITHIN = 5e5  # gamma ‖x‖² up to which the product form of a distance moves an exponent by less than 1e-9
 NEAR = 1e-9  # of the squared distance from zero, the least variance that a kernel of products tells apart
+MOST = 1e280  # of a product of rows, so that sums of them stay finite
 DENSE_CELLS = 2**24  # of sparse rows that are written out for being compared pair by pair
 
 
@@ -115,6 +116,16 @@ class Similarity:
             own = squares(rows)
             return (self.gamma * own + self.offset) ** self.degree if self.kind == "polynomial" else own
 
+    def too_large(self, rows: Any) -> np.ndarray:
+        """Numbers of the rows whose products, with themselves and so with others, leave the range of numbers.
+
+        >>> Similarity("polynomial").too_large(np.array([[1.0], [1e100]])).tolist()
+        [1]
+        """
+        if self.kind not in ("linear", "polynomial"):
+            return np.zeros(0, np.int64)
+        return np.flatnonzero(~(self._own(rows) < MOST))
+
     def _size(self, rows: Any) -> np.ndarray:
         """√k(x, x), and one where that is zero: a row of zeros is like nothing, and stays so."""
         size = np.sqrt(self._own(rows))
@@ -153,6 +164,10 @@ class GivenSimilarity:
         if not np.isfinite(block).all():
             raise InputError("the similarity function gave values that are not finite.")
         return block
+
+    def too_large(self, rows: Any) -> np.ndarray:
+        """None: ``gram`` refuses what is not finite."""
+        return np.zeros(0, np.int64)
 
     def diagonal(self, rows: Any) -> np.ndarray:
         """(R,) k(x, x) of every row, block by block."""
