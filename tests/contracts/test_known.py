@@ -137,6 +137,24 @@ def test_many_steps_of_new_values_are_told() -> None:
     silent(model, dicts("word", [[f"new{k}" for k in range(21)] + ["the"] * 21]))
 
 
+def test_a_bias_is_no_feature_that_is_known() -> None:
+    def biased(key: str, words: list[list[str]] = WORDS) -> list[list[dict[str, Any]]]:
+        return [[{"bias": 1.0, key: word} for word in row] for row in words]
+
+    model = chain(biased("word"))
+    with pytest.warns(DataWarning, match="model knows but 'bias': they have {'wrod': 'the'}.*Did you mean 'word'"):
+        model.predict(biased("wrod"))
+    silent(model, biased("word"))
+    silent(model, biased("word", [["quite", "unheard", "of"]]))
+    silent(model, [[{"bias": 1.0}] * 30])
+    silent(model, [[{"word": "the"}] * 30])
+    silent(model, [[{"bias": 1.0, "more": str(k)} for k in range(3)] + biased("word")[0] + biased("word")[1]])
+    with pytest.warns(DataWarning, match="model knows but 'bias'"):
+        chain([[["bias", f"word={word}"] for word in row] for row in WORDS]).predict(biased("word"))
+    with pytest.warns(DataWarning, match="Are their values written as in fit"):
+        model.predict(biased("word", [[f"new{k}" for k in range(20)]]))
+
+
 def test_steps_without_features_do_not_count() -> None:
     model = chain(dicts("word"))
     silent(model, [[{"word": "dog"}, *({} for _ in range(50)), {"wrod": "dog"}]])

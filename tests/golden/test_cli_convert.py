@@ -9,7 +9,8 @@ import pytest
 
 import crfield
 from crfield import ChainCRF, write_crfsuite, write_crfsuite_model
-from tests.golden.cli_cases import run, works
+from crfield.errors import InputError
+from tests.golden.cli_cases import Files, run, works
 
 X = [[["w=the"], ["w=dog"], ["w=barks"]], [["w=a"], ["w=dog"]]]
 Y = [["D", "N", "V"], ["D", "N"]]
@@ -78,3 +79,11 @@ def test_what_cannot_be_converted_is_an_error_and_leaves_no_file(folder: Path) -
     assert failed.exit_code == 1
     assert "cut: the CRFsuite model is damaged or cut: it should have" in failed.stderr
     assert run("convert", folder / "m.txt", folder / "z", "--to", "wapiti").exit_code == 2
+
+
+def test_a_model_is_not_converted_onto_itself(files: Files, tmp_path: Path) -> None:
+    path = tmp_path / "model.crfield"
+    path.write_bytes((files / "attributes.crfield").read_bytes())
+    with pytest.raises(InputError, match="is the model that is read"):
+        crfield.convert_model(path, f"{tmp_path}/./model.crfield", to="json")
+    assert path.read_bytes() == (files / "attributes.crfield").read_bytes()

@@ -17,7 +17,7 @@ from crfield.estimators.chain_listing import chain_listing
 from crfield.estimators.crfsuite_chain import to_crfsuite
 from crfield.estimators.load import load
 from crfield.storage import crfsuite_model
-from crfield.storage.files import write_text
+from crfield.storage.files import same_file, write_text
 
 FORMS = ("crfield", "crfsuite", "json")
 _SUFFIXES = {".crfsuite": "crfsuite", ".json": "json"}
@@ -56,6 +56,8 @@ def convert_model(
     form = form_of(target) if to is None else to
     if form not in FORMS:
         raise InputError(f"a model is written as one of {', '.join(FORMS)}, got {to!r}.")
+    if all(isinstance(path, str | os.PathLike) for path in (source, target)) and same_file(source, target):
+        raise InputError(f"{os.fspath(target)} is the model that is read, and would be replaced. Name another file.")
     model = load(source)
     if not isinstance(model, ChainCRF):
         raise InputError(

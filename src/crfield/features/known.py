@@ -66,9 +66,12 @@ def strict(on: bool = True) -> Iterator[None]:
         _strict.reset(before)
 
 
-def tell(unknown: int, given: int, row: str, came: Sequence[str], known: Sequence[str], advice: str) -> None:
+def tell(
+    unknown: int, given: int, row: str, came: Sequence[str], known: Sequence[str], advice: str, *, but: str = ""
+) -> None:
     """The warning, or the error, that so many of the given rows have no known feature."""
-    said = f"have no feature that the model knows: they have {', '.join(came)}; known are {', '.join(known)}.{advice}"
+    said = f"have no feature that the model knows{but}: they have {', '.join(came)}; known are {', '.join(known)}."
+    said += advice
     if _strict.get():
         raise FeatureError(f"{unknown:,} of {given:,} {row}s {said}")
     which = "the" if unknown == given else "most"
@@ -175,28 +178,50 @@ def _short(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
-def mostly_empty(indptr: np.ndarray) -> bool:
-    """Whether more than half of the rows with these offsets have no entry.
+def suspicious(node: Columns) -> bool:
+    """Whether more than half of the rows have no entry, or two in the middle nothing but the same one.
 
-    >>> mostly_empty(np.array([0, 0, 0, 2])), mostly_empty(np.array([0, 1, 1, 2]))
+    >>> suspicious(Columns.from_rows([[], [], [1]], 3)), suspicious(Columns.from_rows([[0], [], [1]], 3))
     (True, False)
+    >>> suspicious(Columns.from_rows([[0, 2], [0], [0], [0, 1]], 3))
+    True
     """
-    rows = len(indptr) - 1
+    indptr, rows = node.indptr, len(node.indptr) - 1
     if rows <= _FEW:  # as many different offsets as rows that are filled, and one; the quickest for a sentence
-        return 2 * (len(set(indptr.tolist())) - 1) < rows
-    return 2 * int(np.count_nonzero(indptr[1:] > indptr[:-1])) < rows
+        if 2 * (len(set(indptr.tolist())) - 1) < rows:
+            return True
+    elif 2 * int(np.count_nonzero(indptr[1:] > indptr[:-1])) < rows:
+        return True
+    return rows > 1 and len(node.indices) < 2 * rows and _shared(node, rows // 2) is not None
+
+
+def _shared(node: Columns, row: int) -> int | None:
+    """The column that this row and the one before have alone and both, such as that of a bias."""
+    start, middle, end = node.indptr[row - 1 : row + 2].tolist()
+    if (start + 1, middle + 1) != (middle, end) or node.indices[start] != node.indices[middle]:
+        return None
+    return int(node.indices[middle])
 
 
 def check_records(table: RecordTable, X: Any, node: Columns, *, row: str = "step") -> None:
-    """Tell when most rows of X that have features have none that the table knows; for a node that is `mostly_empty`.
+    """Tell when most rows of X that have features have none that the table knows; for a node that is `suspicious`.
+
+    A feature that most rows have alone, a bias, says nothing about any of them and does not count as known.
 
     >>> table = RecordTable()
     >>> encoded = table.encode([[{"word": "dog"}]], grow=True)
     >>> check_records(table, [[{"word": "cat"}]], Columns(np.zeros(2, np.int64), np.zeros(0, np.int32), 1))
     """
-    empty = node.indptr[1:] == node.indptr[:-1]
     if not (table.n_columns or table.n_dense):
         return
+    empty = node.indptr[1:] == node.indptr[:-1]
+    bias = _shared(node, node.n_rows // 2) if node.n_rows > 1 else None
+    if bias is not None:
+        single = node.indptr[1:] == node.indptr[:-1] + 1
+        empty[single] = node.indices[node.indptr[:-1][single]] == bias
+    if 2 * np.count_nonzero(empty) <= len(empty):
+        return
+    shared = None if bias is None else table.parts(bias)
     names, rows, count = _names_of(table), np.flatnonzero(empty), int(np.count_nonzero(empty))
     if len(rows) > _LOOKED_AT:
         rows = rows[np.linspace(0, len(rows) - 1, _LOOKED_AT).astype(np.int64)]
@@ -205,7 +230,7 @@ def check_records(table: RecordTable, X: Any, node: Columns, *, row: str = "step
     shown = []
     for item in _items(X, rows):
         read, keyed = Item(0, 0).read(item), kind_of(type(item)) in (DICT, MAPPING)
-        own = [(*split_key(key), number) for key, number in read.keys]
+        own = [(*split_key(key), number) for key, number in read.keys if split_key(key) != shared]
         own += [(name, None, np.nan) for name, _ in read.vectors]
         given += bool(own)
         if any(name in names.vectors for name, _ in read.vectors):
@@ -225,7 +250,8 @@ def check_records(table: RecordTable, X: Any, node: Columns, *, row: str = "step
     advice = names.advice(list(came.values())) if kind == "strange" else " Are their values written as in fit?"
     # The first examples of a strangeness stand for all: Python tells a text once for a line of the program.
     shown = names.examples.setdefault((kind, *came), shown)
-    tell(round(new * share), round(total), row, shown, names.shown(), advice)
+    but = "" if shared is None else f" but {_written(*shared, 1.0, False)}"
+    tell(round(new * share), round(total), row, shown, names.shown(), advice, but=but)
 
 
 def _written(name: str, value: str | None, number: float, keyed: bool) -> str:

@@ -26,7 +26,7 @@ from crfield.data.batch import Batch, Columns
 from crfield.errors import FeatureError, InputError, ModelFileError, NotFittedError
 from crfield.features.columns_select import check_min_count, drop_rare, renumber
 from crfield.features.joined_items import join_items
-from crfield.features.known import check_records, mostly_empty
+from crfield.features.known import check_records, suspicious
 from crfield.features.standardise import Scale
 from crfield.features.transitions import EdgeChoice
 from crfield.kernels.records import RecordTable
@@ -102,7 +102,7 @@ class RecordEncoder:
         """Encode X with the columns learnt in ``fit``; features never seen there are dropped."""
         X = join_items(X) if self.joined else X
         topology, node = _encode(self.table, X, grow=False, first_step=self.first_step)
-        if mostly_empty(node.indptr):
+        if suspicious(node):
             check_records(self.table, X, node, row=self.row)
         if self._scale is not None:
             node = self._scale.apply(node)
