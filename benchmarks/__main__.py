@@ -17,6 +17,7 @@ COMPARISONS = (
     "labels",
     "memory",
     "stopping",
+    "finishing",
     "imports",
     "programs",
     "pseudo",

@@ -224,3 +224,17 @@ def template_strings(template: str, sequences: Rows) -> Strings:
             sequence.append(features)
         made.append(sequence)
     return made
+
+
+def entity_strings(sequences: Rows) -> Strings:
+    """Features of names as strings, by hand: words and tags within two steps, affixes, capitals, digits."""
+    made = []
+    for rows in sequences:
+        sequence = []
+        for t, (word, *_) in enumerate(rows):
+            near = [k for k in range(t - 2, t + 3) if 0 <= k < len(rows)]
+            features = [f"w{k - t}={rows[k][0].lower()}" for k in near] + [f"p{k - t}={rows[k][1]}" for k in near]
+            features += [f"s3={word[-3:]}", f"p3={word[:3]}", f"cap={word[:1].isupper()}"]
+            sequence.append(["b", *features, f"dig={any(c.isdigit() for c in word)}"])
+        made.append(sequence)
+    return made

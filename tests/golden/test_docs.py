@@ -75,7 +75,8 @@ def test_the_readme_can_be_pasted(tmp_path: Path) -> None:
     words, numbers = split_numbers(expected)
     found, values = split_numbers(done.stdout)
     assert found == words, done.stdout
-    assert values == pytest.approx(numbers, abs=0.05), done.stdout
+    # Probabilities are printed to two digits, weights to four, of which another processor may change the last two.
+    assert values == pytest.approx(numbers, abs=2e-3), done.stdout
 
 
 @each_page

@@ -62,7 +62,8 @@ class ChainCRF(ChainAnswers, ChainExplanations, Estimator):
     Parameters
     ----------
     l1, l2 : float
-        Strengths of the penalties. CRFsuite's ``c2 = 1`` is ``l2 = 2``; its ``c1`` is ``l1``.
+        Strengths of the penalties. CRFsuite's ``c1`` is ``l1`` and its ``c2 = 1`` is ``l2 = 2``, of a model without
+        scores of labels alone: for the same optimum also say ``intercept=False, boundaries=False``.
     features : TextFeatures or another transformer, optional
         What X passes through first: with ``TextFeatures()`` X holds sentences, lists of words or of rows. It is part
         of the model and of its file.
@@ -271,6 +272,7 @@ class ChainCRF(ChainAnswers, ChainExplanations, Estimator):
         self.history_ = result.history
         self.converged_ = result.converged
         self.stop_reason_ = result.reason
+        self.plan_ = result.how or f"{self.solver}, as asked for"
 
     def _check_parameters(self) -> None:
         check_parameters(self.get_params(deep=False))

@@ -54,6 +54,7 @@ class Result:
     reason: str
     history: list[Step] = field(default_factory=list)
     n_renewed: int = 0  # how often the second derivative was computed to work in
+    how: str = ""  # what was run and why, where something was chosen
 
     def __repr__(self) -> str:
         return (

@@ -18,10 +18,10 @@ end. Three things are known without further evaluations:
 The gap is the bound 3 where that is smaller, else the largest of 4 × view 1, 3 × the short clock and 2 × the long
 clock, and of this the largest of three steps in a row. The form comes from the argument above, the factors from
 recorded runs on half of the data sets that were tried. On the other half the tolerance was kept in all but a few
-runs of a hundred. What deceives it is a slow rate hidden under fast ones, a long plateau before the last fall: seen
-with numeric columns in raw units, where the gap was once many times the tolerance, and rarely elsewhere. It is
-an estimate: `python -m benchmarks stopping` prints true gaps at the stop, and
-`tests/contracts/test_optimize_stopping.py` holds the rule to the tolerance on a range of problems.
+runs of a hundred. What deceives it is a slow rate hidden under fast ones, a long plateau before the last fall, as
+columns in raw units make it; so where weights are few L-BFGS proves it by the second derivative. It is an estimate:
+`python -m benchmarks stopping` prints true gaps at the stop, and `tests/contracts/test_optimize_stopping.py` holds the
+rule to the tolerance on a range of problems.
 
 The gap is relative to |F|. A minimum of zero (separable data without a penalty) would never be met so; F counts as
 no smaller than a millionth of its first value.

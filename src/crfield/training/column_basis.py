@@ -24,6 +24,7 @@ from crfield.optimize.basis import Basis, whitening
 from crfield.optimize.penalty import Penalty
 
 MIXED = 512  # columns up to which correlations are taken into account
+LARGE = 100.0  # mean square of a column that asks for another scale
 ROWS = 8192  # of the data at a time
 
 AnyProblem = TypeVar("AnyProblem")
@@ -78,6 +79,13 @@ class Moments:
             float(by_sequence.sum()),
             float(edges.sum()),
         )
+
+    @property
+    def even(self) -> bool:
+        """Whether there are only sparse columns, too many to be mixed, none of which is in units far from one."""
+        far = LARGE * max(self.count, 1e-300)
+        squares = np.concatenate([self.squares, self.edge_squares])
+        return not len(self.mean) and float(squares.max(initial=0.0)) <= far
 
     def merged(self, other: Moments) -> Moments:
         """Those of two parts of the data together (Chan, Golub & LeVeque 1983).

@@ -18,6 +18,7 @@ moved, gains from some dozens.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -100,28 +101,39 @@ def fit_likelihood(
     What ``keeper`` found of an earlier run is gone on with, whichever phase it had come to.
     """
     kind = choose(solver, problem, start=start, l1=penalty.l1)
+    told: list[str] = []
 
     def warm(weights: np.ndarray) -> np.ndarray | Basis | None:
         if not isinstance(problem, FusedChain) or not problem.n_groups:
-            return numeric_basis(problem, penalty)
+            return told_basis()
         if kind == "warm" and warm_start.descend(
             problem, weights, l2=penalty.l2 + penalty.l1, epochs=EPOCHS, rng=rng, keeper=keeper
         ):
+            told.append(f"{EPOCHS} stochastic epochs first, since there are many sequences")
             return warmed_diagonal(problem, weights, penalty)
         if penalty.l1 and problem.layout.n_dense:
             return warm_start.rescaling(problem, weights, layout=problem.layout, l2=penalty.l2)
-        return numeric_basis(problem, penalty)
+        return told_basis()
+
+    def told_basis() -> Basis | None:
+        basis = numeric_basis(problem, penalty)
+        if basis is not None:
+            told.append("numeric columns centred, scaled and without correlation inside the solver")
+        return basis
 
     handed = [np.zeros(problem.n_weights) if start is None else start.copy()]
-    return settle(
+    result = settle(
         problem, handed, penalty, warm, tol=tol, max_iter=max_iter, n_jobs=n_jobs, callback=callback, keeper=keeper
     )
+    if result.n_renewed:
+        told.append(f"the second derivative of {problem.n_weights} weights computed, {result.n_renewed} ×")
+    return replace(result, how="; ".join(["OWL-QN, for the l1 penalty" if penalty.l1 else "L-BFGS", *told]))
 
 
 def numeric_basis(problem: Any, penalty: Penalty) -> Basis | None:
     """The coordinates that suit numeric columns, where there are some and no l1 penalty forbids it."""
     moments, layout = getattr(problem, "moments", None), getattr(problem, "columns", None)
-    if moments is None or layout is None or penalty.l1:
+    if moments is None or layout is None or penalty.l1 or moments.even:
         return None
     return column_basis(layout, moments, penalty)
 
