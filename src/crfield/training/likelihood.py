@@ -41,7 +41,7 @@ WEAK = 0.5  # a ridge below this leaves much of the curvature to the data
 CACHED = 250_000  # steps and gradient changes, this many numbers of each: 4 MB
 SHORT, LONGEST = 10, 100
 SPARSE, SPARSE_LEAST, SPARSE_MOST = 10_000_000, 20, 60  # the same with an l1 penalty: numbers, pairs
-SPARSE_BYTES = 256_000_000
+SPARSE_FROM, SPARSE_BYTES = 5_000, 256_000_000
 
 Callback = Callable[[Step, np.ndarray], bool | None]
 
@@ -69,16 +69,17 @@ def choose(solver: str, problem: FusedChain | FullBatch, *, start: np.ndarray | 
 def history_pairs(n_weights: int, penalty: Penalty) -> int | None:
     """Pairs of the history: as many as stay in the cache, up to 100; None, the optimiser's few, where that is fewer.
 
-    With an l1 penalty evaluations are many and most weights are zero: twenty pairs or more pay for their memory.
+    With an l1 penalty on many weights evaluations are many and most weights are zero: twenty pairs or more pay for
+    their memory. On few weights they only get in the way of the last digits.
 
     >>> [history_pairs(n, Penalty(l2=1.0)) for n in (166, 10_000, 500_000)]
     [100, 25, None]
     >>> [history_pairs(n, Penalty(l1=1.0)) for n in (166, 150_000, 10_000_000)]
-    [60, 26, None]
+    [None, 60, None]
     """
     if penalty.l1:
         pairs = min(max(SPARSE // max(n_weights, 1), SPARSE_LEAST), SPARSE_MOST)
-        return pairs if pairs * n_weights <= SPARSE_BYTES // 8 else None
+        return pairs if n_weights >= SPARSE_FROM and pairs * n_weights <= SPARSE_BYTES // 8 else None
     pairs = min(CACHED // max(n_weights, 1), LONGEST)
     return None if pairs <= SHORT else pairs
 
