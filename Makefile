@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 NATIVE := $(shell find native -type f 2>/dev/null)
 
-.PHONY: demo test check bench clean setup fast
+.PHONY: demo test check bench fuzz sanitize sanitize-threads clean setup fast
 setup: $(STAMP)
 
 $(STAMP): pyproject.toml CMakeLists.txt $(NATIVE)
@@ -29,6 +29,35 @@ check: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks
+
+# Damaged and hostile files of every format: make fuzz COUNT=100000 SEED=1
+COUNT ?= 3000
+SEED ?= 0
+fuzz: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --count $(COUNT) --seed $(SEED)
+
+# The compiled modules once more under sanitizers, in build folders of their own: kernels, readers and the fuzzer.
+SANITIZED = OMP_NUM_THREADS=1 CRFIELD_KERNELS=native PYTHONMALLOC=malloc
+READERS := $(addprefix tests/contracts/test_,archive.py archive_damage.py crfsuite_models.py template_models.py formats.py records.py columns.py graph_json.py encoded.py)
+KERNELS := $(wildcard tests/contracts/test_*kernel*.py) $(addprefix tests/contracts/test_,linear_bodies.py linear_errors.py vectors.py tangent.py tuples.py sites.py worlds.py forest.py loopy.py fused.py streaming.py hmm_emissions.py chain_extremes.py)
+sanitize: $(STAMP) build/sanitize-address/.built
+	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so.6)" ASAN_OPTIONS=detect_leaks=0 \
+	CRFIELD_NATIVE=build/sanitize-address $(SANITIZED) $(BIN)/python -m pytest -p tests.fuzz.sanitized $(KERNELS) $(READERS)
+	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so.6)" ASAN_OPTIONS=detect_leaks=0 \
+	CRFIELD_NATIVE=build/sanitize-address $(SANITIZED) $(BIN)/python -m tests.fuzz.sanitized --count $(COUNT) --seed $(SEED)
+
+THREADED := $(addprefix tests/contracts/test_,threads.py linear_bodies.py graph_kernels.py segment_kernels.py boost_kernels.py virtual_evidence_kernel.py hmm_emissions.py sites.py gibbs.py forest.py tuples.py tangent.py vectors.py columns.py template.py)
+sanitize-threads: $(STAMP) build/sanitize-thread/.built
+	LD_PRELOAD="$$(g++ -print-file-name=libtsan.so)" TSAN_OPTIONS="exitcode=66 suppressions=tests/fuzz/threads.txt" \
+	CRFIELD_NATIVE=build/sanitize-thread $(SANITIZED) $(BIN)/python -m pytest -p tests.fuzz.sanitized $(THREADED)
+
+build/sanitize-%/.built: CMakeLists.txt $(NATIVE) $(STAMP)
+	cmake -S . -B build/sanitize-$* -DPython_EXECUTABLE=$(abspath $(BIN))/python \
+	  -DCRFIELD_SANITIZE=$(if $(filter address,$*),address$(comma)undefined,$*)
+	cmake --build build/sanitize-$* --parallel
+	@touch $@
+
+comma := ,
 
 clean:
 	rm -rf build dist $(VENV) .pytest_cache .mypy_cache .ruff_cache

@@ -19,13 +19,14 @@ HEAD = ("format", "inputs", "refused", "used", "other errors", "crashes", "hangs
         "most memory")  # fmt: skip
 
 
-def table(outcomes: list[Outcome]) -> str:
-    """The table of the page, in Markdown."""
-    rows = [HEAD, ("---", *["---:"] * (len(HEAD) - 1))]
-    for one in outcomes:
-        numbers = (one.inputs, one.refused, one.answered, one.wrong, one.crashes, one.hangs, one.large, one.silent)
-        rows.append((one.name, *(f"{n:,}" for n in numbers), f"{one.peak / 2**20:.0f} MiB"))
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+def row(one: Outcome) -> str:
+    """A line of the page's table, in Markdown."""
+    numbers = (one.inputs, one.refused, one.answered, one.wrong, one.crashes, one.hangs, one.large, one.silent)
+    return _line(one.name, *(f"{n:,}" for n in numbers), f"{one.peak / 2**20:.0f} MiB")
+
+
+def _line(*cells: str) -> str:
+    return "| " + " | ".join(cells) + " |"
 
 
 def main(arguments: list[str]) -> int:
@@ -43,13 +44,14 @@ def main(arguments: list[str]) -> int:
         chosen[0].use(input_of(chosen[0], options.seed, options.number))
         return 0
     outcomes = []
+    print(_line(*HEAD), _line("---", *["---:"] * (len(HEAD) - 1)), sep="\n", flush=True)
     for k, form in enumerate(chosen):
         share = options.count // len(chosen) + (k < options.count % len(chosen))
         outcomes.append(run_format(form, seed=options.seed, count=share, limited=not options.unlimited))
+        print(row(outcomes[-1]), flush=True)
         if options.show or not outcomes[-1].clean:
             for text in outcomes[-1].trouble.values():
                 print(f"{form.name}: {text}", file=sys.stderr, flush=True)
-    print(table(outcomes))
     return 0 if all(one.clean for one in outcomes) else 1
 
 

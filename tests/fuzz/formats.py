@@ -277,9 +277,15 @@ def _use_graphs(data: bytes) -> None:
 
 
 def _gzip_input(rng: random.Random) -> bytes:
-    if rng.random() < 0.02:  # a bomb: sixty-four megabytes of nothing in sixty-four kilobytes
-        return gzip.compress(bytes(64 << 20), 9)
+    if rng.random() < 0.005:
+        return _bomb()
     return damaged(gzip.compress(COLUMN_TEXT, mtime=0), rng)
+
+
+@cache
+def _bomb() -> bytes:
+    """Half a gigabyte of nothing in half a megabyte: eight members of sixty-four."""
+    return 8 * gzip.compress(bytes(64 << 20), 9, mtime=0)
 
 
 def _read_gzip(data: bytes) -> None:
@@ -307,7 +313,7 @@ def _text(*good: bytes) -> Callable[[random.Random], bytes]:
 
 def formats() -> list[Format]:
     """All of them; the corpora are made here, once, so that every process that is forked has them."""
-    _models(), _checkpoints(), _dataset(), _crfsuite(), _rfid()
+    _models(), _checkpoints(), _dataset(), _crfsuite(), _rfid(), _bomb()
     words = as_strings(world(3)[0])
     rows = [[("a", "x"), ("b", "x/y"), ("c", "x")]]
     tools = {

@@ -26,13 +26,17 @@ from crfield import (
     LogitBoost,
     MaxentClassifier,
     SelectedCRF,
+    Specification,
     StumpEncoder,
     StumpSelector,
+    TextFeatures,
+    make_tag,
 )
 from crfield.errors import CrfieldError
 from crfield.storage.archive import read_archive
-from tests.contracts.estimator_cases import FRONT_DOOR, KINDS, some_chains, some_numbers
+from tests.contracts.estimator_cases import FRONT_DOOR, KINDS, some_chains, some_numbers, world
 
+CATALOGUE = "slow state : speed(a) | for a in robots | test <,> 100,500 | win all 1\n"
 QUESTIONS = ("predict", "predict_proba", "predict_log_proba", "predict_marginals", "decision_function", "transform")
 REPORTS = ("coef_", "transitions_", "rounds_", "path_", "features_", "feature_names_in_")
 
@@ -88,6 +92,12 @@ def _plain() -> Iterator[tuple[Any, tuple[Any, Any]]]:
     yield ClassifierHMM(LogitBoost(n_rounds=3), window=1), strings
     yield ChainCRF(order=2, tol=1e-3), strings
     yield SelectedCRF(), strings
+    games = [make_tag(0.05, scheme="unconstrained", random_state=seed, pause=0.5) for seed in range(3)]
+    catalogue = Specification.parse(CATALOGUE).expand(labels=3, agents=3)
+    chosen = SelectedCRF(features=catalogue, rate=60.0, validation=None, options={"max_features": 2})
+    yield chosen, ([game.positions for game in games], [game.labels for game in games])
+    words = [[word for word, _, _ in x] for x in world(8)[0]]
+    yield ChainCRF(features=TextFeatures(), tol=1e-2), (words, world(8)[1])
 
 
 def _saved(model: Any, X: Any, options: tuple[tuple[str, Any], ...] = ()) -> Saved:

@@ -27,7 +27,7 @@ from tests.fuzz.models import Damage
 SECONDS = 10.0  # of processor time that an input may take
 WAITING = 120.0  # seconds of the clock, for what waits without working
 MEMORY = 1 << 30  # bytes that an input may take: beyond it is a MemoryError
-LARGE = 256 << 20  # bytes that count as too much
+LARGE = 320 << 20  # bytes that count as too much: more than the 256 MiB that any file may take (`limits`)
 _NAMES = ("at", "refused", "answered", "wrong", "silent", "large", "peak")
 _TABLE = struct.Struct(f"<{len(_NAMES)}q")
 
