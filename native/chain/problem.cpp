@@ -167,9 +167,9 @@ void Problem::fold_columns(const Part& part, int64_t from, int64_t to, bool firs
   const Model& m = *model_;
   const double* sums = m.direct ? part.rows.data() : part.single.data();
   const int64_t begin = m.first_feature(from), end = m.first_feature(to);
-  if (first)
+  if (first && end > begin)
     std::memcpy(out + begin, sums + begin, sizeof(double) * (end - begin));
-  else
+  else if (!first)
     for (int64_t f = begin; f < end; f++) out[f] += sums[f];
   if (m.direct) return;
   auto row_from = [&](int64_t column) {

@@ -43,11 +43,11 @@ def main(arguments: list[str]) -> int:
     if options.number is not None:
         chosen[0].use(input_of(chosen[0], options.seed, options.number))
         return 0
-    outcomes = []
+    outcomes, whole = [], sum(form.share for form in chosen)
     print(_line(*HEAD), _line("---", *["---:"] * (len(HEAD) - 1)), sep="\n", flush=True)
     for k, form in enumerate(chosen):
-        share = options.count // len(chosen) + (k < options.count % len(chosen))
-        outcomes.append(run_format(form, seed=options.seed, count=share, limited=not options.unlimited))
+        ends = [options.count * sum(one.share for one in chosen[:n]) // whole for n in (k, k + 1)]
+        outcomes.append(run_format(form, seed=options.seed, count=ends[1] - ends[0], limited=not options.unlimited))
         print(row(outcomes[-1]), flush=True)
         if options.show or not outcomes[-1].clean:
             for text in outcomes[-1].trouble.values():

@@ -323,19 +323,19 @@ def formats() -> list[Format]:
     }
     files = (ModelFileError, InputError)
     return [
-        Format("model file, bytes", _archive_bytes, _read_archive, (ModelFileError,)),
-        Format("model file, values", _model_values, _load_and_ask, (ModelFileError,)),
-        Format("checkpoint, bytes", _checkpoint_bytes, _go_on_the_same, files),
-        Format("checkpoint, values", _checkpoint_values, _go_on, files),
-        Format("encoded data, bytes", _dataset_input(damaged), _train_on_dataset, files),
-        Format("encoded data, values", _dataset_input(_edited), _train_on_dataset, files),
-        *(Format(name, make, use, (ModelFileError,)) for name, (make, use) in tools.items()),
-        Format("column file", _text(COLUMN_TEXT), _train_columns, (CrfieldError,)),
-        Format("CRFsuite attributes", _text(ATTRIBUTE_TEXT), _train_attributes, (CrfieldError,)),
-        Format("template", _text(TEMPLATE.encode()), _use_template, (CrfieldError,)),
-        Format("graphs as JSON", _text(GRAPH_TEXT, KIND_TEXT), _use_graphs, (CrfieldError,)),
-        Format("gzip", _gzip_input, _read_gzip, (CrfieldError,)),
-        Format("RFID archive", lambda rng: damaged(_rfid(), rng), _rfid_read, (CrfieldError,)),
+        Format("model file, bytes", _archive_bytes, _read_archive, (ModelFileError,), 20),
+        Format("model file, values", _model_values, _load_and_ask, (ModelFileError,), 8),
+        Format("checkpoint, bytes", _checkpoint_bytes, _go_on_the_same, files, 8),
+        Format("checkpoint, values", _checkpoint_values, _go_on, files, 3),
+        Format("encoded data, bytes", _dataset_input(damaged), _train_on_dataset, files, 5),
+        Format("encoded data, values", _dataset_input(_edited), _train_on_dataset, files, 3),
+        *(Format(name, make, use, (ModelFileError,), 8) for name, (make, use) in tools.items()),
+        Format("column file", _text(COLUMN_TEXT), _train_columns, (CrfieldError,), 6),
+        Format("CRFsuite attributes", _text(ATTRIBUTE_TEXT), _train_attributes, (CrfieldError,), 6),
+        Format("template", _text(TEMPLATE.encode()), _use_template, (CrfieldError,), 4),
+        Format("graphs as JSON", _text(GRAPH_TEXT, KIND_TEXT), _use_graphs, (CrfieldError,), 5),
+        Format("gzip", _gzip_input, _read_gzip, (CrfieldError,), 5),
+        Format("RFID archive", lambda rng: damaged(_rfid(), rng), _rfid_read, (CrfieldError,), 3),
     ]
 
 

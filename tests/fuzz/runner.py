@@ -40,6 +40,7 @@ class Format:
     make: Callable[[random.Random], bytes]
     use: Callable[[bytes], None]
     errors: tuple[type[BaseException], ...] = (CrfieldError,)
+    share: int = 5  # of the inputs of a run, beside those of the others: less where one costs a training
 
 
 @dataclass

@@ -16,6 +16,7 @@ import numpy as np
 
 from crfield.errors import FormatError
 from crfield.storage.files import Source, name_of, read_bytes
+from crfield.storage.limits import allowed
 
 ACTIVITIES = ("sit on bed", "sit on chair", "lying", "ambulating")
 ANTENNAS = 4
@@ -54,6 +55,8 @@ def read_rfid_trials(source: Source) -> list[Trial]:
             for entry in archive:
                 name = entry.name.rpartition("/")[2]
                 if entry.isfile() and name.startswith("d") and "." not in name:
+                    if entry.size > allowed(len(data)):
+                        raise FormatError(f"trial {name} claims {entry.size:,} bytes.", file=file)
                     content = archive.extractfile(entry)
                     trials.append(_trial(name, b"" if content is None else content.read(), file))
     except tarfile.TarError as error:
