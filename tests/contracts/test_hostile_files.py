@@ -345,7 +345,7 @@ def test_the_runner_sees_crashes_hangs_and_memory(monkeypatch: pytest.MonkeyPatc
         if what == 5:
             raise formats.Damage("NaN")
         if what == 6:
-            bytearray(b"x") * (300 << 20)
+            bytearray(b"x") * (350 << 20)
         if what == 7:
             raise ModelFileError("no")
 
