@@ -24,7 +24,7 @@ from crfield.features.graph_encoder import GraphEncoder
 from crfield.inference.catalogue import ENGINES, engine_named
 from crfield.scoring.graph_layout import GraphLayout
 from crfield.storage.archive import Archive, write_archive
-from crfield.storage.checked import section
+from crfield.storage.checked import check_table, section
 from crfield.training.graph_plan import STRENGTHS, HeldOut, Plan, answering_engine, resolve_engine
 
 _REPORT = {
@@ -75,8 +75,12 @@ def graph_from_state(maker: type, header: dict[str, Any], arrays: Mapping[str, n
     _set_plan(model, header)
     encoder = GraphEncoder.from_state(section(header, "encoder"), own_arrays(arrays, "encoder/"))
     labels = GraphLabels.from_json(header.get("labels"))
-    layout = GraphLayout.from_state(section(header, "layout"), own_arrays(arrays, "layout/"), encoder.schema)
     weights = arrays.get("weights")
+    held = (0 if weights is None else weights.nbytes) + 32 * sum(labels.sizes)
+    check_table(8 * max(labels.sizes) ** 2, held, f"the pairs of {max(labels.sizes):,} labels")
+    layout = GraphLayout.from_state(
+        section(header, "layout"), own_arrays(arrays, "layout/"), encoder.schema, labels.sizes
+    )
     if tuple(kind.name for kind in encoder.schema.kinds) != labels.kinds or labels.sizes != layout.sizes:
         raise ModelFileError("the labels of the model file do not fit its weights: the file is damaged.")
     if (

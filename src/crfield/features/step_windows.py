@@ -48,15 +48,18 @@ def windowed(table: Any, chains: Chains, *, reach: int) -> Any:
         return table
     steps, owner = np.arange(chains.n_nodes), chains.sequence_of_node
     blocks = []
-    for offset in window_offsets(reach):
+    near = min(reach, max(int(chains.lengths.max(initial=0)) - 1, 0))  # blocks beyond it are zero, and stand last
+    for offset in window_offsets(near):
         other = np.clip(steps + offset, 0, max(chains.n_nodes - 1, 0))
         inside = (steps + offset == other) & (owner[other] == owner)
         blocks.append(_moved(table, other, inside))
+    width = (2 * reach + 1) * table.shape[1]
     if not hasattr(table, "tocsr"):
-        return np.concatenate(blocks, axis=1)
-    from scipy.sparse import hstack
+        return np.concatenate([*blocks, np.zeros((len(table), 2 * (reach - near) * table.shape[1]))], axis=1)
+    from scipy.sparse import csr_array, hstack
 
-    return hstack(blocks, format="csr")
+    joined = hstack(blocks, format="csr")
+    return csr_array((joined.data, joined.indices, joined.indptr), shape=(joined.shape[0], width))
 
 
 def _moved(table: Any, other: np.ndarray, inside: np.ndarray) -> Any:

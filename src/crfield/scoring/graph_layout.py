@@ -252,14 +252,24 @@ class GraphLayout:
         return {"kinds": kinds, "tables": [table.form for table in self.tables]}, arrays
 
     @classmethod
-    def from_state(cls, header: dict[str, Any], arrays: Mapping[str, np.ndarray], schema: GraphSchema) -> GraphLayout:
-        """The layout whose ``state`` this is; everything is checked, since files may be damaged."""
+    def from_state(
+        cls,
+        header: dict[str, Any],
+        arrays: Mapping[str, np.ndarray],
+        schema: GraphSchema,
+        sizes: Sequence[int] | None = None,
+    ) -> GraphLayout:
+        """The layout whose ``state`` this is; everything is checked, since files may be damaged.
+
+        ``sizes`` are the labels of each kind, where they are known: tables are then made for so many only.
+        """
         kinds = header.get("kinds") if isinstance(header, dict) else None
         forms = header.get("tables") if isinstance(header, dict) else None
         if (
             not isinstance(kinds, list)
             or not isinstance(forms, list)
             or len(kinds) != len(schema.kinds)
+            or len(kinds) != len(kinds if sizes is None else sizes)
             or len(forms) != len(schema.relations)
         ):
             raise ModelFileError("the layout of the weights does not fit the kinds and relations of the model.")
@@ -272,6 +282,8 @@ class GraphLayout:
                 n_dense=kind.dense[1] - kind.dense[0],
                 bias=layout.bias,
             )
+            if sizes is not None and layout.n_labels != sizes[number]:
+                raise ModelFileError("the labels of the model file do not fit its weights: the file is damaged.")
             if layout.state()[0] != expected.state()[0] or len(layout.pairs):
                 raise ModelFileError(
                     f"the weights of kind {kind.name!r} do not fit its columns: the file is damaged."
