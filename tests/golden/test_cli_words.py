@@ -70,7 +70,7 @@ def test_completion_of_verbs_options_and_names() -> None:
     assert completed("compare-") == ["compare-inference", "compare-trainers"]
     assert "--checkpoint" in completed("train", "--c")
     assert completed("train", "data.txt", "--solver", "sg") == ["sgd", "sgd_l1"]
-    assert completed("train", "data.txt", "--format", "c") == ["columns", "crfsuite"]
+    assert completed("train", "data.txt", "--format", "cr") == ["crfsuite"]
     assert completed("experiment", "rfid") == ["rfid-trials", "rfid-activities"]
     assert completed("models", "Chain") == ["ChainCRF"]
 
