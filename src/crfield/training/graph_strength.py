@@ -13,8 +13,8 @@ too strong then: predictions may be far worse than those of the same model witho
    alone is noisy where graphs are few, log-probability alone may prefer a model that predicts worse.
 4. w₀ and w₁ again on all graphs, and w = w₀ + s (w₁ − w₀). With s = 0 the couplings are exactly zero.
 
-Each graph is held out once, in four folds or, where a fit takes long, in two; of a single graph a connected quarter of
-its nodes is held out, and the edges across are left out.
+Each graph is held out once, in four folds or, where a fit takes long, in two; of a single graph a connected quarter
+of its nodes is held out, and the edges across are left out.
 
 Messages never stand still where couplings are strong, for those of all but impossible labels go on falling; value and
 beliefs do. So `converged` rests on a certificate: from a cold start, the value after 100 sweeps, after 200, and the
