@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import crfield
 from crfield import ChainCRF, from_frame, to_frame
 from crfield.errors import FeatureError, InputError, ShapeError
 
@@ -170,3 +171,31 @@ def test_vectors_and_lists_are_features() -> None:
     X, _ = from_frame({"a": [1, 1], "v": [np.zeros(2), np.ones(2)], "w": [["x", "y"], []]}, sequence="a")
     assert X[0][1]["v"].tolist() == [1.0, 1.0]
     assert X[0][0]["w"] == ["x", "y"]
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_lists_of_frames(library: str) -> None:
+    """A frame for each sequence goes through from_frame, and whoever forgets it is told."""
+    made = pytest.importorskip(library).DataFrame
+    frames = [
+        made({"a": [0.1, 2.0], "b": [1.0, 0.0], "tag": ["x", "y"]}),
+        made({"tag": ["y"], "a": [1.9], "b": [0.2]}),
+    ]
+    X, y = crfield.from_frame(frames, label="tag")
+    assert [x.tolist() for x in X] == [[[0.1, 1.0], [2.0, 0.0]], [[1.9, 0.2]]]
+    assert y == [["x", "y"], ["y"]]
+    assert crfield.ChainCRF().fit(X, y).predict(X).shape == (2,)
+    for given in (frames, frames[0]):
+        for model in (crfield.ChainCRF(), crfield.HMM(), crfield.TreeCRF(), crfield.LatentDynamicCRF()):
+            with pytest.raises(crfield.errors.FeatureError, match=r"crfield\.from_frame\("):
+                model.fit(given, y)
+    with pytest.raises(InputError, match="frame 1 has the columns"):
+        crfield.from_frame([frames[0], frames[1][["a"]]])
+    with pytest.raises(InputError, match="frame 1 has no rows"):
+        crfield.from_frame([frames[0], frames[0][:0]])
+    with pytest.raises(InputError, match="leave sequence= out"):
+        crfield.from_frame(frames, sequence="a")
+    with pytest.raises(InputError, match="tells the sequences of a frame apart"):
+        crfield.from_frame(frames[0])
+    with pytest.raises(InputError, match="no frames"):
+        crfield.from_frame([])

@@ -37,7 +37,7 @@ def test_the_session_of_the_guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     names = [name for name, text in FILE.findall(guide) if Path(name).write_text(text, encoding="utf-8")]
     assert names == ["train.txt", "words.template", "attributes.txt", "new.txt"]
     steps = [step for session in SESSION.findall(guide) for step in re.split(r"^\$ ", session, flags=re.M) if step]
-    assert len(steps) == 10
+    assert len(steps) == 12
     for step in steps:
         command, _, expected = step.partition("\n")
         arguments, source, target = split(command)

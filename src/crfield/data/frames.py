@@ -24,12 +24,18 @@ import numpy as np
 from crfield.errors import FeatureError, InputError, ShapeError
 
 Names = str | Sequence[str]
+_NUMBER = "number of the frame"
 
 
 def from_frame(
-    frame: Any, *, sequence: Names, label: str | None = None, features: Sequence[str] | None = None, time: Any = None
+    frame: Any,
+    *,
+    sequence: Names | None = None,
+    label: str | None = None,
+    features: Sequence[str] | None = None,
+    time: Any = None,
 ) -> tuple[list[Any], list[list[Any]] | None]:
-    """X and y of a frame; y is None without ``label``.
+    """X and y of a frame, or of a list of frames with one sequence each; y is None without ``label``.
 
     ``sequence`` names the column, or the columns together, that tell sequences apart; ``features`` the columns to
     use, all others if it is None. What comes out goes into ``fit`` and ``predict`` of every model of sequences.
@@ -40,7 +46,18 @@ def from_frame(
     ([{'word': 'He', 'long': 2}, {'word': 'runs', 'long': 4}], [['P', 'V'], ['V']])
     >>> from_frame(table, sequence="sent", features=["long"])[0][0].tolist()
     [[2.0], [4.0]]
+    >>> from_frame([{"long": [2, 4], "tag": ["P", "V"]}, {"tag": ["V"], "long": [4]}], label="tag")[1]
+    [['P', 'V'], ['V']]
     """
+    if isinstance(frame, list | tuple):
+        if sequence is not None:
+            raise InputError(
+                "expected a frame of pandas or polars, or a dict of columns, got list: each frame of a list is one "
+                "sequence, so leave sequence= out, or join the frames to one."
+            )
+        frame, sequence = _stacked(frame), _NUMBER
+    if sequence is None:
+        raise InputError("sequence must name the column that tells the sequences of a frame apart, got None.")
     names = _column_names(frame)
     keys = _listed(sequence, "sequence")
     roles = [*keys, *([label] if label is not None else []), *([time] if time is not None else [])]
@@ -66,6 +83,21 @@ def from_frame(
         return X, None
     labels = [None if _missing(value) else value for value in values_of(frame, label)]
     return X, [[labels[row] for row in rows] for rows in groups]
+
+
+def _stacked(frames: Sequence[Any]) -> dict[str, list[Any]]:
+    """The columns of frames of one sequence each, end to end, with the number of the frame."""
+    if not frames:
+        raise InputError("there are no frames in the list.")
+    names = _column_names(frames[0])
+    for number, frame in enumerate(frames):
+        if set(_column_names(frame)) != set(names):
+            raise InputError(f"frame {number} has the columns {_column_names(frame)}, the first one {names}.")
+        if not len(frame_rows(frame)):
+            raise InputError(f"frame {number} has no rows. Leave it out, with its labels.")
+    joined = {name: [value for frame in frames for value in values_of(frame, name)] for name in names}
+    joined[_NUMBER] = [number for number, frame in enumerate(frames) for _ in frame_rows(frame)]
+    return joined
 
 
 def to_frame(

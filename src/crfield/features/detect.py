@@ -123,6 +123,11 @@ def _looks_like_records(X: Any) -> bool:
         )
     if is_sparse(X) or (isinstance(X, np.ndarray) and X.dtype.kind in "biufc"):
         return False  # the encoder of matrices has the better words for a single one
+    if _is_frame(X):
+        raise FeatureError(
+            f"X is a {type(X).__name__}, expected a list of sequences. Write X, y = crfield.from_frame(frame, "
+            "sequence=…, label=…) with the column that tells sequences apart."
+        )
     if isinstance(X, Mapping | set | frozenset) or not hasattr(X, "__len__") or not hasattr(X, "__getitem__"):
         raise FeatureError(f"X is of type {type(X).__name__}, expected a list of sequences. {SHAPES}")
     if not len(X):
@@ -146,6 +151,11 @@ def _looks_like_records(X: Any) -> bool:
     return "records" in kinds
 
 
+def _is_frame(thing: Any) -> bool:
+    """Whether it is a frame of pandas or polars, of which neither is imported."""
+    return hasattr(thing, "columns") and hasattr(thing, "dtypes") and hasattr(thing, "__getitem__")
+
+
 def _kind_of_sequence(X: Any, sequence: Any, number: int) -> str:
     """'records', 'matrices', or '' for an empty sequence."""
     if isinstance(sequence, Mapping):
@@ -159,6 +169,11 @@ def _kind_of_sequence(X: Any, sequence: Any, number: int) -> str:
         )
     if is_sparse(sequence) or (isinstance(sequence, np.ndarray) and sequence.dtype.kind in "biufc"):
         return "matrices"
+    if _is_frame(sequence):
+        raise FeatureError(
+            f"sequence {number} is a {type(sequence).__name__}, expected a list of steps or a matrix. Write X, y = "
+            "crfield.from_frame(frames, label=…), which makes them of a list of frames with one sequence each."
+        )
     if not hasattr(sequence, "__len__") or not hasattr(sequence, "__getitem__"):
         raise FeatureError(
             f"sequence {number} is {sequence!r:.40} of type {type(sequence).__name__}, expected a list of "
