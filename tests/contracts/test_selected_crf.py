@@ -118,7 +118,8 @@ def test_damaged_files_are_refused(part: str, tmp_path: Path) -> None:
     from crfield.storage.archive import read_archive, write_archive
 
     X, y = games(10.0)
-    model = SelectedCRF(features=CATALOGUE, rate=60.0, options={"max_features": 4}, refit_l2=1.0).fit(X, y)
+    model = SelectedCRF(method="grafting", features=CATALOGUE, rate=60.0, options={"max_features": 4}, refit_l2=1.0)
+    model.fit(X, y)
     path = tmp_path / "tag.crfield"
     model.save(path)
     archive = read_archive(path)
@@ -169,7 +170,7 @@ def test_partial_labels_and_weights() -> None:
 
 def test_callback_and_pictures(capsys: pytest.CaptureFixture[str]) -> None:
     X, y = sensors()
-    model = SelectedCRF(callback=lambda one: one.number == 2, verbose=2).fit(X, y)
+    model = SelectedCRF(method="grafting", callback=lambda one: one.number == 2, verbose=2).fit(X, y)
     assert len(model.path_) == 3
     assert model.stop_reason_ == "callback"
     assert capsys.readouterr().err.count("SelectedCRF (grafting): step") == 3

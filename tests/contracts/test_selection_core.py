@@ -310,7 +310,7 @@ def test_folds_choose_a_round() -> None:
     def make(spans: Any, held: Any) -> SelectionProblem:
         return SelectionProblem(columns, target, spans=spans, held_spans=held)
 
-    path, best, problem = chosen_path(
+    chosen = chosen_path(
         make,
         columns.chains,
         "grafting",
@@ -319,8 +319,10 @@ def test_folds_choose_a_round() -> None:
         options={"max_features": 6},
         rng=np.random.default_rng(0),
     )
-    assert problem.n_steps == 120
+    path, best = chosen.path, chosen.best
+    assert chosen.problem.n_steps == 120
     assert best is path[-1]
+    assert [one.number for _, one in chosen.judges] == [best.number] * 3
     assert best.held_nll == min(one.held_nll for one in path)
     curves = [
         [one.held_nll for one in run("grafting", make(*part), criterion="nll", max_features=6)]

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from crfield.core.topology import Chains
 from crfield.errors import InputError
 from crfield.estimators.chain_checks import random_generator
 from crfield.estimators.jobs import resolve_jobs
 from crfield.features.relational.catalogue import Catalogue
 from crfield.inference.decode import check_decoder
-from crfield.selection.choice import method_options
+from crfield.selection.choice import automatic_method, method_options
 from crfield.selection.path import CRITERIA
 
 _FLAGS = ("standardize", "intercept", "transitions", "boundaries")
@@ -25,14 +26,15 @@ def check_selected_parameters(parameters: Mapping[str, Any]) -> None:
     >>> from crfield import SelectedCRF
     >>> check_selected_parameters({**SelectedCRF().get_params(), "method": "luck"})
     Traceback (most recent call last):
-    crfield.errors.InputError: method must be one of 'grafting', ... got 'luck'.
+    crfield.errors.InputError: method must be one of 'auto', ... got 'luck'.
     """
     if parameters["options"] is not None and not isinstance(parameters["options"], Mapping):
         raise InputError(f"options must be a dict of keywords of the method, got {parameters['options']!r}.")
-    method_options(parameters["method"], parameters["options"])
+    method, options = parameters["method"], parameters["options"]
+    method_options(automatic_method(Chains.from_lengths([]), options) if method == "auto" else method, options)
     check_decoder(parameters["decode"])
-    if parameters["criterion"] not in CRITERIA:
-        raise InputError(f"criterion must be 'error' or 'nll', got {parameters['criterion']!r}.")
+    if parameters["criterion"] not in ("auto", *CRITERIA):
+        raise InputError(f"criterion must be 'auto', 'error' or 'nll', got {parameters['criterion']!r}.")
     features = parameters["features"]
     if features is not None and not isinstance(features, Catalogue):
         raise InputError(
@@ -62,7 +64,7 @@ def check_selected_parameters(parameters: Mapping[str, Any]) -> None:
 
 
 def _check_validation(value: Any) -> None:
-    if value is None:
+    if value is None or (isinstance(value, str) and value == "auto"):
         return
     if isinstance(value, tuple | list):
         good = len(value) == 2
@@ -72,6 +74,6 @@ def _check_validation(value: Any) -> None:
         good = isinstance(value, float) and 0 < value < 1
     if not good:
         raise InputError(
-            "validation must be a share between 0 and 1, a number of folds of at least 2, a pair (X, y) of held-out "
-            f"data or None, got {value!r:.80}."
+            "validation must be 'auto', a share between 0 and 1, a number of folds of at least 2, a pair (X, y) of "
+            f"held-out data or None, got {value!r:.80}."
         )

@@ -44,7 +44,7 @@ def save_selected(model: SelectedCRF, path: Any) -> None:
     parameters = stored_parameters(model)
     for name in ("features", "validation"):
         value = getattr(model, name)
-        parameters[name] = value if value is None or isinstance(value, int | float) else None
+        parameters[name] = value if value is None or isinstance(value, int | float | str) else None
     parameters["options"] = _options(model.options)
     header: dict[str, Any] = {
         "kind": KIND,
@@ -52,6 +52,7 @@ def save_selected(model: SelectedCRF, path: Any) -> None:
         "labels": model._coder.to_json(),
         "report": {name: kind(getattr(model, name)) for name, kind in _REPORT.items()},
         "refit_l2": model.refit_l2_,
+        "n_candidates": model.n_candidates_,
         "features": [_feature(item) for item in model.features_],
         "path": path_to_json(model.path_),
     }
@@ -85,6 +86,10 @@ def load_selected(archive: Archive) -> SelectedCRF:
     if ridge is not None and not isinstance(ridge, float):
         raise ModelFileError("the model file's ridge is no number: the file is damaged.")
     model.refit_l2_ = ridge
+    count = header.get("n_candidates", 0)  # files of before it was kept
+    if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+        raise ModelFileError("the model file's number of candidates is no number: the file is damaged.")
+    model.n_candidates_ = count
     try:
         model.features_ = FeatureList([_feature_from(item) for item in header["features"]])
         model.path_ = path_from_json(header["path"], own_arrays(arrays, "path/"))
@@ -135,6 +140,7 @@ def path_to_json(path: SelectionPath) -> dict[str, Any]:
         "method": path.method,
         "criterion": path.criterion,
         "stop_reason": path.stop_reason,
+        "chosen": path.chosen,
         "names": {str(candidate): name for candidate, name in path.names.items()},
         "rounds": [
             {
@@ -191,8 +197,14 @@ def path_from_json(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) 
         numbers = [_number(row[name]) for name in _ROUND]
         rounds.append(SelectionRound(k, tuple(str(name) for name in row["added"]), found, *numbers))
     names = {int(candidate): str(name) for candidate, name in header["names"].items()}
+    chosen = header.get("chosen")  # not in files of before it was kept
     return SelectionPath(
-        str(header["method"]), tuple(rounds), str(header["criterion"]), str(header["stop_reason"]), names
+        str(header["method"]),
+        tuple(rounds),
+        str(header["criterion"]),
+        str(header["stop_reason"]),
+        names,
+        None if chosen is None else int(chosen),
     )
 
 

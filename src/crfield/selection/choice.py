@@ -4,15 +4,18 @@ Steps of one recording resemble their neighbours, so what is held out must be wh
 of those (a single long recording is common) spans of time are held out instead, each in one piece, with the chain cut
 where they meet.
 
-`chosen_path` runs a method by its name and answers with a path whose ``best`` is the choice. With folds the method is
-run on each; the held-out scores of rounds of the same number are averaged, and the method is run on everything up to
-the best one. Rounds of the same number are alike in size (grafting) or in λ / λ_0 (ℓ1), which is what is chosen.
+`chosen_path` runs a method by its name and answers with a path and the round to believe. With folds the method is run
+on each; the held-out scores of rounds that are alike are averaged, and the method is run on everything up to the best
+one. Rounds are alike in size (grafting and others that add so many a round) or in λ / √n: the slope of a column that
+has nothing to say is a sum of n terms of chance, so it grows with √n, and a penalty that keeps out as much of chance
+in a fold as in the whole must do the same. Near its minimum the mean loss is flat, and the next penalties often add
+true columns that are too weak to show: one of the next `LEAN` is taken if the folds cannot tell it from the best.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import import_module
 from inspect import signature
 from typing import Any
@@ -21,14 +24,22 @@ import numpy as np
 
 from crfield.core.topology import Chains
 from crfield.errors import InputError
-from crfield.selection.path import SelectionPath, SelectionRound, best_round
+from crfield.selection.path import CRITERIA, SelectionPath, SelectionRound, best_round
 from crfield.selection.problem import SelectionProblem
 from crfield.selection.views import spans_of
 
 FEWEST = 4  # sequences, below which time is cut instead
 
+MOST_FOLDS, FEWEST_FOLDS = 5, 3
+STEPS_OF_FOLDS = 50_000  # that all folds together may train on
+SHORTEST = 20  # steps of a piece of time that is held out
+LEAN = 2  # penalties below the best that are looked at too
+TOLD_APART = 0.5  # standard errors of a difference, above which folds tell two rounds apart
+RELAX = 10.0  # ridge of the relaxed path's rounds; the last training chooses its own
+
 METHODS: dict[str, tuple[str, str, dict[str, Any]]] = {  # module, function and what its name implies
     "grafting": ("crfield.selection.grafting", "graft", {}),
+    "relaxed": ("crfield.selection.l1_path", "l1_path", {"relax": RELAX, "tol": 1e-4, "patience": 6}),
     "l1-path": ("crfield.selection.l1_path", "l1_path", {}),
     "gain": ("crfield.selection.gain", "gain_path", {}),
     "m-grafting": ("crfield.selection.m_grafting", "m_graft", {}),
@@ -39,6 +50,7 @@ METHODS: dict[str, tuple[str, str, dict[str, Any]]] = {  # module, function and 
 }
 
 Spans = np.ndarray  # (n, 2)
+Watch = Callable[[SelectionRound], bool | None]
 MakeProblem = Callable[[Spans | None, Spans | None], SelectionProblem]
 
 
@@ -51,22 +63,30 @@ def method_options(
     {'m': 8}
     """
     if method not in METHODS:
-        raise InputError(f"method must be one of {', '.join(map(repr, METHODS))}, got {method!r}.")
+        raise InputError(f"method must be one of 'auto', {', '.join(map(repr, METHODS))}, got {method!r}.")
     module, name, implied = METHODS[method]
     function = getattr(import_module(module), name)
     given = dict(options or {})
-    known = [k for k, p in signature(function).parameters.items() if p.kind is p.KEYWORD_ONLY and k != "watch"]
+    known = _keywords(function)
     unknown = sorted(set(given) - set(known))
     if unknown:
         raise InputError(f"{method} has no option {unknown[0]!r}; it has {', '.join(known)}.")
     return function, {**implied, **given}
 
 
+def _keywords(function: Callable[..., Any]) -> list[str]:
+    return [k for k, p in signature(function).parameters.items() if p.kind is p.KEYWORD_ONLY and k != "watch"]
+
+
+def _known(method: str) -> set[str]:
+    return set(_keywords(method_options(method, None)[0]))
+
+
 def run(
     method: str,
     problem: SelectionProblem,
     *,
-    watch: Callable[[SelectionRound], bool | None] | None = None,
+    watch: Watch | None = None,
     **options: Any,
 ) -> SelectionPath:
     """The path of a method by its name.
@@ -140,6 +160,55 @@ def folds(chains: Chains, n: int, rng: np.random.Generator) -> list[tuple[Spans,
     return found
 
 
+AUTOMATIC = ("relaxed", "grafting")
+
+
+def automatic_method(chains: Chains, options: Mapping[str, Any] | None, *, computed: bool = False) -> str:
+    """What "auto" is: the relaxed path, or grafting for columns that are ``computed`` from recordings or long data.
+
+    Computed candidates are thresholds of a few measurements, each nearly its neighbour, on recordings whose labels
+    change seldom: there the greedy method is the sparsest, no worse and cheapest, and needs no folds. Options that
+    only one of the two knows decide too.
+
+    >>> chains = Chains.from_lengths([60] * 12)
+    >>> automatic_method(chains, None), automatic_method(chains, {"m": 8}), automatic_method(chains, {"l0": 1})
+    ('relaxed', 'grafting', 'grafting')
+    """
+    names = AUTOMATIC if not computed and chains.n_nodes * FEWEST_FOLDS <= STEPS_OF_FOLDS else AUTOMATIC[::-1]
+    for name in names:
+        if not set(options or ()) - _known(name):
+            return name
+    return names[0]
+
+
+def automatic(method: str, chains: Chains) -> tuple[float | int, str]:
+    """What "auto" holds out and judges by.
+
+    The relaxed path is chosen by the loss in five folds, fewer where there are more than 10,000 steps: held-out
+    scores are then less noisy, and folds cost more. Beyond 16,666 steps a quarter is held out once, and so it is
+    where one to three sequences cannot be cut into three pieces of twenty steps. Other methods: a quarter, by errors.
+
+    >>> automatic("relaxed", Chains.from_lengths([60] * 12)), automatic("relaxed", Chains.from_lengths([9000] * 4))
+    ((5, 'nll'), (0.25, 'nll'))
+    """
+    if method != "relaxed":
+        return 0.25, "error"
+    filled = chains.lengths[chains.lengths > 0]
+    room = len(filled) if len(filled) >= FEWEST else int(filled.max(initial=0)) // SHORTEST
+    count = min(MOST_FOLDS, STEPS_OF_FOLDS // max(chains.n_nodes, 1), room)
+    return (count if count >= FEWEST_FOLDS else 0.25), "nll"
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """A path, the round to believe, the problem they are of, and what judged it: held-out parts and their rounds."""
+
+    path: SelectionPath
+    best: SelectionRound
+    problem: SelectionProblem
+    judges: tuple[tuple[SelectionProblem, SelectionRound], ...] = ()
+
+
 def chosen_path(
     make: MakeProblem,
     chains: Chains,
@@ -149,36 +218,81 @@ def chosen_path(
     criterion: str,
     options: Mapping[str, Any],
     rng: np.random.Generator,
-    watch: Callable[[SelectionRound], bool | None] | None = None,
-) -> tuple[SelectionPath, SelectionRound, SelectionProblem]:
-    """A path, the round chosen, and the problem they are of.
+    watch: Watch | None = None,
+    watch_folds: Watch | None = None,
+) -> Choice:
+    """A path and the round chosen.
 
     ``make(spans, held_spans)`` gives the problem of a part. ``validation`` is a share of the steps, a number of folds
     of at least 2, or None: then the last round is taken, or the best where the problem holds something out itself.
+    ``watch_folds`` sees the rounds of folds, ``watch`` those of the path itself.
     """
+    heard = _heard(method, criterion=criterion)
     if validation is None or isinstance(validation, float):
         parts = (None, None) if validation is None else split(chains, validation, rng)
         problem = make(*parts)
-        path = run(method, problem, watch=watch, **_heard(method, criterion=criterion), **options)
-        return path, path.best, problem
-    heard = _heard(method, criterion=criterion)
-    curves = [
-        [(r.held_error, r.held_nll) for r in run(method, make(*part), **heard, **options)]
-        for part in folds(chains, int(validation), rng)
-    ]
+        path = run(method, problem, watch=watch, **heard, **options)
+        judged = ((problem, path.best),) if problem.held is not None else ()
+        return Choice(path, path.best, problem, judged)
+    problem = make(None, None)
+    grid = _grid(method, problem, options)
+    curves, walked = [], []
+    for part in folds(chains, int(validation), rng):
+        fold = make(*part)
+        given = dict(options)
+        if grid is not None:
+            given["lambdas"] = grid * np.sqrt(fold.n_steps / problem.n_steps)
+        path = run(method, fold, watch=watch_folds, **heard, **given)
+        alike = [*range(len(path))] if grid is None else _reached(path, given["lambdas"])
+        walked.append((fold, path, alike))
+        curves.append([(path[k].held_error, path[k].held_nll) for k in alike])
     longest = max(map(len, curves))
     padded = np.array([[*curve, *[curve[-1]] * (longest - len(curve))] for curve in curves])
     mean = padded.mean(axis=0)
     wanted = best_round([(float(a), float(b)) for a, b in mean], criterion)
+    if method == "relaxed" and wanted:
+        wanted = _leaned(padded[:, :, CRITERIA.index(criterion)], wanted)
 
     def enough(one: SelectionRound) -> bool:
-        told = watch(one) if watch is not None else False
-        return bool(told) or one.number >= wanted
+        return bool(watch is not None and watch(one)) or one.number >= wanted
 
-    problem = make(None, None)
-    path = run(method, problem, watch=enough, **{**heard, **options, **_heard(method, patience=None)})
+    given = dict(options) if grid is None else {**options, "lambdas": grid}
+    path = run(method, problem, watch=enough, **{**heard, **given, **_heard(method, patience=None)})
     rounds = tuple(
         replace(one, held_error=float(error), held_nll=float(nll)) for one, (error, nll) in zip(path.rounds, mean)
     )
-    path = replace(path, rounds=rounds, stop_reason=f"best of {int(validation)} folds")
-    return path, path[min(wanted, len(path) - 1)], problem
+    stopped = len(path) <= wanted and path.stop_reason == "callback"
+    reason = path.stop_reason if stopped else f"best of {int(validation)} folds"
+    path = replace(path, rounds=rounds, stop_reason=reason, chosen=min(wanted, len(path) - 1))
+    judges = tuple((fold, own[alike[min(wanted, len(alike) - 1)]]) for fold, own, alike in walked)
+    return Choice(path, path.best, problem, judges)
+
+
+def _leaned(scores: np.ndarray, best: int) -> int:
+    """The last of the best and the next `LEAN` rounds within `TOLD_APART` of it, by scores (folds, rounds)."""
+    more = scores[:, best : best + LEAN + 1] - scores[:, best : best + 1]
+    error = more.std(axis=0, ddof=1) / np.sqrt(len(more))
+    return best + int(np.flatnonzero(more.mean(axis=0) <= TOLD_APART * error)[-1])
+
+
+def _grid(method: str, problem: SelectionProblem, options: Mapping[str, Any]) -> np.ndarray | None:
+    """The penalties of a path on all data, for its folds to follow; None for methods without."""
+    function, _ = method_options(method, options)
+    known = signature(function).parameters
+    if "lambdas" not in known:
+        return None
+    largest = float(np.abs(problem.slopes(problem.fit([], tol=1e-12))).max(initial=0.0))
+    if largest == 0:
+        return None
+    if options.get("lambdas") is not None:
+        own = np.asarray(options["lambdas"], dtype=np.float64)
+        return np.concatenate([[max(largest, *own[:1])], own[own < largest]])
+    decay, count = (options.get(name, known[name].default) for name in ("decay", "n_lambdas"))
+    return largest * float(decay) ** np.arange(int(count) + 1)
+
+
+def _reached(path: SelectionPath, lambdas: np.ndarray) -> list[int]:
+    """For each λ the round that is its model: that of the least penalty down to it; none after the path's end."""
+    penalties = np.array([one.penalty for one in path])
+    inside = lambdas[lambdas >= penalties[-1] * (1 - 1e-9)]
+    return [int(np.flatnonzero(penalties >= value * (1 - 1e-9))[-1]) if k else 0 for k, value in enumerate(inside)]

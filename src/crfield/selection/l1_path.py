@@ -12,6 +12,12 @@ candidates are scored, whoever breaks the optimality conditions
 joins, and it is fitted again until none does, to ``tol`` · λ_0. So the answer is that of all candidates, at the price
 of the few that matter. The path ends when the held-out score has not improved for ``patience`` values of λ (nothing
 held out: at ``n_lambdas`` or ``max_features``).
+
+**Relaxed.** The penalty does two things at once: it chooses, and it makes what it has chosen small. Held-out data
+that judge small weights ask for a weak penalty, to have those of the true columns right, and with it come dozens of
+false ones. So with ``relax`` every round holds the set of its λ with weights fitted anew under a ridge alone
+(Meinshausen 2007, *Relaxed lasso*): strong penalties are then judged by what they chose, false columns cost what they
+do cost, and the held-out loss is least near the true set.
 """
 
 from __future__ import annotations
@@ -38,6 +44,7 @@ def l1_path(
     n_lambdas: int = 100,
     lambdas: Sequence[float] | None = None,
     l2: float = 0.0,
+    relax: float | None = None,
     max_features: int = 400,
     patience: int | None = 10,
     criterion: str = "error",
@@ -48,6 +55,8 @@ def l1_path(
     """The path of ℓ1-penalised models; one round for each λ, its first the base alone.
 
     ``lambdas`` gives the values themselves, falling. ``l2`` is added to every candidate's weight (elastic net).
+    ``relax`` is the ridge under which the set of each λ is fitted again without the ℓ1 penalty, and then no round has
+    more than ``max_features``: of a set that is larger the strongest stay.
 
     >>> from crfield.core.target import Target
     >>> from crfield.core.topology import Chains
@@ -65,7 +74,10 @@ def l1_path(
     check_rounds(m=n_lambdas, max_features=max_features, patience=patience)
     if not 0 < decay < 1:
         raise InputError(f"decay must lie between 0 and 1, the factor from one penalty to the next, got {decay!r}.")
-    record = Recorder(problem, "l1-path", criterion=criterion, patience=patience, watch=watch)
+    if relax is not None and not (np.isfinite(relax) and relax >= 0):
+        raise InputError(f"relax must be a ridge of at least 0 or None, got {relax!r}.")
+    name = "l1-path" if relax is None else "relaxed"
+    record = Recorder(problem, name, criterion=criterion, patience=patience, watch=watch)
     model = problem.fit([], tol=1e-12)
     slopes = problem.slopes(model)
     largest = float(np.abs(slopes).max(initial=0.0))
@@ -76,6 +88,7 @@ def l1_path(
     before = max(largest, float(grid[0]))
     allowed = max(tol * largest, 1e-12)
     seen: set[int] = set()
+    refitted = model
     try:
         for penalty in grid[grid < largest].tolist():
             if record.stopped or largest == 0:
@@ -89,7 +102,15 @@ def l1_path(
             seen |= set(entering.tolist())
             steepest = np.abs(slopes)
             steepest[shown.active] = 0.0
-            record.add(shown, added=entering, penalty=penalty, largest=float(steepest.max(initial=0.0)))
+            if relax is not None:
+                refitted = problem.fit(_strongest(shown, max_features).active, refitted, l2=relax, max_iter=max_iter)
+                entering = entering[np.isin(entering, refitted.active)]
+            record.add(
+                shown if relax is None else refitted,
+                added=entering,
+                penalty=penalty,
+                largest=float(steepest.max(initial=0.0)),
+            )
             if len(shown.active) >= max_features:
                 record.stop("max_features")
     except KeyboardInterrupt:
@@ -97,6 +118,12 @@ def l1_path(
     if not record.stopped:
         record.stop("last penalty")
     return record.path()
+
+
+def _strongest(model: SelectionModel, most: int) -> SelectionModel:
+    """The model without all but its ``most`` largest weights."""
+    order = np.argsort(-np.abs(model.weights), kind="stable")
+    return model.only(np.isin(np.arange(len(order)), order[:most]))
 
 
 def at_penalty(

@@ -61,10 +61,13 @@ class SelectionPath(ShownAsTables):
     criterion: str = "error"
     stop_reason: str = ""
     names: dict[int, str] = field(default_factory=dict, repr=False)  # of every candidate that was ever active
+    chosen: int | None = None  # the round that folds chose; by the held-out scores where that is None
 
     def __post_init__(self) -> None:
         if self.criterion not in CRITERIA:
             raise InputError(f"criterion must be 'error' or 'nll', got {self.criterion!r}.")
+        if self.chosen is not None and not 0 <= self.chosen < len(self.rounds):
+            raise InputError(f"chosen must be the number of a round, got {self.chosen} of {len(self.rounds)}.")
         if not self.rounds:
             raise InputError("a path has at least one round, the model before anything was added.")
 
@@ -88,7 +91,9 @@ class SelectionPath(ShownAsTables):
 
     @property
     def best(self) -> SelectionRound:
-        """The round with the least held-out error or loss; the last one where nothing was held out."""
+        """The round that was chosen: the least held-out error or loss, or the last where nothing was held out."""
+        if self.chosen is not None:
+            return self.rounds[self.chosen]
         return self.rounds[best_round([(r.held_error, r.held_nll) for r in self.rounds], self.criterion)]
 
     def features(self, number: int | None = None) -> list[tuple[str, float]]:
