@@ -85,6 +85,7 @@ if TYPE_CHECKING:
     from crfield.simulate.tag_vision import robot_vision as robot_vision
     from crfield.simulate.visual_words import make_visual_words as make_visual_words
     from crfield.simulate.weak_features import make_linked_features as make_linked_features
+    from crfield.simulate.weak_features import make_sparse_columns as make_sparse_columns
     from crfield.simulate.weak_features import make_weak_features as make_weak_features
     from crfield.simulate.wearable import make_wearable_episodes as make_wearable_episodes
     from crfield.storage.encoded import EncodedDataset as EncodedDataset
@@ -147,6 +148,7 @@ else:
         "make_tag": "crfield.simulate.tag",
         "make_tags": "crfield.simulate.fields",
         "make_visual_words": "crfield.simulate.visual_words",
+        "make_sparse_columns": "crfield.simulate.weak_features",
         "make_weak_features": "crfield.simulate.weak_features",
         "make_wearable_episodes": "crfield.simulate.wearable",
         "MarkovRandomField": "crfield.estimators.markov_field",

@@ -244,3 +244,88 @@ def test_words_for_recordings_that_do_not_fit() -> None:
     assert lonely.predict([np.zeros((2, 2))])[0].tolist() == ["a", "a"]
     csr = SelectedCRF(options={"max_features": 1}).fit([sp.csr_array(np.eye(6))], [list("aabbaa")])
     assert csr.n_features_ <= 1
+
+
+# ------------------------------------------------------------------------------------------- the default for columns
+
+
+def sparse(seed: int, **options: Any) -> tuple[Any, Any, Any]:
+    world = crfield.make_sparse_columns(random_state=seed, **{"n_chains": 32, "n_columns": 300, **options})
+    return (
+        (world.features[:12], world.labels[:12]),
+        (world.features[12:], world.labels[12:]),
+        set(world.true.tolist()),
+    )
+
+
+def test_the_default_finds_the_few_true_columns_of_many() -> None:
+    """Grafting by errors on a quarter, the default before, finds less than half of them."""
+    train, test, true = sparse(2001, n_columns=2000)
+    model = SelectedCRF().fit(*train)
+    chosen = {int(item.name[2:-1]) for item in model.features_}
+    assert len(chosen & true) >= 0.75 * len(true)
+    assert len(chosen & true) >= 0.75 * len(chosen)
+    assert model.score(*test) >= 0.94
+
+
+def test_where_nothing_is_true_little_is_chosen() -> None:
+    (X, y), test, _ = sparse(3, n_true=0, n_columns=100)
+    model = SelectedCRF().fit(X, y)
+    assert model.n_features_ <= 3
+    most = np.bincount(np.concatenate(y)).argmax()
+    assert model.score(*test) >= np.mean(np.concatenate(test[1]) == most) - 0.03
+
+
+def test_what_auto_is_and_why(tmp_path: Path) -> None:
+    X, y = sensors()
+    model = SelectedCRF().fit(X, y)
+    assert model.path_.method == "relaxed"
+    assert model.path_.criterion == "nll"
+    assert model.stop_reason_ == "best of 5 folds"
+    assert model.path_.best is model.path_[model.n_iter_]
+    assert model.choice_.startswith(f"relaxed: {model.n_features_} of ")
+    assert "in 5 folds" in model.choice_
+    model.save(tmp_path / "chosen.crfield")
+    copy = crfield.load(tmp_path / "chosen.crfield")
+    assert copy.choice_ == model.choice_
+    assert copy.path_.best.number == model.path_.best.number
+    assert copy.get_params()["validation"] == "auto"
+    assert SelectedCRF(options={"m": 2}).fit(X, y).path_.method == "grafting"
+    with pytest.raises(InputError, match="no option"):
+        SelectedCRF(options={"m": 2, "decay": 0.5}).fit(X, y)
+    played, labels = games(10.0)
+    computed = SelectedCRF(features=CATALOGUE, rate=60.0, options={"max_features": 3}).fit(played, labels)
+    assert computed.path_.method == "grafting"
+    assert SelectedCRF(validation=None, refit_l2=None, options={"max_features": 2}).fit(X, y).choice_.endswith("path")
+
+
+def test_files_of_before_the_choice_was_kept_load(tmp_path: Path) -> None:
+    from crfield.storage.archive import read_archive, write_archive
+
+    X, y = sensors(4)
+    model = SelectedCRF(method="grafting", validation=0.25, criterion="error", options={"max_features": 2}).fit(X, y)
+    path = tmp_path / "old.crfield"
+    model.save(path)
+    archive = read_archive(path)
+    header = {name: value for name, value in archive.header.items() if name != "n_candidates"}
+    header["path"] = {name: value for name, value in header["path"].items() if name != "chosen"}
+    write_archive(path, header, {name: np.array(archive.arrays[name]) for name in archive.arrays})
+    old = crfield.load(path)
+    assert old.path_.best.number == model.path_.best.number
+    assert old.choice_.startswith(f"grafting: {model.n_features_}, ")
+    header["n_candidates"] = -1
+    write_archive(path, header, {name: np.array(archive.arrays[name]) for name in archive.arrays})
+    with pytest.raises(ModelFileError, match="candidates"):
+        crfield.load(path)
+
+
+def test_penalties_of_ones_own_in_folds() -> None:
+    """A grid that begins above the first slope: rounds of folds and of all data mean the same penalties."""
+    X, y = sensors(4)
+    usual = SelectedCRF(method="relaxed", validation=2).fit(X, y)
+    grid = [round_.penalty for round_ in usual.path_][1:]
+    above = SelectedCRF(
+        method="relaxed", validation=2, options={"lambdas": [4 * grid[0], 3 * grid[0], 2 * grid[0], *grid]}
+    ).fit(X, y)
+    assert [*above.features_] == [*usual.features_] or above.n_features_ <= usual.n_features_
+    assert above.score(X, y) > 0.9

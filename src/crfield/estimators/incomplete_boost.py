@@ -47,6 +47,9 @@ class IncompleteBoost(ClassifierMixin, Estimator):
     summed over h with a prior q₀(h | x). Without ``hidden`` it is multinomial logistic regression (with the losses
     *mix*, *jensen*, *joint* and *hcrf*) or AdaBoost's exponential loss over labels.
 
+    Where h only adds to the score, logistic regression on imputed values is as good and simpler; this model is ahead
+    where h decides what the columns of X mean (``interactions="all"``; `crfield reproduce incomplete-rivals`).
+
     Parameters
     ----------
     loss : {"mix", "jensen", "joint", "exp", "exp-mean", "hcrf"}

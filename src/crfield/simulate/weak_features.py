@@ -1,7 +1,7 @@
-"""Two worlds for feature selection: copies that get worse and worse, and columns that tell of changes, not of labels.
+"""Three worlds for feature selection: fading copies, columns that tell of changes, and a few true ones of very many.
 
-Both are from Vail (2008, *Conditional random fields for activity recognition*, section 3.3). Binary labels stay what
-they are with probability .75, and every column is so noisy (mean ±1, deviation 5) that a model needs many of them.
+The first two are from Vail (2008, *Conditional random fields for activity recognition*, section 3.3). Binary labels
+stay what they are with probability .75; every column is so noisy (mean ±1, deviation 5) that a model needs many.
 
 `make_weak_features` (3.3.1): in each of k groups one column is informative. The n − 1 others are copies of it, of
 which copy i is replaced by noise in 5 i % of the steps. One draw for each group and step decides about all copies,
@@ -13,6 +13,10 @@ each choice need not.
 `make_linked_features` (3.3.4): columns come in pairs. The first of a pair depends on the label, the second on whether
 the label has just changed, which no function of a single label can use. What should be linked to labels and what to
 pairs of labels is then a question of selection. The label before the first step is drawn too, and not shown.
+
+`make_sparse_columns`: three labels, and of 2,000 columns of standard normal noise twenty are raised under one label
+each, by half a deviation to one and a tenth. There are fewer steps than columns, so whoever looks at all of them
+finds dozens that seem true; which ones are is known.
 
 The thesis offers the models each value and its square, which together are a normal density for each label: `powers`.
 """
@@ -85,6 +89,75 @@ class LinkedFeatures:
     def names(self) -> list[str]:
         """Name of every column."""
         return [f"{'change' if odd else 'label'}{k // 2}" for k, odd in enumerate(self.of_change)]
+
+
+@dataclass(frozen=True, eq=False)
+class SparseColumns:
+    """Chains with many columns, few of them true.
+
+    >>> world = make_sparse_columns(20, n_columns=100, n_true=3, n_chains=2)
+    >>> world, len(world.true)
+    (<SparseColumns: 2 chains, 40 steps, 3 of 100 columns true>, 3)
+    """
+
+    features: list[np.ndarray]  # (length, columns)
+    labels: list[np.ndarray]  # (length,) int64
+    true: np.ndarray  # (n_true,) columns that are raised
+    label: np.ndarray  # (n_true,) the label under which each is
+    raised: np.ndarray  # (n_true,) by how much
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __repr__(self) -> str:
+        steps, columns = sum(map(len, self.labels)), self.features[0].shape[1]
+        return f"<SparseColumns: {len(self)} chains, {steps:,} steps, {len(self.true)} of {columns:,} columns true>"
+
+
+def make_sparse_columns(
+    length: int = 60,
+    *,
+    n_chains: int = 12,
+    n_columns: int = 2000,
+    n_true: int = 20,
+    n_labels: int = 3,
+    stay: float = 0.85,
+    low: float = 0.48,
+    high: float = 1.12,
+    random_state: int | np.random.Generator | None = 0,
+) -> SparseColumns:
+    """Make chains in which ``n_true`` of ``n_columns`` columns know something of the labels.
+
+        x_k ~ N(raised_k [y = label_k], 1)        raised ~ U(low, high) for true columns, 0 for others
+
+    A label stays with probability ``stay`` and is drawn anew from all of them otherwise.
+
+    >>> world = make_sparse_columns(5000, n_chains=1, n_columns=3, n_true=1)
+    >>> x, y = world.features[0][:, world.true[0]], world.labels[0] == world.label[0]
+    >>> bool(abs(x[y].mean() - x[~y].mean() - world.raised[0]) < 0.1)
+    True
+    """
+    _check(length, n_chains, stay, 1.0)
+    if not 0 <= n_true <= n_columns or n_columns < 1 or n_labels < 2:
+        raise InputError(
+            "expected n_labels ≥ 2 and n_true in 0 … n_columns, got "
+            f"n_labels={n_labels}, n_true={n_true}, n_columns={n_columns}."
+        )
+    rng = np.random.default_rng(random_state)
+    true = rng.choice(n_columns, n_true, replace=False)
+    label = rng.integers(0, n_labels, n_true)
+    raised = rng.uniform(low, high, n_true)
+    features, labels = [], []
+    for _ in range(n_chains):
+        drawn = rng.integers(0, n_labels, length)
+        anew = rng.random(length) >= stay
+        anew[0] = True
+        y = drawn[np.maximum.accumulate(np.where(anew, np.arange(length), 0))]
+        x = rng.normal(size=(length, n_columns))
+        x[:, true] += raised * (y[:, None] == label)
+        features.append(x)
+        labels.append(y)
+    return SparseColumns(features, labels, true, label, raised)
 
 
 def make_weak_features(
