@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from crfield.core.target import Target
-from crfield.experiments import linked_features, tag_selection, weak_features
+from crfield.experiments import linked_features, sparse_columns, tag_selection, weak_features
 from crfield.experiments.repetitions import run_study
 from crfield.features.relational.catalogue import Specification
 from crfield.features.relational.examples import TAG_LARGE
@@ -109,12 +109,23 @@ def test_a_small_study(name: str) -> None:
         assert "[13.8]" in found.findings["robots: gain, likeliest neighbours", "simulation"]
 
 
+def test_few_true_columns_of_many() -> None:
+    """One small world in earnest, and a report on all of them."""
+    outcome = sparse_columns.run(sparse_columns.STUDY.quick, {"seed": 2001, "world": "10 of 10"})
+    assert outcome[sparse_columns.DEFAULT][sparse_columns.RECALL] >= 0.9
+    assert outcome[sparse_columns.DEFAULT][sparse_columns.ACCURACY] > outcome[sparse_columns.NOTHING][2] + 0.3
+    outcomes = [(case, outcome) for case in sparse_columns.cases(sparse_columns.STUDY.quick)]
+    found = sparse_columns.report(sparse_columns.STUDY.quick, outcomes).findings
+    assert len(found.rows) == 4 * len(sparse_columns.WORLDS)
+    assert all(claim.sentence.startswith("ours") for claim in found.claims)
+
+
 def test_the_page_shows_what_was_found() -> None:
     """Every text of these studies in docs/results stands in a page of results, as it is."""
     docs = Path(__file__).parents[2] / "docs"
     pages = (docs / "methods" / f"{name}-results.md" for name in ("feature-selection", "tag"))
     page = "\n".join(one.read_text(encoding="utf-8") for one in pages)
-    texts = [text for name in SMALL for text in (docs / "results").glob(f"{name}*.txt")]
+    texts = [text for name in (*SMALL, "sparse-columns") for text in (docs / "results").glob(f"{name}*.txt")]
     assert texts
     for text in texts:
         assert text.read_text(encoding="utf-8") in page, f"{text.name} is not what the page shows"
