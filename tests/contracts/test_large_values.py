@@ -339,6 +339,14 @@ def test_names_of_the_user_are_in_the_message() -> None:
         MaxentClassifier().fit([{"mass": 1.0}, {"mass": 1e200}], ["a", "b"])
 
 
+def test_a_huge_score_costs_other_steps_no_digits(body: str) -> None:
+    """Of runs of labels too, whose sums are relative to the best of each step."""
+    X, y = dicts(None)
+    model = ChainCRF(order=2).fit(X, y)
+    for size in (1e20, 1e100, -1e200):
+        check(model.predict_proba(dicts(size)[0]), model.predict_proba(X))
+
+
 def test_products_that_leave_the_range_name_their_cell() -> None:
     """A cell may be small enough to be squared and too large for a polynomial of a gamma of one's own."""
     options: dict[str, Any] = {"similarity": "polynomial", "gamma": 1.0}

@@ -46,19 +46,29 @@ def _one(
     steps, labels = node.shape
     alpha = np.full((steps, len(label)), -np.inf)
     alpha[0, :labels] = node[0]
-    for t in range(1, steps):
-        alpha[t] = _gathered(alpha[t - 1][:, None] + score, after) + node[t][label]
-    total = float(_log_sum(alpha[-1], axis=0))
-    if total == -np.inf:
-        return total
+    total = 0.0
+    for t in range(steps):
+        if t:
+            alpha[t] = _gathered(alpha[t - 1][:, None] + score, after) + node[t][label]
+        top = float(alpha[t].max())
+        if top == -np.inf:
+            return top
+        alpha[t] -= top  # relative to the step's best, so that one huge score costs the others no digits
+        total += top
     beta = np.zeros(len(label))
     for t in range(steps - 1, -1, -1):
-        node_out[t] = np.bincount(label, np.exp(alpha[t] + beta - total), minlength=labels)
+        node_out[t] = np.bincount(label, _shares(alpha[t] + beta), minlength=labels)
         if t:
             ahead = score + (node[t][label] + beta)[after]
-            uses += factor * np.exp(alpha[t - 1][:, None] + ahead - total)
+            uses += factor * _shares(alpha[t - 1][:, None] + ahead)
             beta = _log_sum(ahead, axis=1)
-    return total
+            beta -= beta.max()
+    return total + float(_log_sum(alpha[-1], axis=0))
+
+
+def _shares(x: np.ndarray) -> np.ndarray:
+    powers = np.exp(x - x.max())
+    return powers / powers.sum()
 
 
 def _log_sum(x: np.ndarray, *, axis: int) -> np.ndarray:
