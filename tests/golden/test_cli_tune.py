@@ -22,6 +22,9 @@ def phrases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
     return "train.txt", "words.template"
 
 
+@pytest.mark.filterwarnings(
+    "ignore:most steps:crfield.errors.DataWarning"
+)  # fifteen phrases know few words of others
 def test_the_best_is_printed_and_written(phrases: tuple[str, str]) -> None:
     data, template = phrases
     options = ("--template", template, "--l2", "4,0.5", "--l1", "0,0.2", "--folds", "2", "--threads", "1")
