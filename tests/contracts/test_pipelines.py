@@ -139,6 +139,7 @@ def test_damaged_steps(steps: Any) -> None:
         load(stream)
 
 
+@pytest.mark.filterwarnings("ignore::crfield.errors.DataWarning")  # names that were edited are known to nobody
 def test_hostile_pipelines() -> None:
     X, y = sentences(6)
     archive = read_archive(io.BytesIO(stored(make_pipeline(clone(RICH), ChainCRF(tol=1e-2)).fit(X, y))))
