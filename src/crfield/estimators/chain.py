@@ -272,7 +272,9 @@ class ChainCRF(ChainAnswers, ChainExplanations, Estimator):
         self.history_ = result.history
         self.converged_ = result.converged
         self.stop_reason_ = result.reason
-        self.plan_ = result.how or f"{self.solver}, as asked for"
+        # MEstimatedCRF has its own method and no parameter for it.
+        asked = f"{self.solver}, as asked for" if hasattr(self, "solver") else f"as {type(self).__name__} is trained"
+        self.plan_ = result.how or asked
 
     def _check_parameters(self) -> None:
         check_parameters(self.get_params(deep=False))
