@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
 
 from crfield import (
     ChainCRF,
@@ -26,11 +27,13 @@ from crfield import (
     LogitBoost,
     MaxentClassifier,
     SelectedCRF,
+    SensorFeatures,
     Specification,
     StumpEncoder,
     StumpSelector,
     TextFeatures,
     make_tag,
+    save,
 )
 from crfield.errors import CrfieldError
 from crfield.storage.archive import read_archive
@@ -98,11 +101,14 @@ def _plain() -> Iterator[tuple[Any, tuple[Any, Any]]]:
     yield chosen, ([game.positions for game in games], [game.labels for game in games])
     words = [[word for word, _, _ in x] for x in world(8)[0]]
     yield ChainCRF(features=TextFeatures(), tol=1e-2), (words, world(8)[1])
+    yield make_pipeline(TextFeatures(), ChainCRF(tol=1e-2)), (words, world(8)[1])
+    yield TextFeatures(), (words, None)
+    yield SensorFeatures(rate=10.0), ([np.cumsum(rng.normal(size=(60, 3)), axis=0)], None)
 
 
 def _saved(model: Any, X: Any, options: tuple[tuple[str, Any], ...] = ()) -> Saved:
     stream = io.BytesIO()
-    model.save(stream)
+    save(model, stream)
     kind = read_archive(io.BytesIO(stream.getvalue())).header["kind"]
     return Saved(kind, stream.getvalue(), X, options)
 
@@ -128,7 +134,7 @@ def ask(model: Any, X: Any) -> None:
             repr(getattr(model, name))
     repr(model)
     with suppress(CrfieldError):
-        model.save(io.BytesIO())
+        save(model, io.BytesIO())
 
 
 class Damage(Exception):
@@ -141,5 +147,9 @@ def refuse_nan(answer: Any, name: str) -> None:
     if isinstance(answer, list | tuple) or (isinstance(answer, np.ndarray) and answer.dtype.kind == "O"):
         for part in answer:
             refuse_nan(part, name)
-    elif np.asarray(answer).dtype.kind == "f" and np.isnan(answer).any():
+    elif (
+        isinstance(answer, float | np.ndarray | np.generic)
+        and np.asarray(answer).dtype.kind == "f"
+        and np.isnan(answer).any()
+    ):
         raise Damage(f"{name} answers NaN")
