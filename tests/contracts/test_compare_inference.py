@@ -318,7 +318,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, float]:
     """A small model, labelled data with a label that it has never seen, and its accuracy node by node."""
     folder = tmp_path_factory.mktemp("compare")
     made = crfield.make_phrases(30, random_state=1)
-    X = [[[f"w={word}"] for word in tokens] for tokens in made.tokens]
+    X = [[[f"w={word}", f"first={word[0]}"] for word in tokens] for tokens in made.tokens]
     model = crfield.ChainCRF(tol=1e-2, decode="marginal").fit(X[:20], made.labels[:20])
     model.save(folder / "model.crfield")
     labels = [list(labels) for labels in made.labels[20:]]

@@ -29,31 +29,35 @@ pytestmark = pytest.mark.skipif(not (ROOT / "pyproject.toml").exists(), reason="
 CAN_COMPILE = shutil.which("cmake") and (shutil.which("c++") or shutil.which("g++") or shutil.which("clang++"))
 
 USE = """
-import io, json
+import io, json, warnings
 import numpy as np
 import crfield
+from crfield.errors import SpeedWarning
 from crfield.kernels import choice
 
 X = [[{"word": w, "length": float(len(w)), "vector": np.array([len(w), -1.0])} for w in line.split()]
      for line in ("the dog barks", "a cat", "dogs bark", "the old cat sleeps")]
 y = [["D", "N", "V"], ["D", "N"], ["N", "V"], ["D", "J", "N", "V"]]
 rows = [[(step["word"], step["word"][-1]) for step in x] for x in X]
-answers = {"body": choice.chosen(), "file": crfield.__file__, "version": crfield.__version__}
-for name, data, options in (
-    ("dicts", X, {"transition_features": ["length"]}),
-    ("template", rows, {"template": "U00:%x[0,0]\\nU01:%x[-1,1]\\nB", "l1": 0.05}),
-):
-    model = crfield.ChainCRF(tol=1e-12, max_iter=2000, **options).fit(data, y)
-    stream = io.BytesIO()
-    model.save(stream)
-    stream.seek(0)
-    again = crfield.load(stream)
-    assert [a.tolist() for a in again.predict(data)] == [a.tolist() for a in model.predict(data)]
-    answers[name] = {
-        "objective": model.objective_,
-        "labels": [a.tolist() for a in again.predict(data)],
-        "probabilities": [a.tolist() for a in again.predict_proba(data)],
-    }
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always", SpeedWarning)
+    answers = {"body": choice.chosen(), "file": crfield.__file__, "version": crfield.__version__}
+    for name, data, options in (
+        ("dicts", X, {"transition_features": ["length"]}),
+        ("template", rows, {"template": "U00:%x[0,0]\\nU01:%x[-1,1]\\nB", "l1": 0.05}),
+    ):
+        model = crfield.ChainCRF(tol=1e-12, max_iter=2000, **options).fit(data, y)
+        stream = io.BytesIO()
+        model.save(stream)
+        stream.seek(0)
+        again = crfield.load(stream)
+        assert [a.tolist() for a in again.predict(data)] == [a.tolist() for a in model.predict(data)]
+        answers[name] = {
+            "objective": model.objective_,
+            "labels": [a.tolist() for a in again.predict(data)],
+            "probabilities": [a.tolist() for a in again.predict_proba(data)],
+        }
+answers["told"] = [one.category.__name__ for one in told]
 print(json.dumps(answers))
 """
 
@@ -155,6 +159,7 @@ def test_the_pure_wheel_is_complete_and_says_so(pure: Path) -> None:
 def test_the_pure_wheel_works_in_a_clean_interpreter(pure: Path, here: Any, tmp_path: Path) -> None:
     answers = used(pure, tmp_path)
     assert answers["body"] == "numpy"
+    assert answers["told"] == ["SpeedWarning"]
     assert answers["version"] == here["version"]
     agree(answers, here)
 
