@@ -192,7 +192,7 @@ def train(
     ] = 1e-4,
     max_iter: Annotated[
         int, typer.Option(min=1, metavar="N", help="Most steps of the optimiser.", rich_help_panel=_SEARCH)
-    ] = 500,
+    ] = 1000,
     threads: Annotated[
         int | None,
         typer.Option(min=1, help="Threads.", show_default="all processors", metavar="N", rich_help_panel=_SEARCH),

@@ -84,7 +84,7 @@ def tune(
     ] = None,
     min_count: Annotated[int, typer.Option(min=1, metavar="N", help="Features seen less often are dropped.")] = 1,
     tol: Annotated[float, typer.Option(min=0, metavar="X", help="Stop this near the optimum (relative).")] = 1e-4,
-    max_iter: Annotated[int, typer.Option(min=1, metavar="N", help="Most steps of each training.")] = 500,
+    max_iter: Annotated[int, typer.Option(min=1, metavar="N", help="Most steps of each training.")] = 1000,
     threads: Annotated[
         int | None, typer.Option(min=1, help="Folds at a time.", show_default="all processors", metavar="N")
     ] = None,

@@ -170,7 +170,7 @@ class ChainCRF(ChainAnswers, ChainExplanations, Estimator):
         class_weight: Any = None,
         costs: Any = None,
         tol: float = 1e-4,
-        max_iter: int = 500,
+        max_iter: int = 1000,
         decode: str = "viterbi",
         warm_start: bool = False,
         n_jobs: int | None = None,
