@@ -165,6 +165,12 @@ class Estimator(BaseEstimator):
             check_parameter_names(cls, parameters)
             return super().__new__(cls)
 
+        @classmethod
+        def _get_param_names(cls) -> list[str]:
+            # Asked several times in a fit; reading the signature each time took a third of a small one.
+            known = _parameters(cls)
+            return super()._get_param_names() if known is None else sorted(known)
+
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name; ``part__name`` reaches into a part that is an estimator itself."""
         check_parameter_names(type(self), (name.partition("__")[0] for name in params))
