@@ -50,7 +50,7 @@ def chest(data: Path, *, long: int | None = None) -> tuple[list[np.ndarray], lis
 
 def rfid(data: Path) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Statistics of the readings of two seconds each."""
-    from crfield.experiments.rfid_trials import read_windows
+    from studies.activities.rfid_trials import read_windows
 
     windows = read_windows(str(data))
     return list(windows.columns), list(windows.labels)

@@ -1,6 +1,6 @@
 """The one-shot M-estimate against sixty steps of maximum likelihood, both on our kernels.
 
-Ten minutes of tag with 93 weights (`crfield.experiments.m_estimator`). Both sides start from encoded columns: ours
+Ten minutes of tag with 93 weights (`studies.vail.m_estimator`). Both sides start from encoded columns: ours
 counts labels, asks the reference once, makes the table of centred features, takes its steps and asks for the
 likelihood by one more sweep; the rival packs the data for the fused kernel and takes at most sixty steps of L-BFGS.
 *Refreshed* goes on for six rounds. CPU time; errors are on games that neither has seen, over several seeds.
@@ -15,9 +15,9 @@ import numpy as np
 from benchmarks.corpora import Bench
 from benchmarks.table import Row, ratio
 from benchmarks.timing import interleaved
-from crfield.experiments.m_estimator import tag_game
-from crfield.experiments.tag_models import judge, likelihood
 from crfield.training.m_estimate import m_estimate
+from studies.vail.m_estimator import tag_game
+from studies.vail.tag_models import judge, likelihood
 
 CHEAPER, ABOVE = 5.0, 2.5
 

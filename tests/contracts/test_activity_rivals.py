@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from crfield.errors import InputError
-from crfield.experiments import activity_tables
-from crfield.experiments.activity_models import (
+from crfield.features.sensors.readings import means_about, reading_columns
+from studies.activities import tables as activity_tables
+from studies.activities.models import (
     BOOSTED,
     CHAINS,
     CLOCK,
@@ -25,11 +26,10 @@ from crfield.experiments.activity_models import (
     Grids,
     family,
 )
-from crfield.experiments.activity_rivals import Plan, Recorded, inside_of, run_fold, separating_columns
-from crfield.experiments.activity_tables import table_of
-from crfield.experiments.segment_memory import SegmentStates, with_memory
-from crfield.experiments.stacked_chain import StackedChain
-from crfield.features.sensors.readings import means_about, reading_columns
+from studies.activities.rivals import Plan, Recorded, inside_of, run_fold, separating_columns
+from studies.activities.segment_memory import SegmentStates, with_memory
+from studies.activities.stacked_chain import StackedChain
+from studies.activities.tables import table_of
 
 GRIDS = Grids(
     strengths=(0.1,),

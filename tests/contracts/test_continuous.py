@@ -22,11 +22,11 @@ from crfield.core.topology import Chains
 from crfield.data.batch import Columns
 from crfield.data.graph_batch import GraphBatch
 from crfield.errors import ConvergenceWarning, InputError, LabelError, ModelFileError, NotFittedError, ShapeError
-from crfield.experiments.smooth_series import distances, smooth_series
 from crfield.inference.gaussian import GaussianEngine, fronts_of
 from crfield.objectives.gaussian import GaussianLikelihood
 from crfield.scoring.quadratic import QuadraticScorer
 from crfield.training.gaussian_fit import GaussianProblem, standard_errors
+from studies.models.smooth_series import distances, smooth_series
 
 RNG = np.random.default_rng
 

@@ -12,11 +12,11 @@ from crfield.core.segments import Segmentation
 from crfield.core.topology import Chains
 from crfield.data.batch import Batch, Columns
 from crfield.errors import InputError, LabelError
-from crfield.experiments import spanish_segments
-from crfield.experiments.spanish_segments import Part, chosen, gap_interval, token_features
 from crfield.optimize.penalty import Penalty
 from crfield.scoring.segments import SegmentLayout
 from crfield.training import segments as training
+from studies.text import spanish_segments
+from studies.text.spanish_segments import Part, chosen, gap_interval, token_features
 
 TEXTS = ["Ann saw New York", "New York saw Ann Lee", "he saw Ann", "Ann Lee saw him", "Bob saw New York City"]
 TAGS = [

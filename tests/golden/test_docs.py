@@ -18,7 +18,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
-PLACE = re.compile(r"`((?:src|native|tests|docs|examples|benchmarks|\.ci)/[\w./-]*)`")
+PLACE = re.compile(r"`((?:src|studies|native|tests|docs|examples|benchmarks|\.ci)/[\w./-]*)`")
 OUTSIDE = ("http://", "https://", "mailto:")
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

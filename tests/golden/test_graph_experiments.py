@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 from crfield.errors import InputError
-from crfield.experiments import graph_defaults
-from crfield.experiments import order_chains as orders
-from crfield.experiments.catalogue import EXPERIMENTS, experiment_named
-from crfield.experiments.findings import Claim, Findings, Interval, mean_interval, paired_interval
-from crfield.experiments.noisy_images import noisy_images
-from crfield.experiments.snakes import cell_shares, colours_around, read_snakes
-from crfield.experiments.wearable_layers import APART, LAYERS, MODELS, wearable_layers
+from crfield.report.findings import Claim, Findings, Interval, mean_interval, paired_interval
 from crfield.simulate.order_chains import make_order_chains
 from crfield.training.honest import DISAGREE, UNSETTLED
+from studies.catalogue import EXPERIMENTS, experiment_named
+from studies.graphs import graph_defaults
+from studies.graphs import order_chains as orders
+from studies.graphs.noisy_images import noisy_images
+from studies.graphs.snakes import cell_shares, colours_around, read_snakes
+from studies.graphs.wearable_layers import APART, LAYERS, MODELS, wearable_layers
 from tests.golden.cli_cases import run, works
 
 # ------------------------------------------------------------------------------------------------ chains of order k

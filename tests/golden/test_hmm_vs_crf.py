@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from crfield.experiments.hmm_vs_crf import COPIES, FIELD, MARKOV, SWITCHED, UNLINKED, copied, switched, wrong
+from studies.vail.hmm_vs_crf import COPIES, FIELD, MARKOV, SWITCHED, UNLINKED, copied, switched, wrong
 
 
 def trial(world: str, place: float, seed: int) -> dict[str, float]:

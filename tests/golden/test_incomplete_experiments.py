@@ -8,15 +8,12 @@ import numpy as np
 import pytest
 
 from crfield.errors import InputError
-from crfield.experiments import incomplete_rivals as rivals
-from crfield.experiments import incomplete_rows as rows
-from crfield.experiments import incomplete_text as text
-from crfield.experiments import incomplete_text_large as large
-from crfield.experiments import incomplete_visual as visual
-from crfield.experiments import text_windows as windows
-from crfield.experiments.findings import Interval
-from crfield.experiments.repetitions import run_study
+from crfield.report.findings import Interval
 from crfield.simulate.visual_words import EASY, HARD, VisualWords, make_visual_words
+from studies.framework import run_study
+from studies.incomplete import rivals, rows, text, visual
+from studies.incomplete import text_large as large
+from studies.incomplete import text_windows as windows
 
 # ------------------------------------------------------------------------------------------------- visual words
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from crfield.errors import InputError
-from crfield.experiments.kernel_letters import (
+from studies.handwriting.kernel_letters import (
     FEW,
     FULL,
     GREEDY,

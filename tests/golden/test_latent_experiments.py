@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from crfield.errors import InputError
-from crfield.experiments import motions as of_motions
-from crfield.experiments import sub_structure as of_phases
-from crfield.experiments.catalogue import experiment_named
 from crfield.simulate.sub_structure import make_sub_structure
+from studies.catalogue import experiment_named
+from studies.models import motions as of_motions
+from studies.models import sub_structure as of_phases
 from tests.golden.cli_cases import run, works
 
 # ------------------------------------------------------------------------------------------------ labels with phases

@@ -12,11 +12,11 @@ import os
 import numpy as np
 import pytest
 
-from crfield.experiments import m_estimator, tag_observations, tag_smoothing
-from crfield.experiments.m_estimator import known_model, tag_game, without_constants
-from crfield.experiments.repetitions import run_study
-from crfield.experiments.tag_models import Encoded, judge, likelihood
 from crfield.training.m_estimate import m_estimate
+from studies.framework import run_study
+from studies.vail import m_estimator, tag_observations, tag_smoothing
+from studies.vail.m_estimator import known_model, tag_game, without_constants
+from studies.vail.tag_models import Encoded, judge, likelihood
 
 long = pytest.mark.skipif(not os.environ.get("CRFIELD_LONG"), reason="CRFIELD_LONG=1 runs the long studies")
 

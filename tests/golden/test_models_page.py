@@ -13,9 +13,9 @@ import pytest
 
 import crfield
 from crfield.errors import InputError
-from crfield.experiments import one_data_set as study
 from crfield.report.model_catalogue import MODELS, as_markdown, example_of, model_named
 from crfield.simulate.episodes import MEAN_LENGTHS, N_LABELS, make_episodes
+from studies.models import one_data_set as study
 from tests.golden.cli_cases import run, works
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -122,7 +122,11 @@ def test_the_source_archive_holds_the_sources_and_nothing_else(sdist: Path) -> N
         names = {member.name.split("/", 1)[1] for member in archive.getmembers() if "/" in member.name}
     for needed in ("LICENSE", "CMakeLists.txt", "pyproject.toml", "README.md", "PKG-INFO", "src/crfield/py.typed"):
         assert needed in names
-    for folder, patterns in (("native", ("*.cpp", "*.hpp", "*.cmake")), ("src/crfield", ("*.py", "*.html"))):
+    for folder, patterns in (
+        ("native", ("*.cpp", "*.hpp", "*.cmake")),
+        ("src/crfield", ("*.py", "*.html")),
+        ("studies", ("*.py",)),
+    ):
         found = {str(path.relative_to(ROOT)) for pattern in patterns for path in (ROOT / folder).rglob(pattern)}
         assert found
         assert found <= names, sorted(found - names)
@@ -162,6 +166,32 @@ def test_the_pure_wheel_works_in_a_clean_interpreter(pure: Path, here: Any, tmp_
     assert answers["told"] == ["SpeedWarning"]
     assert answers["version"] == here["version"]
     agree(answers, here)
+
+
+def test_an_installed_wheel_has_no_studies_and_says_where_they_are(pure: Path, tmp_path: Path) -> None:
+    """Not even those of the current folder, which may be anybody's."""
+    with zipfile.ZipFile(pure) as archive:
+        assert not [name for name in archive.namelist() if "studies" in name or "experiments" in name]
+    used(pure, tmp_path)
+    foreign = tmp_path / "studies"
+    foreign.mkdir()
+    for name in ("__init__", "catalogue", "framework", "record"):
+        (foreign / f"{name}.py").write_text("raise SystemExit('a stranger was run')\n")
+    libraries = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+    path = os.pathsep.join([str(tmp_path / "installed"), *sorted(libraries)])
+    for words in (["experiment", "label-bias"], ["reproduce", "veb-fig1a"], ["experiment", "--list"]):
+        told = subprocess.run(
+            [sys.executable, "-S", "-c", "from crfield.cli.main import main; main()", *words],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert told.returncode == 1, told.stderr
+        assert not told.stdout
+        assert told.stderr.startswith("error: the studies are no part of the installed package")
+        assert told.stderr.count("\n") == 1
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a broken compiler is a shell script here")

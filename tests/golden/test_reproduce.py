@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from crfield.errors import CrfieldError, InputError
-from crfield.experiments import reproductions
-from crfield.experiments import veb_chains as chains
-from crfield.experiments.findings import Claim, Findings, Interval, mean_interval
-from crfield.experiments.repetitions import Reproduced, Study, by_seed, curve, run_study, settings_of
-from crfield.experiments.reproductions import Record, study_named, study_names, summary
 from crfield.report.displays_curves import Chart, Curve, plot_charts
+from crfield.report.findings import Claim, Findings, Interval, mean_interval
 from crfield.training.parallel import run_each
+from studies import record as reproductions
+from studies.framework import Reproduced, Study, by_seed, curve, run_study, settings_of
+from studies.record import Record, study_named, study_names, summary
+from studies.virtual_evidence import chains
 from tests.golden.cli_cases import run, works
 
 DOCS = Path(__file__).parents[2] / "docs"

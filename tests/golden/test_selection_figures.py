@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 
 from crfield.core.target import Target
-from crfield.experiments import linked_features, sparse_columns, tag_selection, weak_features
-from crfield.experiments.repetitions import run_study
 from crfield.features.relational.catalogue import Specification
 from crfield.features.relational.examples import TAG_LARGE
 from crfield.features.relational.recordings import Recordings
@@ -19,6 +17,8 @@ from crfield.selection import choice
 from crfield.selection.problem import SelectionProblem
 from crfield.simulate.tag import make_tag
 from crfield.simulate.weak_features import make_weak_features
+from studies.framework import run_study
+from studies.vail import linked_features, sparse_columns, tag_selection, weak_features
 
 
 def test_weak_features_at_1024_steps() -> None:

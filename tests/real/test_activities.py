@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from crfield.experiments.activity_models import CLOCK, LOGISTIC, LOGISTIC_HMM, LOGISTIC_MEMORY, STACKED
-from crfield.experiments.rfid_activities import read_readings, rfid_activities
 from crfield.features.sensors import SensorFeatures
 from crfield.metrics import segments
 from crfield.storage.recordings import CHEST_ACTIVITIES, CHEST_RATE, read_chest
+from studies.activities.models import CLOCK, LOGISTIC, LOGISTIC_HMM, LOGISTIC_MEMORY, STACKED
+from studies.activities.rfid_activities import read_readings, rfid_activities
 from tests.real.conftest import folder
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from crfield.experiments.catalogue import experiment_named
-from crfield.experiments.hidden_labels import ALL, LABELS, SENTENCES, chunk_template, hide
+from studies.catalogue import experiment_named
+from studies.text.hidden_labels import ALL, LABELS, SENTENCES, chunk_template, hide
 from tests.real.conftest import folder
 
 

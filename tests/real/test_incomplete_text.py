@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from crfield.experiments import incomplete_text as text
-from crfield.experiments.incomplete_rows import BL1, BL2, BL3, OURS
-from crfield.experiments.text_windows import Sentences, TextCase, TokenTable, text_case
+from studies.incomplete import text
+from studies.incomplete.rows import BL1, BL2, BL3, OURS
+from studies.incomplete.text_windows import Sentences, TextCase, TokenTable, text_case
 from tests.real.conftest import folder
 
 OPTIONS = {row.name: row.options for row in text.methods()}

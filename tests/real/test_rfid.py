@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from crfield.errors import FormatError, InputError
-from crfield.experiments.rfid_trials import (
+from crfield.storage.rfid import ACTIVITIES, Trial, read_rfid_trials
+from studies.activities.rfid_trials import (
     EXACT,
     LINEAR,
     MARKOV,
@@ -21,8 +22,7 @@ from crfield.experiments.rfid_trials import (
     read_windows,
     rfid_trials,
 )
-from crfield.experiments.rfid_windows import NAMES, trial_windows
-from crfield.storage.rfid import ACTIVITIES, Trial, read_rfid_trials
+from studies.activities.rfid_windows import NAMES, trial_windows
 from tests.real.conftest import folder
 
 

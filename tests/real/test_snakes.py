@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from crfield.experiments.snakes import read_snakes, snakes
+from studies.graphs.snakes import read_snakes, snakes
 from tests.real.conftest import folder
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from crfield import ChainCRF, TextFeatures, read_columns
-from crfield.experiments.catalogue import experiment_named
-from crfield.experiments.spanish_entities import read_names
 from crfield.metrics import check_scheme, span_f1, spans
+from studies.catalogue import experiment_named
+from studies.text.spanish_entities import read_names
 from tests.real.conftest import folder
 
 

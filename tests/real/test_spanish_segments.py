@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from crfield import SemiMarkovCRF
-from crfield.experiments.catalogue import experiment_named
-from crfield.experiments.spanish_segments import CHAIN, LENGTHS, TEXTS, read_part
 from crfield.metrics import span_f1, spans
+from studies.catalogue import experiment_named
+from studies.text.spanish_segments import CHAIN, LENGTHS, TEXTS, read_part
 from tests.real.conftest import folder
 
 

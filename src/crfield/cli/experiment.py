@@ -11,23 +11,28 @@ from typing import Annotated
 
 import typer
 
-from crfield.cli.messages import as_json, emit, offered, one_of, say
+from crfield.cli.checkout import study_module
+from crfield.cli.messages import as_json, emit, listing, offered, one_of, say
 from crfield.cli.paths import FILLS, READS
-from crfield.experiments.catalogue import EXPERIMENTS, experiment_named
-from crfield.experiments.findings import Findings
+from crfield.report.findings import Findings
 from crfield.storage.files import write_text
 
 _FAILED = 1
 
 
+def _names() -> list[str]:
+    return list(study_module("catalogue").EXPERIMENTS)
+
+
 def experiment(
     name: Annotated[
-        str,
+        str | None,
         typer.Argument(
-            metavar="NAME", help=f"Which: {', '.join(EXPERIMENTS)}.", autocompletion=offered(lambda: EXPERIMENTS)
+            metavar="NAME", help="Which; --list names them.", show_default=False, autocompletion=offered(_names)
         ),
-    ],
+    ] = None,
     *,
+    show_list: Annotated[bool, typer.Option("--list", help="List the experiments and end.")] = False,
     data: Annotated[
         str | None,
         typer.Option(metavar="FOLDER", help="Folder with the corpora.", show_default="the variable CRFIELD_DATA"),
@@ -47,7 +52,13 @@ def experiment(
     json_out: Annotated[bool, typer.Option("--json", help="Report as one JSON object.")] = False,
 ) -> None:
     """Compute one of the tables of the documentation again, and say whether what it claims is so."""
-    found = experiment_named(one_of(name, list(EXPERIMENTS), what="experiment")).run(
+    catalogue = study_module("catalogue")
+    if show_list:
+        say(listing({known: entry.summary for known, entry in catalogue.EXPERIMENTS.items()}))
+        return
+    if name is None:
+        raise typer.BadParameter(f"name an experiment: {', '.join(_names())}.", param_hint="NAME")
+    found: Findings = catalogue.experiment_named(one_of(name, _names(), what="experiment")).run(
         quick=quick,
         data=data or os.environ.get("CRFIELD_DATA") or None,
         n_jobs=threads,

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from crfield.cli.checkout import study_module
 from crfield.cli.messages import emit, listing, note, offered, one_of, say
 from crfield.cli.paths import FILLS, READS
 from crfield.errors import CrfieldError
 from crfield.estimators.jobs import resolve_jobs
-from crfield.experiments.repetitions import Outcome, run_study, settings_of
-from crfield.experiments.reproductions import MODULES, Record, study_named, study_names, summary
 
 _NOTE_EVERY = 15.0  # seconds between two notes on how far it is
 
@@ -28,9 +27,9 @@ def reproduce(
         str | None,
         typer.Argument(
             metavar="NAME",
-            help=f"Which: {', '.join(MODULES)}.",
+            help="Which; --list names them.",
             show_default=False,
-            autocompletion=offered(study_names),
+            autocompletion=offered(lambda: study_module("record").study_names()),
         ),
     ] = None,
     *,
@@ -54,13 +53,15 @@ def reproduce(
     as_json: Annotated[bool, typer.Option("--json", help="Report as one JSON object.")] = False,
 ) -> None:
     """Run an experiment of a paper again: table, charts, intervals, and which claims hold."""
+    framework, records = study_module("framework"), study_module("record")
+    study_named, study_names, summary = records.study_named, records.study_names, records.summary
     if show_list:
         say(listing({known: study_named(known).summary for known in study_names()}))
         return
     if name is None:
         raise typer.BadParameter(f"name an experiment: {', '.join(study_names())}.", param_hint="NAME")
     study = study_named(one_of(name, list(study_names()), what="experiment"))
-    settings = settings_of(study, quick=quick, repetitions=repetitions, seed=seed)
+    settings = framework.settings_of(study, quick=quick, repetitions=repetitions, seed=seed)
     folder = data or os.environ.get("CRFIELD_DATA") or None
     if study.needs_data and folder is None:
         raise CrfieldError(
@@ -68,7 +69,7 @@ def reproduce(
             "CRFIELD_DATA."
         )
     os.makedirs(out, exist_ok=True)
-    record = Record(out, f"{name}-quick" if quick else name, settings)
+    record = records.Record(out, f"{name}-quick" if quick else name, settings)
     known = record.known()
     if known:
         note(f"going on from {record.path('partial.json')}: {len(known)} cases are done")
@@ -78,11 +79,11 @@ def reproduce(
         os.environ["CRFIELD_DATA"] = str(folder)
     with record.keeping(known) as keep:
 
-        def after(case: str, outcome: Outcome, done: int, total: int) -> None:
+        def after(case: str, outcome: dict[str, Any], done: int, total: int) -> None:
             keep(case, outcome)
             clock.tick(done, total)
 
-        outcomes = run_study(study, settings, n_jobs=resolve_jobs(jobs), known=known, after=after)
+        outcomes = framework.run_study(study, settings, n_jobs=resolve_jobs(jobs), known=known, after=after)
     found = study.report(settings, outcomes)
     command = _command(name, quick, repetitions, seed)
     paths = record.write(found, outcomes, command=command, cpu_seconds=_cpu() - began)

@@ -1,0 +1,1 @@
+"""Activities by body-worn sensors: chains with selected columns against their rivals."""

@@ -1,0 +1,1 @@
+"""Models of graphs: what training and inference do where exact sums are too large."""

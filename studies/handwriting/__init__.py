@@ -1,0 +1,1 @@
+"""Handwritten words: trees and kernels on pixels, in chains of letters."""

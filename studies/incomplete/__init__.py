@@ -1,0 +1,1 @@
+"""Boosting with incomplete information: the experiments of Haffari, Wang, Wang, Mori & Jiao (2008)."""

@@ -1,0 +1,205 @@
+"""Experiments of the papers by name, and the files in which a run of one is kept.
+
+Each name has a module of its own with a `Study` called ``STUDY``. A run in a folder leaves three files: ``NAME.txt``
+with the table and the claims in words, ``NAME.png`` with the charts, and ``NAME.json`` with everything: command,
+settings, seeds, versions, intervals, charts, and the outcome of every single case, so that other questions can be
+asked of a run without repeating it. A quick run is called ``NAME-quick``, so that it never takes the place of a
+whole one.
+
+While a run lasts, ``NAME.partial.json`` holds the cases that are done. A run with the same settings and versions goes
+on from there; it is removed at the end.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import version
+from importlib.util import find_spec
+from types import MappingProxyType
+from typing import Any
+
+from crfield.errors import FormatError, InputError
+from crfield.report.displays_curves import plot_charts
+from crfield.report.findings import Findings
+from crfield.storage.files import read_text, write_bytes, write_text
+from studies.framework import Case, Outcome, Reproduced, Settings, Study
+
+MODULES: Mapping[str, str] = MappingProxyType(
+    {
+        "veb-fig1a": "studies.virtual_evidence.chains",
+        "veb-fig1b": "studies.virtual_evidence.orders",
+        "veb-activities": "studies.virtual_evidence.activities",
+        "veb-contexts": "studies.virtual_evidence.contexts",
+        "incomplete-visual": "studies.incomplete.visual",
+        "incomplete-text": "studies.incomplete.text",
+        "incomplete-text-large": "studies.incomplete.text_large",
+        "incomplete-rivals": "studies.incomplete.rivals",
+        "tag-table21": "studies.vail.tag_observations",
+        "tag-table22": "studies.vail.tag_smoothing",
+        "m-estimator": "studies.vail.m_estimator",
+        "weak-features": "studies.vail.weak_features",
+        "linked-features": "studies.vail.linked_features",
+        "sparse-columns": "studies.vail.sparse_columns",
+        "tag-selection": "studies.vail.tag_selection",
+        "hmm-vs-crf": "studies.vail.hmm_vs_crf",
+        "kernel-letters": "studies.handwriting.kernel_letters",
+    }
+)
+_SAVED_EVERY = 10.0  # seconds
+
+
+def study_names() -> list[str]:
+    """The names of the studies that this version holds.
+
+    >>> "veb-fig1a" in study_names()
+    True
+    """
+    return [name for name, module in MODULES.items() if find_spec(module) is not None]
+
+
+def study_named(name: str) -> Study:
+    """The study of that name.
+
+    >>> study_named("veb-fig1a").summary
+    'accuracy against the strength of coupling ...'
+    """
+    if name not in study_names():
+        raise InputError(f"there is no study {name!r} to reproduce; there are {', '.join(study_names())}.")
+    study: Study = import_module(MODULES[name]).STUDY
+    return study
+
+
+def summary(findings: Findings) -> str:
+    """Which claims hold, in a sentence; a claim may say first whose it is, "paper" or "ours".
+
+    >>> from crfield.report.findings import Claim
+    >>> claims = (Claim("paper: mine is best", False, "-.1"), Claim("ours, p = .9: theirs is", True, "+.1"))
+    >>> summary(Findings("t", ("a",), (), claims))
+    '0 of 1 claims of the paper hold, 1 of 1 of ours'
+    """
+    paper, ours = (
+        [claim.holds for claim in findings.claims if claim.sentence.startswith(whose)] for whose in ("paper", "ours")
+    )
+    if not paper or len(paper) + len(ours) < len(findings.claims):
+        return findings.verdict
+    return f"{sum(paper)} of {len(paper)} claims of the paper hold, {sum(ours)} of {len(ours)} of ours"
+
+
+def versions() -> dict[str, str]:
+    """What computed it.
+
+    >>> sorted(versions())
+    ['crfield', 'numpy', 'python', 'scikit-learn', 'scipy']
+    """
+    packages = {name: version(name) for name in ("crfield", "numpy", "scikit-learn", "scipy")}
+    return {"python": platform.python_version(), **packages}
+
+
+@dataclass
+class Record:
+    """The files of one run of a study in a folder."""
+
+    folder: str
+    name: str
+    settings: Settings
+
+    def path(self, ending: str) -> str:
+        """Where the file with that ending is."""
+        return os.path.join(self.folder, f"{self.name}.{ending}")
+
+    # ---------------------------------------------------------------- a run that lasts
+
+    def known(self) -> dict[str, Outcome]:
+        """Outcomes that an interrupted run with the same settings has left."""
+        path = self.path("partial.json")
+        if not os.path.exists(path):
+            return {}
+        try:
+            told = json.loads(read_text(path))
+            same = told["settings"] == _plain(self.settings) and told["versions"] == versions()
+            return dict(told["outcomes"]) if same else {}
+        except (ValueError, KeyError, TypeError, FormatError):
+            return {}
+
+    @contextmanager
+    def keeping(self, known: Mapping[str, Outcome]) -> Iterator[Callable[[str, Outcome], None]]:
+        """Something to call with the name and the outcome of each case; it keeps them, every few seconds.
+
+        When the block is left by an error or by Ctrl-C, what came last is kept too.
+        """
+        outcomes, last = dict(known), [time.monotonic()]
+
+        def save() -> None:
+            told = {"settings": _plain(self.settings), "versions": versions(), "outcomes": outcomes}
+            write_text(self.path("partial.json"), json.dumps(told))
+            last[0] = time.monotonic()
+
+        def keep(name: str, outcome: Outcome) -> None:
+            outcomes[name] = outcome
+            if time.monotonic() - last[0] >= _SAVED_EVERY:
+                save()
+
+        try:
+            yield keep
+        except BaseException:
+            if len(outcomes) > len(known):
+                save()
+            raise
+
+    # ------------------------------------------------------------------------ its end
+
+    def write(
+        self, found: Reproduced, outcomes: list[tuple[Case, Outcome]], *, command: str, cpu_seconds: float
+    ) -> list[str]:
+        """Write table and JSON, and drop what was kept on the way; returns the paths."""
+        told = {
+            "command": command,
+            "settings": _plain(self.settings),
+            "seeds": list(self.settings["seeds"]),
+            "confidence": "95 % by Student's t, over the means of the seeds",
+            "versions": versions(),
+            "processor": platform.machine(),
+            "cpu_seconds": round(cpu_seconds, 1),
+            **found.findings.to_dict(),
+            "charts": [chart.to_dict() for chart in found.charts],
+        }
+        write_text(self.path("json"), _document(told, outcomes))
+        write_text(self.path("txt"), f"$ {command}\n\n{found.findings}\n\n{summary(found.findings)}\n")
+        if os.path.exists(self.path("partial.json")):
+            os.unlink(self.path("partial.json"))
+        return [self.path("txt"), self.path("json")]
+
+    def draw(self, found: Reproduced) -> str:
+        """Draw the charts, which needs matplotlib; returns the path."""
+        stream = io.BytesIO()
+        plot_charts(found.charts).savefig(stream, format="png", dpi=80)
+        write_bytes(self.path("png"), stream.getvalue())
+        return self.path("png")
+
+
+def _document(told: dict[str, Any], outcomes: list[tuple[Case, Outcome]]) -> str:
+    """JSON for people at the top, and one line for each case below."""
+    head = json.dumps(_plain(told), indent=2, ensure_ascii=False).removesuffix("\n}")
+    cases = ",\n".join(f"    {json.dumps(_rounded({**case, **outcome}))}" for case, outcome in outcomes)
+    return f'{head},\n  "cases": [\n{cases}\n  ]\n}}\n'
+
+
+def _plain(value: Any) -> Any:
+    """The value as JSON gives it back, so that two can be compared."""
+    return json.loads(json.dumps(value, default=lambda other: other.item() if hasattr(other, "item") else str(other)))
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.5g}")
+    if isinstance(value, dict):
+        return {name: _rounded(inner) for name, inner in value.items()}
+    return [_rounded(inner) for inner in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,1 @@
+"""Names and chunks in sentences: features, segments, hidden labels, higher order."""
