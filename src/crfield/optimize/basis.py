@@ -15,8 +15,8 @@ Groups are, for instance, the weights of D columns and the intercept of one labe
 
 the columns of u are without correlation, and the curvature of the likelihood at zero weights, as if steps had no
 neighbours, is that of a sphere (`whitening`). Far from zero it is no longer: confident steps stop counting, and
-neighbours do count. Where weights are few the matrix of second derivatives is therefore computed anew once in a while
-and becomes the basis (`renewed`): L-BFGS from there is Newton's method that learns on.
+neighbours do count. Where weights are few and the end is far the matrix of second derivatives is therefore computed
+anew and becomes the basis (`renewed`): L-BFGS from there is Newton's method that learns on.
 """
 
 from __future__ import annotations
@@ -134,18 +134,21 @@ def whitening(mean: np.ndarray, gram: np.ndarray, count: float, *, ridge: np.nda
     return change @ np.linalg.inv(triangle)
 
 
-def inverse_root(matrix: np.ndarray) -> np.ndarray:
+def inverse_root(matrix: np.ndarray) -> tuple[np.ndarray, bool]:
     """(W, W) T with Tᵀ M T = 1; curvature downwards counts as upwards, and next to none as a little.
 
-    How much M fails to be symmetric is how wrong its entries are: curvature below that is not believed.
+    How much M fails to be symmetric is how wrong its entries are: curvature below that is not believed. With T comes
+    whether all of M was.
 
-    >>> inverse_root(np.diag([4.0, -0.25])).round(6).tolist()
-    [[0.0, 0.5], [2.0, 0.0]]
+    >>> turn, believed = inverse_root(np.diag([4.0, -0.25]))
+    >>> turn.round(6).tolist(), believed
+    ([[0.0, 0.5], [2.0, 0.0]], True)
     """
     values, turned = np.linalg.eigh(0.5 * (matrix + matrix.T))
     size = np.abs(values)
     noise = NOISE * float(np.abs(matrix - matrix.T).max(initial=0.0))
-    return np.asarray(turned / np.sqrt(np.maximum(size, max(LEAST * float(size.max(initial=0.0)), noise, 1e-300))))
+    floor = max(LEAST * float(size.max(initial=0.0)), noise, 1e-300)
+    return turned / np.sqrt(np.maximum(size, floor)), bool((size > floor).all())
 
 
 class InBasis(Penalised):
@@ -166,10 +169,10 @@ class InBasis(Penalised):
         point.gradient[:] = self.basis.pull(point.gradient)
         point.slope = 0.0 if direction is None else vectors.dot(point.gradient, direction, n_jobs=self.n_jobs)
 
-    def renew(self, point: Point) -> None:
+    def renew(self, point: Point) -> bool:
         """Compute the second derivative at ``point``, one evaluation for each weight, and make it the basis.
 
-        The point's coordinates and gradient become those of the new basis.
+        The point's coordinates and gradient become those of the new basis; True if that has all of the derivative.
         """
         size = len(point.weights)
         matrix = np.empty((size, size))
@@ -185,7 +188,8 @@ class InBasis(Penalised):
                 if not steepness > STEEP:
                     break
             near.weights[k] = point.weights[k]
-        turn = inverse_root(matrix)
+        turn, believed = inverse_root(matrix)
         point.weights[:] = np.linalg.solve(turn, point.weights)
         point.gradient[:] = turn.T @ point.gradient
         self.basis = self.basis.renewed(turn)
+        return believed

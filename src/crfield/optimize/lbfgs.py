@@ -40,7 +40,7 @@ from crfield.optimize.keeping import Found, Keeper, State, refuse_state, steps_o
 from crfield.optimize.line_search import orthant_search, wolfe_search
 from crfield.optimize.penalty import Penalised, Penalty, Point
 from crfield.optimize.problem import Problem
-from crfield.optimize.stopping import Stopping
+from crfield.optimize.stopping import Stopping, steps_left
 
 Callback = Callable[[Step, np.ndarray], bool | None]
 
@@ -49,8 +49,9 @@ HISTORY_BYTES = 256_000_000  # what a history of default length may take
 LONGEST, SHORTEST = 10, 3  # pairs of a history of default length
 SOONEST, FEW = 30, 800  # steps before a basis is made anew, and weights that may have one
 PROOF_FACTOR = 4.0  # the decrement of a function that is no bowl is low: by 2 of one that falls like exp(−t)
+ROUND = 0.01  # of Newton's decrement left by a step along which the second derivative hardly changed
+RECENT = 6  # steps whose fall is believed to go on
 PROVED = 150  # weights that may be proved whatever the run took
-NEARLY = 10.0  # times the tolerance: so near the end no new basis is worth its price
 LONGEST_SINGLE = 4  # where weights are many: chosen for its memory; more pairs saved no steps reliably
 
 
@@ -71,7 +72,8 @@ def history_size(n_weights: int, memory: int | None = None, single: bool | None 
 def renewal(n_weights: int) -> int | None:
     """Steps after which a run on so many weights has its basis made anew; None where that would cost too much.
 
-    A renewal costs as many evaluations as there are weights, and comes after half as many steps at the earliest.
+    A renewal costs as many evaluations as there are weights, and comes after half as many steps at the earliest;
+    later, or never, where the run would be at its end sooner than that.
 
     >>> renewal(20), renewal(300), renewal(50_000)
     (30, 150, None)
@@ -122,6 +124,8 @@ class _Run:
         self.objective, self.history, self.stopping = objective, history, stopping
         self.renew_after = renewal(len(start)) if renew else None
         self.since, self.n_renewed = 0, 0  # steps since the basis was made, and how often it was made anew
+        self.round = False  # whether it is of the second derivative and steps since went as that foretold
+        self.believed = False  # whether it has all of that (`optimize.basis.inverse_root`)
         self.first_step, self.callback, self.keeper = first_step, callback, keeper
         self.here = Point(start, np.empty(len(start)))
         self.there = Point(np.empty(len(start)), np.empty(len(start)))
@@ -143,6 +147,8 @@ class _Run:
             "stopping": self.stopping.memory(),
             "since": self.since,
             "n_renewed": self.n_renewed,
+            "round": self.round,
+            "believed": self.believed,
         }
         arrays = {"weights": here.weights, "gradient": here.gradient, "direction": self.direction}
         arrays["steps"] = steps_table(self.steps)
@@ -171,6 +177,7 @@ class _Run:
         self.since, self.n_renewed = (
             found.whole(name, within=found.header.get(name, 0)) for name in ("since", "n_renewed")
         )
+        self.round, self.believed = (name in found.header and found.flag(name) for name in ("round", "believed"))
         if self.n_renewed:
             self.trust()
         self.steps = steps_of_table(found.arrays["steps"])
@@ -259,7 +266,9 @@ class _Run:
         slope, size = self.course
         while len(self.steps) < max_iter:
             if self.renewal_due:
-                slope, size = self.course = self.renew()
+                slope, size = self.renew()
+                if self.gap <= stopping.tol:
+                    return TOLERANCE
             if self.sparse:
                 taken = orthant_search(objective, self.here, self.there, self.direction, size=size)
             else:
@@ -269,9 +278,11 @@ class _Run:
                     return NO_IMPROVEMENT
                 self.history.clear()
                 slope, size = self.course = self.renew() if self.can_renew else self.aim()
+                if self.gap <= stopping.tol:
+                    return TOLERANCE
                 continue
             self.here, self.there = self.there, self.here
-            steepest = self.steepest()
+            steepest, before = self.steepest(), -slope
             if self.here.squared_norm == 0:
                 self.gap, slope = 0.0, 0.0
             else:
@@ -293,11 +304,16 @@ class _Run:
                     penalised=penalised,
                 )
                 self.gap = stopping.update(self.here.value, self.here.squared_norm, slope)
+                self.round = self.round and -slope <= ROUND * before
             size = 1.0
             self.course, self.since = (slope, size), self.since + 1
-            if self.gap <= stopping.tol and self.worth_proving:
-                slope, size = self.course = self.renew()
-                self.gap = stopping.relative(PROOF_FACTOR * -0.5 * slope)
+            if self.round:
+                self.gap = min(self.gap, self.promise(-slope if self.believed else before))
+            elif self.gap <= stopping.tol and self.wants_proof:
+                if self.guarantee_near:
+                    self.gap = stopping.bound
+                else:
+                    slope, size = self.renew()
             enough = self.report(taken)
             if self.gap <= stopping.tol:
                 return TOLERANCE
@@ -313,21 +329,28 @@ class _Run:
         return self.renew_after is not None and self.since > 0
 
     @property
-    def worth_proving(self) -> bool:
-        """Whether an estimate that is within the tolerance is to be proved by the second derivative here.
-
-        Where weights are few that costs no more than the run did; the guarantee of a ridge needs no other proof.
-        """
+    def wants_proof(self) -> bool:
+        """Whether an estimate that is within the tolerance is to be proved, at a price no higher than the run's."""
         affordable = len(self.direction) <= max(PROVED, 2 * self.objective.n_evaluations)
         return self.can_renew and affordable and self.here.squared_norm > 0 and not self.stopping.certain
 
     @property
+    def guarantee_near(self) -> bool:
+        """Whether the guarantee of a ridge comes sooner than the second derivative, which is a proof too."""
+        first = len(self.steps) - min(self.since - 1, RECENT)
+        squares = [step.gradient_norm**2 for step in self.steps[first:]]
+        goal = self.here.squared_norm * self.stopping.tol / self.stopping.bound
+        return steps_left([*squares, self.here.squared_norm], goal) < len(self.direction)
+
+    @property
     def renewal_due(self) -> bool:
-        """Whether the steps in this basis were enough, or lead nowhere."""
-        if self.renew_after is None:
+        """Whether the steps in this basis lead nowhere, or to the end only after more than a new one would cost."""
+        if not self.can_renew:
             return False
-        near = self.gap <= NEARLY * self.stopping.tol
-        return self.since >= self.renew_after * (2 if near else 1) or (self.can_renew and self.stopping.stalled)
+        if self.stopping.stalled:
+            return True
+        gaps = [step.gap for step in self.steps[-self.since :]]
+        return self.since >= (self.renew_after or 0) and steps_left(gaps, self.stopping.tol) > len(self.direction)
 
     def renew(self) -> tuple[float, float]:
         """Go on in a basis made of the second derivative here; slope and first size along the new direction.
@@ -335,11 +358,22 @@ class _Run:
         What was seen in other coordinates says nothing of the rates in these: history and clocks begin again.
         """
         assert isinstance(self.objective, InBasis)
-        self.objective.renew(self.here)
+        self.believed, self.round = self.objective.renew(self.here), True
         self.trust()
         self.stopping.restart()
         self.since, self.n_renewed = 0, self.n_renewed + 1
-        return self.aim()
+        slope, size = self.course = self.aim()
+        self.gap = max(self.promise(-slope), 0.0 if self.believed else self.gap)
+        return slope, size
+
+    def promise(self, decrement: float) -> float:
+        """What Newton's method is about to gain, with a margin: the gap, where the basis is of the second derivative.
+
+        Steps that leave a hundredth of the decrement show that the derivative is still about that of the last
+        renewal. Curvature too small to be believed may hide a long way down. Its share of the decrement stays where
+        all others fall; so there what counts is the decrement before the last step.
+        """
+        return self.stopping.relative(PROOF_FACTOR * 0.5 * decrement)
 
     def trust(self) -> None:
         """Begin a history in a basis that has the second derivative in it."""

@@ -19,9 +19,9 @@ The gap is the bound 3 where that is smaller, else the largest of 4 × view 1, 3
 clock, and of this the largest of three steps in a row. The form comes from the argument above, the factors from
 recorded runs on half of the data sets that were tried. On the other half the tolerance was kept in all but a few
 runs of a hundred. What deceives it is a slow rate hidden under fast ones, a long plateau before the last fall, as
-columns in raw units make it; so where weights are few L-BFGS proves it by the second derivative. It is an estimate:
-`python -m benchmarks stopping` prints true gaps at the stop, and `tests/contracts/test_optimize_stopping.py` holds
-the rule to the tolerance on a range of problems.
+columns in raw units make it; so where weights are few L-BFGS proves it, by the guarantee 3 if that is some steps away
+(`steps_left`), else by the second derivative. It is an estimate: `python -m benchmarks stopping` prints true gaps at
+the stop, and `tests/contracts/test_optimize_stopping.py` holds the rule to the tolerance on a range of problems.
 
 The gap is relative to |F|. A minimum of zero (separable data without a penalty) would never be met so; F counts as
 no smaller than a millionth of its first value.
@@ -30,6 +30,7 @@ no smaller than a millionth of its first value.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 MODEL_FACTOR = 4.0
 CLOCKS = {8: 3.0, 3: 2.0}  # the last of so many parts of the run, and the factor of what it says
@@ -38,6 +39,20 @@ SHORTEST_WINDOW = 3
 IN_A_ROW = 3
 STALLED_STEPS = 10
 STALLED = 1e-14  # a relative fall over so many steps that is rounding alone
+
+
+def steps_left(values: Sequence[float], goal: float) -> float:
+    """Steps until ``values`` are down at ``goal`` if they go on falling as in their second half; ∞ if they do not.
+
+    >>> steps_left([5.0, 5.0, 1.0, 0.1, 0.01], 1e-4), steps_left([1.0, 0.5, 0.5], 0.1)
+    (2.0, inf)
+    """
+    middle, last = values[len(values) // 2], values[-1]
+    if last <= goal:
+        return 0.0
+    if goal <= 0 or not last < middle < math.inf:
+        return math.inf
+    return (len(values) - 1 - len(values) // 2) * math.log(last / goal) / math.log(middle / last)
 
 
 class Stopping:
@@ -52,7 +67,7 @@ class Stopping:
 
     def __init__(self, tol: float, *, convexity: float = 0.0) -> None:
         self.tol, self.convexity = tol, convexity
-        self.certain = False  # whether the guarantee alone is within the tolerance
+        self.bound = math.inf  # what the guarantee says
         self._values: list[float] = []
         self._first: float | None = None  # value of the run; the clocks may begin later
         self._estimates = [math.inf] * IN_A_ROW
@@ -63,9 +78,13 @@ class Stopping:
         self._first = value if self._first is None else self._first
         self._estimates = [*self._estimates[1:], max(MODEL_FACTOR * -0.5 * slope, self._trend())]
         estimate = self.relative(max(self._estimates))
-        bound = self.relative(squared_norm / (2 * self.convexity)) if self.convexity > 0 else math.inf
-        self.certain = bound <= self.tol
-        return min(estimate, bound)
+        self.bound = self.relative(squared_norm / (2 * self.convexity)) if self.convexity > 0 else math.inf
+        return min(estimate, self.bound)
+
+    @property
+    def certain(self) -> bool:
+        """Whether the guarantee alone is within the tolerance."""
+        return self.bound <= self.tol
 
     def relative(self, gap: float) -> float:
         """A gap as a share of |F|, where F counts as no smaller than a millionth of its first value."""
