@@ -24,13 +24,13 @@ from crfield.inference.tree_reweighted import TreeReweightedEngine
 from crfield.optimize.history import CALLBACK, TOLERANCE, Result
 from crfield.optimize.penalty import Penalty
 from crfield.training import graph_plan
+from crfield.training.graph_alone import fit_alone
 from crfield.training.graph_plan import STRENGTHS, HeldOut, Plan, told_strength
 from crfield.training.graph_strength import (
     BoundedLikelihood,
     certified_value,
     chosen_strength,
     connected_quarter,
-    fit_alone,
     held_out_parts,
 )
 from tests.contracts.grid_worlds import grid_world, oracle

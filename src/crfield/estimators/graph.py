@@ -39,9 +39,10 @@ from crfield.report.weights import FeatureList, TransitionTable
 from crfield.scoring.graph_layout import GraphLayout
 from crfield.scoring.graph_linear import GraphScorer
 from crfield.training.frank_wolfe import UNPROVEN
+from crfield.training.graph_alone import below_alone
 from crfield.training.graph_fit import fit_graph
 from crfield.training.graph_plan import Plan, plan_training, resolve_engine, told_strength
-from crfield.training.graph_strength import below_alone, fit_guarded
+from crfield.training.graph_strength import fit_guarded
 from crfield.training.honest import DISAGREE, UNSETTLED
 
 Init = TypeVar("Init", bound=Callable[..., None])
