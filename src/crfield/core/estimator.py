@@ -1,4 +1,4 @@
-"""What every estimator shares: scikit-learn's base class, and parameters that answer a misspelt name.
+"""What every estimator shares: scikit-learn's base class, and parameters that are declared once and answer a slip.
 
 ``ChainCRF(l3=1)`` is refused by Python already, but without a word on what to write instead. Here the names are
 looked at before ``__init__`` sees them, and again in ``set_params``: a slip of the fingers gets the nearest name, a
@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable
+from dataclasses import Field, dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, dataclass_transform
 
+from crfield.core.parameters import declared_parameters, learnt, parameter
 from crfield.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -145,12 +147,17 @@ FOREIGN: dict[str, dict[str, str]] = {
 }
 
 
+@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(parameter, learnt))
 class Estimator(BaseEstimator):
-    """scikit-learn's base class, with parameters that answer a misspelt name.
+    """scikit-learn's base class, with parameters that are declared, checked, and answer a misspelt name.
 
+    >>> from crfield.core.checks import integer, number
     >>> class Model(Estimator):
-    ...     def __init__(self, *, l1=0.0, max_iter=500):
-    ...         self.l1, self.max_iter = l1, max_iter
+    ...     l1: float = parameter(0.0, number(0))
+    ...     max_iter: int = parameter(500, integer(1))
+    >>> Model(l1=-1).check()
+    Traceback (most recent call last):
+    crfield.errors.InputError: l1 must be a finite number ≥ 0, got -1.
     >>> Model(max_itre=10)
     Traceback (most recent call last):
     crfield.errors.ParameterError: Model has no parameter 'max_itre'. Did you mean 'max_iter'?
@@ -158,6 +165,23 @@ class Estimator(BaseEstimator):
     Traceback (most recent call last):
     crfield.errors.ParameterError: Model has no parameter 'c1'. Here it is l1=c1.
     """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        declares = any(isinstance(value, Field) for value in vars(cls).values())
+        joins = sum(hasattr(base, "__dataclass_fields__") for base in cls.__bases__) > 1
+        if (declares or joins) and "__init__" not in vars(cls):
+            dataclass(kw_only=True, repr=False, eq=False, match_args=False)(cls)
+
+    def check(self) -> None:
+        """`InputError` unless every parameter has a value that can be used, alone and beside the others."""
+        for name, declared in declared_parameters(type(self)).items():
+            if declared.check is not None:
+                declared.check(name, getattr(self, name))
+        self._check_together()
+
+    def _check_together(self) -> None:
+        """Rules of more than one parameter; an estimator that has some says them here."""
 
     if not TYPE_CHECKING:  # a checker compares calls with the parameters of ``__init__`` alone
 
@@ -181,8 +205,7 @@ def check_parameter_names(cls: type, names: Iterable[str]) -> None:
     """ParameterError where the class has no parameter of one of the names, with what to write instead.
 
     >>> class Model(Estimator):
-    ...     def __init__(self, *, depth=1):
-    ...         self.depth = depth
+    ...     depth: int = parameter(1)
     >>> check_parameter_names(Model, ["hieght"])
     Traceback (most recent call last):
     crfield.errors.ParameterError: Model has no parameter 'hieght'. It has 'depth'.
@@ -199,8 +222,8 @@ def _advice(name: str, known: tuple[str, ...]) -> str:
     from difflib import get_close_matches
 
     plain = name.replace(".", "_").replace("-", "_")  # as other tools' command lines write them
-    for parameter, text in FOREIGN.get(plain, {}).items():
-        if parameter in known:
+    for own, text in FOREIGN.get(plain, {}).items():
+        if own in known:
             return f"Here it is {text}."
     near = get_close_matches(plain.lower(), known, n=3, cutoff=0.5 if len(name) < 4 else 0.7)
     if near:

@@ -1,0 +1,75 @@
+"""Parameters of estimators, declared once: name, type, default, check, and how a model file holds the value.
+
+    class Smoother(Estimator):
+        width: int = parameter(5, integer(1))
+        decode: str = parameter("viterbi", one_of("viterbi", "marginal"))
+
+makes a class whose ``__init__`` takes both as keywords and only stores them, as scikit-learn asks:
+`Estimator` turns the declarations into a dataclass, so signatures, ``get_params``, ``clone`` and pickle see ordinary
+parameters, and type checkers know them by ``dataclass_transform``. ``Estimator.check`` goes through the checks.
+What several estimators have in common is declared in a base class of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import Any, Literal
+
+from crfield.core.checks import Check
+
+_KEY = "parameter"
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What is declared of a parameter besides its name, type and default."""
+
+    check: Check | Callable[[str, Any], None] | None
+    stored: bool
+    to_json: Callable[[Any], Any] | None
+    from_json: Callable[[Any], Any] | None
+
+
+def parameter(
+    default: Any,
+    check: Check | Callable[[str, Any], None] | None = None,
+    *,
+    kw_only: bool = True,
+    stored: bool = True,
+    to_json: Callable[[Any], Any] | None = None,
+    from_json: Callable[[Any], Any] | None = None,
+) -> Any:
+    """Declare a parameter.
+
+    ``check(name, value)`` raises `InputError` for a value that cannot be used. ``kw_only=False`` lets it be given by
+    position. ``stored=False`` keeps it out of model files (code and places on disk are not stored); ``to_json`` and
+    ``from_json`` are for values that are not numbers, words and lists of them.
+    """
+    declared = Declared(check, stored, to_json, from_json)
+    return field(default=default, kw_only=kw_only, metadata={_KEY: declared})
+
+
+def learnt(*, init: Literal[False] = False) -> Any:
+    """Declare an attribute that ``fit`` sets: known to type checkers, not a parameter."""
+    return field(init=init)
+
+
+def declared_parameters(cls: type) -> dict[str, Declared]:
+    """The declarations of a class by name; those of its base classes first.
+
+    >>> from crfield.core.estimator import Estimator
+    >>> class Model(Estimator):
+    ...     depth: int = parameter(1)
+    >>> list(declared_parameters(Model))
+    ['depth']
+    """
+    return _declared(cls)
+
+
+@cache
+def _declared(cls: type) -> dict[str, Declared]:
+    if not hasattr(cls, "__dataclass_fields__"):
+        return {}
+    return {each.name: each.metadata[_KEY] for each in fields(cls) if _KEY in each.metadata}

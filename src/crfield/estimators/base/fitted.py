@@ -1,0 +1,195 @@
+"""`Fitted`: an estimator whose fitted model is one value, with one way to be saved, loaded and asked.
+
+``fit`` ends with ``self._learn(model, result)``: the model is a value of parts (labels, encoder, weights …) that can
+write itself down (``state``) and be made again (``from_state``). All else that a model file holds is the same for
+every estimator and written here once: the kind, the parameters as declared, and the report of training.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+
+import numpy as np
+
+from crfield.core.estimator import Estimator
+from crfield.core.parameters import declared_parameters, learnt
+from crfield.errors import InputError, ModelFileError, NotFittedError
+from crfield.optimize.history import Result, Step
+from crfield.storage.archive import write_archive
+from crfield.storage.checked import reading
+from crfield.storage.state import State
+
+
+class Model(Protocol):
+    """What a fitted estimator holds: a value that can be stored."""
+
+    def state(self) -> State:
+        """Header and arrays, all that prediction needs."""
+        ...
+
+    @classmethod
+    def from_state(cls, state: State, parameters: Mapping[str, Any]) -> Self:
+        """The value whose `state` this is, given the estimator's parameters; ModelFileError if it is damaged."""
+        ...
+
+
+M = TypeVar("M", bound=Model)
+
+REPORT: dict[str, type] = {
+    "objective_": float,
+    "n_iter_": int,
+    "n_evaluations_": int,
+    "converged_": bool,
+    "stop_reason_": str,
+}
+
+
+class Fitted(Estimator, Generic[M]):
+    """An estimator whose fitted model is one value of type M."""
+
+    kind: ClassVar[str] = ""  # the word of its model files
+    model_type: ClassVar[Any] = None  # the class of its fitted model
+    report: ClassVar[Mapping[str, type]] = REPORT  # what training tells and a file keeps
+
+    _model: M | None = learnt()
+    history_: list[Step] = learnt()
+    _stored: State | None = learnt()  # of a file whose arrays are still on disk, until first asked
+
+    def __init_subclass__(cls, kind: str | None = None, model: Any = None, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if kind is not None:
+            cls.kind = kind
+        if model is not None:
+            cls.model_type = model
+
+    # ------------------------------------------------------------------ the fitted value
+
+    @property
+    def _fitted(self) -> M:
+        """The fitted model; NotFittedError where there is none."""
+        # The stored state first: another thread that has just built the model takes it away afterwards.
+        stored, model = self.__dict__.get("_stored"), self.__dict__.get("_model")
+        if model is None:
+            if stored is None:
+                raise NotFittedError(
+                    f"this {type(self).__name__} is not fitted yet. Call fit first, or load a model file."
+                )
+            with reading("the model file"):
+                model = self._model = self._build(stored)
+            self._stored = None
+        return model
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self.__dict__.get("_model") is not None or self.__dict__.get("_stored") is not None
+
+    def __getstate__(self) -> Any:
+        if self.__dict__.get("_stored") is not None:
+            self._fitted  # noqa: B018  (what is still on disk is read before it is pickled)
+        return super().__getstate__()
+
+    def _learn(self, model: M, result: Result | None = None) -> Self:
+        """Take over a fitted model and the result of its training; the end of every ``fit``."""
+        self._model, self._stored = model, None
+        self._show(model)
+        if result is not None:
+            self.objective_ = float(result.value)
+            self.n_iter_ = result.n_iter
+            self.n_evaluations_ = result.n_evaluations
+            self.converged_ = result.converged
+            self.stop_reason_ = result.reason
+            self.history_ = result.history
+        return self
+
+    def _show(self, model: M) -> None:
+        """Set what is public of a fitted model, ``classes_`` and the like; after ``fit`` and after loading alike."""
+
+    # ------------------------------------------------------------------ files
+
+    def save(self, path: Any) -> None:
+        """Write the model to one file, atomically; `crfield.load` reads it. Nothing in it is ever executed."""
+        state = self._state()
+        write_archive(path, state.header, state.arrays)
+
+    def _state(self) -> State:
+        """All that a model file holds."""
+        state = self._fitted.state()
+        told = {name: json_value(getattr(self, name)) for name in self.report}
+        header = {"kind": self.kind, "parameters": self._stored_parameters(), "report": told}
+        return State(header | state.header, state.arrays)
+
+    def _stored_parameters(self) -> dict[str, Any]:
+        """The parameters as JSON values, without those that are code or places on disk."""
+        out = {}
+        for name, declared in declared_parameters(type(self)).items():
+            if declared.stored:
+                value = getattr(self, name)
+                out[name] = json_value(value) if declared.to_json is None else declared.to_json(value)
+        return out
+
+    @classmethod
+    def _from_state(cls, state: State, *, lazy: bool = False, **code: Any) -> Self:
+        """The estimator of a model file; with ``lazy`` its arrays are read when it is first asked.
+
+        ``code`` is what no file holds (functions), given again by the user.
+        """
+        made = cls._with_parameters(state)
+        made._set_report(state)
+        if code:
+            made.set_params(**code)
+        made._stored = state
+        if not lazy:
+            made._show(made._fitted)
+        return made
+
+    @classmethod
+    def _with_parameters(cls, state: State) -> Self:
+        """An estimator that is not fitted, with the parameters of a header."""
+        found = state.header.get("parameters")
+        if not isinstance(found, dict):
+            raise ModelFileError(f"the model file lacks its parameters. It was not written by {cls.__name__}.save.")
+        given = {}
+        try:
+            for name, declared in declared_parameters(cls).items():
+                if name in found and declared.stored:
+                    given[name] = found[name] if declared.from_json is None else declared.from_json(found[name])
+            made = cls(**given)
+            made.check()
+        except (InputError, TypeError, ValueError, LookupError) as error:
+            raise ModelFileError(
+                f"the model file's parameters cannot be used: {error} Was the file edited?"
+            ) from None
+        return made
+
+    def _set_report(self, state: State) -> None:
+        """What a header says of training."""
+        told = state.part("report").header
+        for name, kind in self.report.items():
+            value = told.get(name)
+            if kind is float and value is None:
+                value = math.nan  # JSON has no such number; some trainings know no objective
+            if not isinstance(value, kind):
+                raise ModelFileError(f"the model file's report of training lacks {name}.")
+            setattr(self, name, value)
+        self.history_ = []
+
+    def _build(self, state: State) -> M:
+        return self.model_type.from_state(state, self.get_params(deep=False))
+
+
+def json_value(value: Any) -> Any:
+    """A number, word or list as JSON has it; None for whatever has no place there, such as code.
+
+    >>> json_value({"a": (1, np.float64(2.0)), "b": print, "c": math.nan})
+    {'a': [1, 2.0], 'b': None, 'c': None}
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, dict):
+        return {str(name): json_value(item) for name, item in value.items()}
+    if isinstance(value, Sequence | set | frozenset | np.ndarray) and not isinstance(value, str | bytes):
+        return [json_value(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if value is None or isinstance(value, bool | int | float | str) else None

@@ -1,0 +1,18 @@
+"""Which class reads a model file: the word that a file of each estimator carries, and where its class lives.
+
+A table of names, so that reading one kind of file imports one estimator. A class says its word itself
+(``class HMM(…, kind="hmm")``); a test holds the two together.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+HOMES: dict[str, str] = {}
+
+
+def class_of(kind: str) -> Any:
+    """The estimator whose files are of a kind."""
+    module, _, name = HOMES[kind].partition(":")
+    return getattr(import_module(module), name)
