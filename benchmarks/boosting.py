@@ -24,9 +24,9 @@ from benchmarks.corpora import Bench
 from benchmarks.table import Row, ratio, seconds
 from benchmarks.timing import Timing, cpu, interleaved, wall
 from crfield import LogitBoost, VirtualEvidenceBoosting, make_order_chains
-from crfield.boosting.candidates import Candidates
-from crfield.boosting.responses import working_responses
-from crfield.boosting.stumps import best_stump
+from crfield.boosting.weak_learners.candidates import Candidates
+from crfield.boosting.weak_learners.responses import working_responses
+from crfield.boosting.weak_learners.stumps import best_stump
 
 SORTED_REQUIRED, BINNED_REQUIRED, GROWTH_ALLOWED, EVIDENCE_ALLOWED = 3.0, 1.0, 1.15, 1.5
 FEW, MANY = 10, 160  # rounds of two fits, whose difference is that of the rounds between

@@ -16,13 +16,13 @@ from benchmarks.crfsuite_model import CrfsuiteModel
 from crfield import ChainCRF
 from crfield.core.target import Target
 from crfield.data.labels import LabelCoder
-from crfield.features.template_encoder import TemplateEncoder
+from crfield.features.templates.encoder import TemplateEncoder
 from crfield.kernels.linear import Tagger
 from crfield.optimize.history import Result
 from crfield.optimize.penalty import Penalty
 from crfield.scoring.layout import Layout
-from crfield.training import warm_start
-from crfield.training.fused import FusedChain
+from crfield.training.chain import warm_start
+from crfield.training.chain.fused import FusedChain
 from crfield.training.likelihood import fit_likelihood
 
 # CRFsuite has no scores for labels alone and none for the first and last step; its c2 = 1 is l2 = 2.

@@ -27,7 +27,7 @@ FAR_SPARSE = {"tol": 1e-6, "max_iter": 1500}
 
 def chest(data: Path, *, long: int | None = None) -> tuple[list[np.ndarray], list[list[str]]]:
     """Mean, deviation, least and greatest value of each axis by the second; or one sequence of raw samples."""
-    from crfield.storage.recordings import CHEST_RATE, read_chest
+    from crfield.storage.datasets.recordings import CHEST_RATE, read_chest
 
     X, y = [], []
     people = range(1, 3) if long else range(1, 11)

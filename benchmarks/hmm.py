@@ -19,8 +19,8 @@ from benchmarks.corpora import Bench
 from benchmarks.table import Row, ratio
 from benchmarks.timing import interleaved
 from crfield.core.topology import Chains
-from crfield.scoring.densities import DiagonalGaussian, Fitting, Spread
-from crfield.training.em import Markov, expected, maximised
+from crfield.scoring.densities.gaussian import DiagonalGaussian, Fitting, Spread
+from crfield.training.markov.em import Markov, expected, maximised
 
 REQUIRED = 5.0
 STEPS, STATES, COLUMNS = 100_000, 10, 3

@@ -25,7 +25,7 @@ from benchmarks.table import Row, ratio
 from benchmarks.timing import Timing, settled
 from crfield import ChainCRF
 from crfield.metrics import token_accuracy
-from crfield.storage.letters import read_letters
+from crfield.storage.datasets.letters import read_letters
 
 Part = tuple[list[np.ndarray], list[np.ndarray]]
 

@@ -17,7 +17,7 @@ from benchmarks.corpora import Bench
 from benchmarks.table import Row
 from crfield.optimize.lbfgs import history_size, minimize
 from crfield.optimize.penalty import Penalty
-from crfield.training import warm_start
+from crfield.training.chain import warm_start
 
 COLUMNS_REQUIRED, DENSE_REQUIRED, HISTORY_REQUIRED = 250.0, 1000.0, 1e-6
 

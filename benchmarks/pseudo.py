@@ -18,7 +18,7 @@ from benchmarks.timing import interleaved
 from crfield.core.graphs import Graphs
 from crfield.core.target import Target
 from crfield.data.batch import Columns
-from crfield.data.graph_batch import GraphBatch, GraphSchema, NodeKind, Relation
+from crfield.data.graphs.batch import GraphBatch, GraphSchema, NodeKind, Relation
 from crfield.objectives.local import PseudoLikelihood
 from crfield.scoring.graph_layout import GraphLayout
 from crfield.scoring.graph_linear import GraphScorer

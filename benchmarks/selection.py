@@ -43,7 +43,7 @@ def soccer_figures(minutes: float, rounds: int) -> dict[str, Any]:
     from crfield.core.target import Target
     from crfield.data.labels import LabelCoder
     from crfield.features.relational.examples import SOCCER
-    from crfield.selection.grafting import graft
+    from crfield.selection.methods.grafting import graft
     from crfield.selection.problem import SelectionProblem
 
     games = [make_soccer(minutes / 3, n_players=5, random_state=seed) for seed in (1, 2, 3)]
@@ -122,7 +122,7 @@ def refits(bench: Bench) -> list[Row]:
     from crfield.features.lazy_columns import MatrixColumns
     from crfield.scoring.layout import Layout
     from crfield.selection.problem import SelectionProblem
-    from crfield.training.fused import FusedChain
+    from crfield.training.chain.fused import FusedChain
 
     steps, half, labels = (6_000 if bench.quick else 36_000), 40, 3
     rng = np.random.default_rng(0)
@@ -185,8 +185,8 @@ def tag(bench: Bench) -> list[Row]:
     from crfield import Recordings, Specification, make_tag
     from crfield.core.target import Target
     from crfield.features.relational.examples import TAG_LARGE
-    from crfield.selection.grafting import graft
-    from crfield.selection.l1_path import l1_path
+    from crfield.selection.methods.grafting import graft
+    from crfield.selection.methods.l1_path import l1_path
     from crfield.selection.problem import SelectionProblem
 
     catalogue = Specification.parse(TAG_LARGE).expand(labels=3, agents=3)

@@ -19,7 +19,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 import crfield
-from crfield.report.displays_losses import plot_losses
+from crfield.report.displays.losses import plot_losses
 
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 TOKENS = ["1", "(", "14", "oz", ")", "can", "crushed", "tomatoes", ",", "drained"]

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from crfield.errors import InputError
-from crfield.report.displays_curves import Chart, Curve
+from crfield.report.displays.curves import Chart, Curve
 from crfield.report.findings import Findings, Interval, mean_interval, paired_interval
 from crfield.training.parallel import run_each
 

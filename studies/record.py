@@ -27,7 +27,7 @@ from types import MappingProxyType
 from typing import Any
 
 from crfield.errors import FormatError, InputError
-from crfield.report.displays_curves import plot_charts
+from crfield.report.displays.curves import plot_charts
 from crfield.report.findings import Findings
 from crfield.storage.files import read_text, write_bytes, write_text
 from studies.framework import Case, Outcome, Reproduced, Settings, Study

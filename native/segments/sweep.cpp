@@ -1,4 +1,4 @@
-// Sums and maxima over the segmentations of one sequence; the recursions are in kernels/segments_numpy.py.
+// Sums and maxima over the segmentations of one sequence; the recursions are in kernels/reference/segments.py.
 //
 // Forwards everything is a logarithm relative to a running offset, backwards a conditional probability, so no score
 // can overflow and no length wears digits down. The scores of the segments are overwritten by their conditional

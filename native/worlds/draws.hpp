@@ -1,4 +1,4 @@
-// Random numbers of the worlds: SplitMix64, as in src/crfield/kernels/worlds_numpy.py.
+// Random numbers of the worlds: SplitMix64, as in src/crfield/kernels/reference/worlds.py.
 #pragma once
 #include <cstdint>
 

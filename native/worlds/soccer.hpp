@@ -1,4 +1,4 @@
-// A game of soccer; the rules are in src/crfield/kernels/worlds_soccer_numpy.py.
+// A game of soccer; the rules are in src/crfield/kernels/reference/worlds_soccer.py.
 #pragma once
 #include <cstdint>
 

@@ -12,62 +12,62 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from crfield.compat.model_files import convert_model as convert_model
-    from crfield.compat.model_files import write_crfsuite_model as write_crfsuite_model
+    from crfield.compat.convert import convert_model as convert_model
+    from crfield.compat.convert import write_crfsuite_model as write_crfsuite_model
     from crfield.core.constraints import Constraints as Constraints
     from crfield.data.frames import from_frame as from_frame
     from crfield.data.frames import to_frame as to_frame
-    from crfield.data.graph import Edges as Edges
-    from crfield.data.graph import Graph as Graph
-    from crfield.data.graph_builders import chain as chain
-    from crfield.data.graph_builders import edge_list as edge_list
-    from crfield.data.graph_builders import from_networkx as from_networkx
-    from crfield.data.graph_builders import grid as grid
-    from crfield.data.graph_builders import layers as layers
+    from crfield.data.graphs.builders import chain as chain
+    from crfield.data.graphs.builders import edge_list as edge_list
+    from crfield.data.graphs.builders import from_networkx as from_networkx
+    from crfield.data.graphs.builders import grid as grid
+    from crfield.data.graphs.builders import layers as layers
+    from crfield.data.graphs.graph import Edges as Edges
+    from crfield.data.graphs.graph import Graph as Graph
     from crfield.data.lengths import from_lengths as from_lengths
     from crfield.data.lengths import to_lengths as to_lengths
     from crfield.data.tokens import TokenColumns as TokenColumns
-    from crfield.estimators.boosted_field import BoostedRandomField as BoostedRandomField
-    from crfield.estimators.chain import ChainCRF as ChainCRF
-    from crfield.estimators.chain_cv import ChainCRFCV as ChainCRFCV
-    from crfield.estimators.classifier_hmm import ClassifierHMM as ClassifierHMM
-    from crfield.estimators.compare_trainers import compare_trainers as compare_trainers
+    from crfield.estimators.base.load import load as load
+    from crfield.estimators.base.load import read_template as read_template
+    from crfield.estimators.base.pipeline import Pipeline as Pipeline
+    from crfield.estimators.base.pipeline import save as save
+    from crfield.estimators.boosted.incomplete_boost import IncompleteBoost as IncompleteBoost
+    from crfield.estimators.boosted.logit_boost import LogitBoost as LogitBoost
+    from crfield.estimators.boosted.random_field import BoostedRandomField as BoostedRandomField
+    from crfield.estimators.boosted.tree_crf import TreeCRF as TreeCRF
+    from crfield.estimators.boosted.virtual_evidence import VirtualEvidenceBoosting as VirtualEvidenceBoosting
+    from crfield.estimators.chain.crf import ChainCRF as ChainCRF
+    from crfield.estimators.chain.encoding import encode_dataset as encode_dataset
+    from crfield.estimators.chain.m_estimated import MEstimatedCRF as MEstimatedCRF
+    from crfield.estimators.chain.memm import MEMM as MEMM
     from crfield.estimators.continuous import ContinuousCRF as ContinuousCRF
-    from crfield.estimators.discriminative_field import DiscriminativeRandomField as DiscriminativeRandomField
-    from crfield.estimators.encoding import encode_dataset as encode_dataset
-    from crfield.estimators.factorial import FactorialCRF as FactorialCRF
-    from crfield.estimators.graph import GraphCRF as GraphCRF
-    from crfield.estimators.grid import GridCRF as GridCRF
-    from crfield.estimators.group_folds import predict_by_group as predict_by_group
-    from crfield.estimators.hidden_crf import HiddenCRF as HiddenCRF
-    from crfield.estimators.hmm import HMM as HMM
-    from crfield.estimators.incomplete_boost import IncompleteBoost as IncompleteBoost
-    from crfield.estimators.kernel_crf import KernelCRF as KernelCRF
-    from crfield.estimators.kernel_logistic import KernelLogistic as KernelLogistic
-    from crfield.estimators.latent_dynamic import LatentDynamicCRF as LatentDynamicCRF
-    from crfield.estimators.load import load as load
-    from crfield.estimators.load import read_template as read_template
-    from crfield.estimators.logistic import MaxentClassifier as MaxentClassifier
-    from crfield.estimators.logit_boost import LogitBoost as LogitBoost
-    from crfield.estimators.m_estimated import MEstimatedCRF as MEstimatedCRF
-    from crfield.estimators.markov_field import MarkovRandomField as MarkovRandomField
-    from crfield.estimators.memm import MEMM as MEMM
-    from crfield.estimators.pipeline import Pipeline as Pipeline
-    from crfield.estimators.pipeline import save as save
-    from crfield.estimators.selected import SelectedCRF as SelectedCRF
-    from crfield.estimators.semi_markov import SemiMarkovCRF as SemiMarkovCRF
-    from crfield.estimators.stump_encoder import StumpEncoder as StumpEncoder
-    from crfield.estimators.stump_selector import StumpSelector as StumpSelector
-    from crfield.estimators.tree_crf import TreeCRF as TreeCRF
-    from crfield.estimators.virtual_evidence import VirtualEvidenceBoosting as VirtualEvidenceBoosting
+    from crfield.estimators.graph.crf import GraphCRF as GraphCRF
+    from crfield.estimators.graph.discriminative_field import DiscriminativeRandomField as DiscriminativeRandomField
+    from crfield.estimators.graph.factorial import FactorialCRF as FactorialCRF
+    from crfield.estimators.graph.grid import GridCRF as GridCRF
+    from crfield.estimators.graph.markov_field import MarkovRandomField as MarkovRandomField
+    from crfield.estimators.latent.hidden_crf import HiddenCRF as HiddenCRF
+    from crfield.estimators.latent.latent_dynamic import LatentDynamicCRF as LatentDynamicCRF
+    from crfield.estimators.markov.classifier_hmm import ClassifierHMM as ClassifierHMM
+    from crfield.estimators.markov.hmm import HMM as HMM
+    from crfield.estimators.maxent.classifier import MaxentClassifier as MaxentClassifier
+    from crfield.estimators.segments.semi_markov import SemiMarkovCRF as SemiMarkovCRF
+    from crfield.estimators.selected.crf import SelectedCRF as SelectedCRF
+    from crfield.estimators.selected.stump_encoder import StumpEncoder as StumpEncoder
+    from crfield.estimators.selected.stump_selector import StumpSelector as StumpSelector
+    from crfield.estimators.similarity.crf import KernelCRF as KernelCRF
+    from crfield.estimators.similarity.logistic import KernelLogistic as KernelLogistic
+    from crfield.estimators.tuning.chain_cv import ChainCRFCV as ChainCRFCV
+    from crfield.estimators.tuning.compare_trainers import compare_trainers as compare_trainers
+    from crfield.estimators.tuning.group_folds import predict_by_group as predict_by_group
+    from crfield.features.columns.trajectories import tag_columns as tag_columns
     from crfield.features.known import strict as strict
     from crfield.features.relational.catalogue import Specification as Specification
     from crfield.features.relational.recordings import Recordings as Recordings
     from crfield.features.sensors.transformer import SensorFeatures as SensorFeatures
-    from crfield.features.template import Template as Template
-    from crfield.features.text import TextFeatures as TextFeatures
-    from crfield.features.trajectories import tag_columns as tag_columns
-    from crfield.report.displays_timeline import plot_timeline as plot_timeline
+    from crfield.features.templates.template import Template as Template
+    from crfield.features.text.transformer import TextFeatures as TextFeatures
+    from crfield.report.displays.timeline import plot_timeline as plot_timeline
     from crfield.report.errors import error_groups as error_groups
     from crfield.report.inference_comparison import compare_inference as compare_inference
     from crfield.report.replay import Replay as Replay
@@ -88,6 +88,9 @@ if TYPE_CHECKING:
     from crfield.simulate.weak_features import make_sparse_columns as make_sparse_columns
     from crfield.simulate.weak_features import make_weak_features as make_weak_features
     from crfield.simulate.wearable import make_wearable_episodes as make_wearable_episodes
+    from crfield.storage.datasets.recordings import read_recordings as read_recordings
+    from crfield.storage.datasets.word_lists import read_clusters as read_clusters
+    from crfield.storage.datasets.word_lists import read_lexicon as read_lexicon
     from crfield.storage.encoded import EncodedDataset as EncodedDataset
     from crfield.storage.exchange import read_columns as read_columns
     from crfield.storage.exchange import read_conllu as read_conllu
@@ -97,45 +100,42 @@ if TYPE_CHECKING:
     from crfield.storage.exchange import write_crfsuite as write_crfsuite
     from crfield.storage.exchange import write_graphs as write_graphs
     from crfield.storage.limits import file_growth as file_growth
-    from crfield.storage.recordings import read_recordings as read_recordings
-    from crfield.storage.word_lists import read_clusters as read_clusters
-    from crfield.storage.word_lists import read_lexicon as read_lexicon
 else:
     _HOME: dict[str, str] = {
-        "BoostedRandomField": "crfield.estimators.boosted_field",
-        "chain": "crfield.data.graph_builders",
-        "ChainCRF": "crfield.estimators.chain",
-        "ChainCRFCV": "crfield.estimators.chain_cv",
-        "ClassifierHMM": "crfield.estimators.classifier_hmm",
+        "BoostedRandomField": "crfield.estimators.boosted.random_field",
+        "chain": "crfield.data.graphs.builders",
+        "ChainCRF": "crfield.estimators.chain.crf",
+        "ChainCRFCV": "crfield.estimators.tuning.chain_cv",
+        "ClassifierHMM": "crfield.estimators.markov.classifier_hmm",
         "compare_inference": "crfield.report.inference_comparison",
-        "compare_trainers": "crfield.estimators.compare_trainers",
+        "compare_trainers": "crfield.estimators.tuning.compare_trainers",
         "Constraints": "crfield.core.constraints",
-        "convert_model": "crfield.compat.model_files",
+        "convert_model": "crfield.compat.convert",
         "ContinuousCRF": "crfield.estimators.continuous",
-        "DiscriminativeRandomField": "crfield.estimators.discriminative_field",
-        "edge_list": "crfield.data.graph_builders",
-        "Edges": "crfield.data.graph",
-        "encode_dataset": "crfield.estimators.encoding",
+        "DiscriminativeRandomField": "crfield.estimators.graph.discriminative_field",
+        "edge_list": "crfield.data.graphs.builders",
+        "Edges": "crfield.data.graphs.graph",
+        "encode_dataset": "crfield.estimators.chain.encoding",
         "EncodedDataset": "crfield.storage.encoded",
         "error_groups": "crfield.report.errors",
-        "FactorialCRF": "crfield.estimators.factorial",
+        "FactorialCRF": "crfield.estimators.graph.factorial",
         "file_growth": "crfield.storage.limits",
         "from_frame": "crfield.data.frames",
         "from_lengths": "crfield.data.lengths",
-        "from_networkx": "crfield.data.graph_builders",
-        "Graph": "crfield.data.graph",
-        "GraphCRF": "crfield.estimators.graph",
-        "grid": "crfield.data.graph_builders",
-        "GridCRF": "crfield.estimators.grid",
-        "HiddenCRF": "crfield.estimators.hidden_crf",
-        "HMM": "crfield.estimators.hmm",
-        "IncompleteBoost": "crfield.estimators.incomplete_boost",
-        "LatentDynamicCRF": "crfield.estimators.latent_dynamic",
-        "KernelCRF": "crfield.estimators.kernel_crf",
-        "KernelLogistic": "crfield.estimators.kernel_logistic",
-        "layers": "crfield.data.graph_builders",
-        "load": "crfield.estimators.load",
-        "LogitBoost": "crfield.estimators.logit_boost",
+        "from_networkx": "crfield.data.graphs.builders",
+        "Graph": "crfield.data.graphs.graph",
+        "GraphCRF": "crfield.estimators.graph.crf",
+        "grid": "crfield.data.graphs.builders",
+        "GridCRF": "crfield.estimators.graph.grid",
+        "HiddenCRF": "crfield.estimators.latent.hidden_crf",
+        "HMM": "crfield.estimators.markov.hmm",
+        "IncompleteBoost": "crfield.estimators.boosted.incomplete_boost",
+        "LatentDynamicCRF": "crfield.estimators.latent.latent_dynamic",
+        "KernelCRF": "crfield.estimators.similarity.crf",
+        "KernelLogistic": "crfield.estimators.similarity.logistic",
+        "layers": "crfield.data.graphs.builders",
+        "load": "crfield.estimators.base.load",
+        "LogitBoost": "crfield.estimators.boosted.logit_boost",
         "make_activity_days": "crfield.simulate.order_chains",
         "make_linked_features": "crfield.simulate.weak_features",
         "make_noisy_images": "crfield.simulate.fields",
@@ -151,43 +151,43 @@ else:
         "make_sparse_columns": "crfield.simulate.weak_features",
         "make_weak_features": "crfield.simulate.weak_features",
         "make_wearable_episodes": "crfield.simulate.wearable",
-        "MarkovRandomField": "crfield.estimators.markov_field",
-        "MaxentClassifier": "crfield.estimators.logistic",
-        "MEMM": "crfield.estimators.memm",
-        "MEstimatedCRF": "crfield.estimators.m_estimated",
-        "Pipeline": "crfield.estimators.pipeline",
+        "MarkovRandomField": "crfield.estimators.graph.markov_field",
+        "MaxentClassifier": "crfield.estimators.maxent.classifier",
+        "MEMM": "crfield.estimators.chain.memm",
+        "MEstimatedCRF": "crfield.estimators.chain.m_estimated",
+        "Pipeline": "crfield.estimators.base.pipeline",
         "phrase_features": "crfield.simulate.phrases",
-        "plot_timeline": "crfield.report.displays_timeline",
-        "predict_by_group": "crfield.estimators.group_folds",
+        "plot_timeline": "crfield.report.displays.timeline",
+        "predict_by_group": "crfield.estimators.tuning.group_folds",
         "Recordings": "crfield.features.relational.recordings",
-        "read_clusters": "crfield.storage.word_lists",
+        "read_clusters": "crfield.storage.datasets.word_lists",
         "read_columns": "crfield.storage.exchange",
         "read_conllu": "crfield.storage.exchange",
         "read_crfsuite": "crfield.storage.exchange",
         "read_graphs": "crfield.storage.exchange",
-        "read_lexicon": "crfield.storage.word_lists",
-        "read_recordings": "crfield.storage.recordings",
-        "read_template": "crfield.estimators.load",
+        "read_lexicon": "crfield.storage.datasets.word_lists",
+        "read_recordings": "crfield.storage.datasets.recordings",
+        "read_template": "crfield.estimators.base.load",
         "Replay": "crfield.report.replay",
         "robot_vision": "crfield.simulate.tag_vision",
-        "save": "crfield.estimators.pipeline",
-        "SemiMarkovCRF": "crfield.estimators.semi_markov",
-        "SelectedCRF": "crfield.estimators.selected",
+        "save": "crfield.estimators.base.pipeline",
+        "SemiMarkovCRF": "crfield.estimators.segments.semi_markov",
+        "SelectedCRF": "crfield.estimators.selected.crf",
         "SensorFeatures": "crfield.features.sensors.transformer",
         "Specification": "crfield.features.relational.catalogue",
         "strict": "crfield.features.known",
-        "StumpEncoder": "crfield.estimators.stump_encoder",
-        "StumpSelector": "crfield.estimators.stump_selector",
-        "tag_columns": "crfield.features.trajectories",
-        "Template": "crfield.features.template",
-        "TextFeatures": "crfield.features.text",
+        "StumpEncoder": "crfield.estimators.selected.stump_encoder",
+        "StumpSelector": "crfield.estimators.selected.stump_selector",
+        "tag_columns": "crfield.features.columns.trajectories",
+        "Template": "crfield.features.templates.template",
+        "TextFeatures": "crfield.features.text.transformer",
         "to_frame": "crfield.data.frames",
         "to_lengths": "crfield.data.lengths",
         "TokenColumns": "crfield.data.tokens",
-        "TreeCRF": "crfield.estimators.tree_crf",
-        "VirtualEvidenceBoosting": "crfield.estimators.virtual_evidence",
+        "TreeCRF": "crfield.estimators.boosted.tree_crf",
+        "VirtualEvidenceBoosting": "crfield.estimators.boosted.virtual_evidence",
         "write_columns": "crfield.storage.exchange",
-        "write_crfsuite_model": "crfield.compat.model_files",
+        "write_crfsuite_model": "crfield.compat.convert",
         "write_crfsuite": "crfield.storage.exchange",
         "write_graphs": "crfield.storage.exchange",
     }

@@ -1,7 +1,7 @@
 """Ten people with an accelerometer on the chest: a chain with selected columns against its rivals.
 
-One person is left out at a time (`storage.recordings.read_chest`); steps are windows of one second, candidates those
-of `SensorFeatures` with windows of one and five seconds, contexts of 15 and 61 steps.
+One person is left out at a time (`storage.datasets.recordings.read_chest`); steps are windows of one second,
+candidates those of `SensorFeatures` with windows of one and five seconds, contexts of 15 and 61 steps.
 
 All recordings follow one script, so a clock without any sensor gets a fair accuracy; macro F1 and segments tell more.
 Models of sequences learn the script from the labels of the other people: that 2 follows 1. Those with memory also
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from crfield.features.sensors.transformer import SensorFeatures
 from crfield.report.findings import Findings
-from crfield.storage.recordings import CHEST_RATE, read_chest
+from crfield.storage.datasets.recordings import CHEST_RATE, read_chest
 from studies.activities.models import MODELS
 from studies.activities.rivals import Plan, Recorded
 from studies.activities.tables import recorded, run_folds, table_of

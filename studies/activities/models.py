@@ -37,8 +37,8 @@ import numpy as np
 
 from crfield.core.potentials import Potentials
 from crfield.errors import InputError
-from crfield.estimators.chain import ChainCRF
-from crfield.estimators.tree_crf import TreeCRF
+from crfield.estimators.boosted.tree_crf import TreeCRF
+from crfield.estimators.chain.crf import ChainCRF
 from crfield.inference.chain import ChainEngine
 from studies.activities.segment_memory import SegmentStates
 from studies.activities.stacked_chain import StackedChain
@@ -267,7 +267,7 @@ def _joint(inside: Inside, states: SegmentStates, scored: Callable[[Sequence[int
 
 
 def _gaussian(inside: Inside, learn: Sequence[int], deviation: float) -> Answer:
-    from crfield.estimators.hmm import HMM
+    from crfield.estimators.markov.hmm import HMM
 
     model = HMM(smoothing=SMOOTHING, deviation_factor=deviation)
     model.fit([inside.columns[k] for k in learn], [list(inside.labels[k]) for k in learn])

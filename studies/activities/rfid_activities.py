@@ -1,9 +1,9 @@
 """Older people with a batteryless sensor: a chain with selected columns against its rivals, reading by reading.
 
-Sixty trials (`storage.rfid`), four activities. A step is a reading, so that nothing is said about time in which the
-sensor was not heard, and what is scored does not depend on how anybody cuts windows. Columns are about each reading
-and the time around it (`features.sensors.readings`); whole trials are left out, and everything is chosen within the
-training trials (`studies.activities.rivals`).
+Sixty trials (`storage.datasets.rfid`), four activities. A step is a reading, so that nothing is said about time in
+which the sensor was not heard, and what is scored does not depend on how anybody cuts windows. Columns are about each
+reading and the time around it (`features.sensors.readings`); whole trials are left out, and everything is chosen
+within the training trials (`studies.activities.rivals`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from crfield.features.sensors.readings import reading_columns
 from crfield.report.findings import Findings
-from crfield.storage.rfid import ANTENNAS, read_rfid_trials
+from crfield.storage.datasets.rfid import ANTENNAS, read_rfid_trials
 from studies.activities.models import MODELS, Grids
 from studies.activities.rivals import Plan, Recorded
 from studies.activities.tables import recorded, run_folds, table_of

@@ -1,6 +1,6 @@
 """What people in hospital rooms do, from a batteryless sensor: boosted fields, plain ones, and a Markov model.
 
-Sixty trials of older people (`storage.rfid`), cut into windows of two seconds (`rfid_windows`): four
+Sixty trials of older people (`storage.datasets.rfid`), cut into windows of two seconds (`rfid_windows`): four
 activities, of which one, walking, is rare and short. Trials are dealt into folds as wholes, anew in each repetition,
 and whatever is to be chosen (penalties, rounds, depths) is chosen within the training folds, by cross-validation over
 trials. The models:
@@ -28,11 +28,11 @@ from typing import Any
 import numpy as np
 
 from crfield.errors import ConvergenceWarning, CrfieldWarning, InputError
-from crfield.estimators.chain import ChainCRF
-from crfield.estimators.classifier_hmm import ClassifierHMM
-from crfield.estimators.tree_crf import TreeCRF
+from crfield.estimators.boosted.tree_crf import TreeCRF
+from crfield.estimators.chain.crf import ChainCRF
+from crfield.estimators.markov.classifier_hmm import ClassifierHMM
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval
-from crfield.storage.rfid import ACTIVITIES, read_rfid_trials
+from crfield.storage.datasets.rfid import ACTIVITIES, read_rfid_trials
 from studies.activities.rfid_windows import NAMES, trial_windows
 
 EXACT, VERIFIED, STUMPS, LINEAR, MARKOV, TREES = (
@@ -74,9 +74,9 @@ def model_and_grid(name: str, *, n_jobs: int = 1) -> tuple[Any, dict[str, list[A
     """
     from sklearn.pipeline import Pipeline
 
-    from crfield.estimators.logit_boost import LogitBoost
-    from crfield.estimators.stump_selector import StumpSelector
-    from crfield.estimators.virtual_evidence import VirtualEvidenceBoosting
+    from crfield.estimators.boosted.logit_boost import LogitBoost
+    from crfield.estimators.boosted.virtual_evidence import VirtualEvidenceBoosting
+    from crfield.estimators.selected.stump_selector import StumpSelector
 
     options: dict[str, Any] = {"decode": "marginal", "n_jobs": n_jobs}
     if name == EXACT:

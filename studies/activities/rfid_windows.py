@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from crfield.storage.rfid import ANTENNAS, Trial
+from crfield.storage.datasets.rfid import ANTENNAS, Trial
 
 SILENT = -75.0  # strength where an antenna heard nothing; what it hears is stronger
 AXES = ("frontal", "vertical", "lateral")

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from crfield.errors import CrfieldWarning, InputError
-from crfield.estimators.group_folds import macro_f1
+from crfield.estimators.tuning.group_folds import macro_f1
 from crfield.metrics import segment_f1
 from studies.activities.models import MODELS, Grids, Inside, family
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from crfield.estimators.group_folds import GroupPredictions, macro_f1
+from crfield.estimators.tuning.group_folds import GroupPredictions, macro_f1
 from crfield.metrics import segment_f1, token_accuracy
 from crfield.report.findings import Claim, Findings, Interval, mean_interval, paired_interval
 from crfield.training.parallel import run_each

@@ -24,16 +24,16 @@ from typing import Any
 
 import numpy as np
 
-from crfield.data.graph import Graph
+from crfield.data.graphs.graph import Graph
 from crfield.errors import ConvergenceWarning, DataWarning
-from crfield.estimators.graph import GraphCRF
-from crfield.estimators.graph_answers import target_of
-from crfield.estimators.grid import GridCRF
+from crfield.estimators.graph.answers import target_of
+from crfield.estimators.graph.crf import GraphCRF
+from crfield.estimators.graph.grid import GridCRF
 from crfield.optimize.penalty import Penalty
 from crfield.report.findings import Claim, Findings
 from crfield.scoring.graph_linear import GraphScorer
 from crfield.simulate.fields import make_noisy_images
-from crfield.training.graph_strength import Setting
+from crfield.training.graph.strength import Setting
 
 COLUMNS = ("graphs", "seeds", "without edges", "auto", "least gain", "strengths", "pseudo", "cost")
 COUPLINGS = (0.0, 0.2, 0.5, 0.8)

@@ -29,9 +29,9 @@ from typing import Any
 
 import numpy as np
 
-from crfield.estimators.discriminative_field import DiscriminativeRandomField
-from crfield.estimators.grid import GridCRF
-from crfield.estimators.markov_field import MarkovRandomField
+from crfield.estimators.graph.discriminative_field import DiscriminativeRandomField
+from crfield.estimators.graph.grid import GridCRF
+from crfield.estimators.graph.markov_field import MarkovRandomField
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval
 from crfield.simulate.fields import make_noisy_images
 

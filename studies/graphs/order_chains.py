@@ -26,11 +26,11 @@ import numpy as np
 from crfield.core.graphs import Graphs
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
-from crfield.data.graph_builders import chain
+from crfield.data.graphs.builders import chain
 from crfield.errors import ConvergenceWarning
-from crfield.estimators.graph import GraphCRF
-from crfield.inference.forest import ForestEngine
-from crfield.inference.loopy import LoopyEngine
+from crfield.estimators.graph.crf import GraphCRF
+from crfield.inference.graphs.forest import ForestEngine
+from crfield.inference.graphs.loopy import LoopyEngine
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval
 from crfield.simulate.order_chains import OrderChains, make_order_chains
 

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from crfield.errors import ConvergenceWarning, DataWarning, FormatError
-from crfield.estimators.grid import GridCRF
+from crfield.estimators.graph.grid import GridCRF
 from crfield.report.findings import Claim, Findings, percent
 from crfield.storage.files import read_bytes
 

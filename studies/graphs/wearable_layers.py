@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 from crfield.errors import DataWarning
-from crfield.estimators.chain import ChainCRF
-from crfield.estimators.factorial import FactorialCRF
+from crfield.estimators.chain.crf import ChainCRF
+from crfield.estimators.graph.factorial import FactorialCRF
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval
 from crfield.simulate.wearable import WearableEpisodes, make_wearable_episodes
 

@@ -30,10 +30,10 @@ from typing import Any
 import numpy as np
 
 from crfield.errors import ConvergenceWarning, InputError
-from crfield.estimators.chain import ChainCRF
-from crfield.estimators.kernel_crf import KernelCRF
+from crfield.estimators.chain.crf import ChainCRF
+from crfield.estimators.similarity.crf import KernelCRF
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval, percent
-from crfield.storage.letters import Letters, read_letters
+from crfield.storage.datasets.letters import Letters, read_letters
 from studies.framework import Case, Outcome, Reproduced, Settings, Study, run_study
 from studies.handwriting.letters import outcome_of
 

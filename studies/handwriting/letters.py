@@ -1,7 +1,7 @@
 """Handwritten words: what trees on pixels bring to a chain of letters.
 
-6,877 words of 16 × 8 pixel letters (`storage.letters`), in ten folds; each fold is tested on by models of the other
-nine. A linear chain weighs every pixel on its own, which no letter is made of. Four models:
+6,877 words of 16 × 8 pixel letters (`storage.datasets.letters`), in ten folds; each fold is tested on by models of
+the other nine. A linear chain weighs every pixel on its own, which no letter is made of. Four models:
 
     pixels, linear chain            `ChainCRF` on the 128 pixels
     trees, letters alone            boosted trees of all pixels, no neighbours (`TreeCRF` without transitions)
@@ -26,13 +26,13 @@ from crfield.core.semiring import Semiring
 from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.data.labels import LabelCoder
-from crfield.estimators.chain import ChainCRF
-from crfield.estimators.classifier_hmm import FLOOR
-from crfield.estimators.tree_crf import TreeCRF
+from crfield.estimators.boosted.tree_crf import TreeCRF
+from crfield.estimators.chain.crf import ChainCRF
+from crfield.estimators.markov.classifier_hmm import FLOOR
 from crfield.inference.chain import ChainEngine
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval, percent
-from crfield.storage.letters import Letters, read_letters
-from crfield.training.hmm_count import counted
+from crfield.storage.datasets.letters import Letters, read_letters
+from crfield.training.markov.counting import counted
 
 LINEAR, ALONE, MARKOV, BOOSTED = (
     "pixels, linear chain",

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from crfield.estimators.incomplete_boost import IncompleteBoost
+from crfield.estimators.boosted.incomplete_boost import IncompleteBoost
 from crfield.report.findings import Claim, Findings, mean_interval
 from crfield.simulate.visual_words import EASY, make_visual_words
 from studies.framework import Case, Outcome, Reproduced, Settings, Study, above, by_seed

@@ -32,8 +32,8 @@ from typing import Any
 import numpy as np
 
 from crfield.boosting.incomplete.hidden_chain import OUTSIDE
-from crfield.estimators.incomplete_boost import IncompleteBoost
-from crfield.report.displays_curves import Chart
+from crfield.estimators.boosted.incomplete_boost import IncompleteBoost
+from crfield.report.displays.curves import Chart
 from crfield.report.findings import Claim, Findings
 from studies.framework import Case, Outcome, Reproduced, Settings, Study, curve
 from studies.incomplete.rows import (

@@ -27,8 +27,8 @@ from typing import Any
 
 import numpy as np
 
-from crfield.estimators.incomplete_boost import IncompleteBoost
-from crfield.report.displays_curves import Chart
+from crfield.estimators.boosted.incomplete_boost import IncompleteBoost
+from crfield.report.displays.curves import Chart
 from crfield.report.findings import Claim, Findings
 from crfield.simulate.visual_words import EASY, HARD, VisualWords, make_visual_words
 from studies.framework import Case, Outcome, Reproduced, Settings, Study, curve

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from crfield.estimators.chain import ChainCRF
-from crfield.estimators.memm import MEMM
+from crfield.estimators.chain.crf import ChainCRF
+from crfield.estimators.chain.memm import MEMM
 from crfield.report.findings import Claim, Findings, mean_interval
 from crfield.simulate.label_bias import RibRob, make_rib_rob
 from crfield.training.parallel import run_each

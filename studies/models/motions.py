@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 
 from crfield.errors import ConvergenceWarning, InputError
-from crfield.estimators.chain import ChainCRF
-from crfield.estimators.hidden_crf import HiddenCRF
+from crfield.estimators.chain.crf import ChainCRF
+from crfield.estimators.latent.hidden_crf import HiddenCRF
 from crfield.report.findings import Claim, Findings, mean_interval, percent
 from crfield.training.parallel import run_each
 

@@ -28,12 +28,12 @@ from typing import Any
 import numpy as np
 
 from crfield.errors import ConvergenceWarning
-from crfield.estimators.chain import ChainCRF
-from crfield.estimators.hmm import HMM
-from crfield.estimators.kernel_crf import KernelCRF
-from crfield.estimators.latent_dynamic import LatentDynamicCRF
-from crfield.estimators.memm import MEMM
-from crfield.estimators.semi_markov import SemiMarkovCRF
+from crfield.estimators.chain.crf import ChainCRF
+from crfield.estimators.chain.memm import MEMM
+from crfield.estimators.latent.latent_dynamic import LatentDynamicCRF
+from crfield.estimators.markov.hmm import HMM
+from crfield.estimators.segments.semi_markov import SemiMarkovCRF
+from crfield.estimators.similarity.crf import KernelCRF
 from crfield.metrics.segments import segment_f1, segments
 from crfield.report.findings import Claim, Findings, Interval, mean_interval, paired_interval
 from crfield.simulate.episodes import N_PHASES, make_episodes

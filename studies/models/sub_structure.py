@@ -19,9 +19,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from crfield.core.topology import Chains
-from crfield.estimators.chain import ChainCRF
-from crfield.estimators.latent_dynamic import LatentDynamicCRF
-from crfield.features.step_windows import windowed
+from crfield.estimators.chain.crf import ChainCRF
+from crfield.estimators.latent.latent_dynamic import LatentDynamicCRF
+from crfield.features.columns.step_windows import windowed
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval
 from crfield.simulate.sub_structure import make_sub_structure
 from crfield.training.parallel import run_each

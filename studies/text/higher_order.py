@@ -20,8 +20,8 @@ import numpy as np
 from crfield.core.graphs import Graphs
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
-from crfield.estimators.chain import ChainCRF
-from crfield.inference.forest import ForestEngine
+from crfield.estimators.chain.crf import ChainCRF
+from crfield.inference.graphs.forest import ForestEngine
 from crfield.metrics import span_f1
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval
 from crfield.simulate.order_chains import OrderChains, make_order_chains

@@ -23,8 +23,8 @@ import numpy as np
 
 from crfield.data.tokens import TokenColumns
 from crfield.errors import InputError
-from crfield.estimators.chain import ChainCRF
-from crfield.features.text import TextFeatures
+from crfield.estimators.chain.crf import ChainCRF
+from crfield.features.text.transformer import TextFeatures
 from crfield.metrics import check_scheme, convert_sequences, span_report
 from crfield.report.findings import Claim, Findings, percent
 from crfield.storage.exchange import read_columns

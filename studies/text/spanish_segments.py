@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 
 from crfield.errors import InputError
-from crfield.estimators.chain import ChainCRF
-from crfield.estimators.semi_markov import SemiMarkovCRF
+from crfield.estimators.chain.crf import ChainCRF
+from crfield.estimators.segments.semi_markov import SemiMarkovCRF
 from crfield.metrics import span_report, spans
 from crfield.report.findings import Claim, Findings
 from crfield.storage.exchange import read_columns

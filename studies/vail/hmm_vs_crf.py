@@ -25,9 +25,9 @@ from typing import Any
 import numpy as np
 
 from crfield.errors import ConvergenceWarning, DataWarning, FormatError
-from crfield.estimators.chain import ChainCRF
-from crfield.estimators.hmm import HMM
-from crfield.report.displays_curves import Chart
+from crfield.estimators.chain.crf import ChainCRF
+from crfield.estimators.markov.hmm import HMM
+from crfield.report.displays.curves import Chart
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval
 from crfield.storage.files import read_text
 from studies.framework import Case, Outcome, Reproduced, Settings, Study, above, curve, gap_text

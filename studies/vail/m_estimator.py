@@ -29,9 +29,9 @@ from crfield.core.semiring import Semiring
 from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.data.batch import Batch, Columns
-from crfield.features.trajectories import Scaling, TagSet, TrajectoryColumns, tag_columns
+from crfield.features.columns.trajectories import Scaling, TagSet, TrajectoryColumns, tag_columns
 from crfield.inference.chain import ChainEngine
-from crfield.report.displays_curves import Chart
+from crfield.report.displays.curves import Chart
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval
 from crfield.scoring.layout import Layout
 from crfield.scoring.linear import LinearScorer

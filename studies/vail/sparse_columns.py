@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from crfield.estimators.selected import SelectedCRF
+from crfield.estimators.selected.crf import SelectedCRF
 from crfield.report.findings import Claim, Findings, mean_interval
 from crfield.simulate.weak_features import make_sparse_columns
 from studies.framework import Case, Outcome, Reproduced, Settings, Study, by_seed

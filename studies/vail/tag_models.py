@@ -17,7 +17,7 @@ from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.data.batch import Batch, Columns
 from crfield.errors import ConvergenceWarning
-from crfield.features.trajectories import TrajectoryColumns
+from crfield.features.columns.trajectories import TrajectoryColumns
 from crfield.inference.chain import ChainEngine
 from crfield.inference.decode import best_marginals
 from crfield.inference.labellings import path_scores
@@ -26,7 +26,7 @@ from crfield.optimize.penalty import Penalty
 from crfield.scoring.layout import Layout
 from crfield.scoring.linear import LinearScorer
 from crfield.simulate.tag import TagGames
-from crfield.training.fused import FusedChain
+from crfield.training.chain.fused import FusedChain
 from crfield.training.likelihood import fit_likelihood
 
 

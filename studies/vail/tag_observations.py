@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from crfield.estimators.hmm import HMM
-from crfield.features.trajectories import TAG_SETS, Scaling, tag_columns
-from crfield.report.displays_curves import Chart
+from crfield.estimators.markov.hmm import HMM
+from crfield.features.columns.trajectories import TAG_SETS, Scaling, tag_columns
+from crfield.report.displays.curves import Chart
 from crfield.report.findings import Claim, Findings, Interval, mean_interval, percent
 from crfield.simulate.tag import SCHEMES, make_tag
 from studies.framework import Case, Outcome, Reproduced, Settings, Study, above, by_seed, curve

@@ -28,7 +28,7 @@ from crfield.features.relational.examples import TAG_LARGE
 from crfield.features.relational.recordings import Recordings
 from crfield.optimize.lbfgs import minimize
 from crfield.optimize.penalty import Penalty
-from crfield.report.displays_curves import Chart, Curve
+from crfield.report.displays.curves import Chart, Curve
 from crfield.report.findings import Claim, Findings, mean_interval
 from crfield.selection import choice
 from crfield.selection.active import ActiveColumns

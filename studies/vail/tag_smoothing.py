@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 
 from crfield.errors import ConvergenceWarning
-from crfield.estimators.hmm import HMM
-from crfield.features.trajectories import Scaling, TagSet, tag_columns
-from crfield.report.displays_curves import Chart
+from crfield.estimators.markov.hmm import HMM
+from crfield.features.columns.trajectories import Scaling, TagSet, tag_columns
+from crfield.report.displays.curves import Chart
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval
 from crfield.simulate.tag import SCHEMES, make_tag
 from studies.framework import (

@@ -27,7 +27,7 @@ import numpy as np
 from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.features.lazy_columns import MatrixColumns
-from crfield.report.displays_curves import Chart
+from crfield.report.displays.curves import Chart
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval
 from crfield.selection import choice
 from crfield.selection.path import SelectionPath

@@ -31,11 +31,11 @@ from typing import Any
 
 import numpy as np
 
-from crfield.data.graph_builders import chain
+from crfield.data.graphs.builders import chain
 from crfield.errors import CrfieldWarning
-from crfield.estimators.chain import ChainCRF
-from crfield.estimators.graph import GraphCRF
-from crfield.report.displays_curves import Chart
+from crfield.estimators.chain.crf import ChainCRF
+from crfield.estimators.graph.crf import GraphCRF
+from crfield.report.displays.curves import Chart
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval
 from crfield.simulate.order_chains import make_activity_days
 from studies.framework import Case, Outcome, Reproduced, Settings, Study, above, by_seed, curve
@@ -110,7 +110,7 @@ class Days:
     @cached_property
     def boosted(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """The stumps of boosting as columns, of the days to learn from and of the other."""
-        from crfield.estimators.stump_selector import StumpSelector
+        from crfield.estimators.selected.stump_selector import StumpSelector
 
         made = StumpSelector(n_rounds=ROUNDS).fit(self.X, self.y)
         return made.transform(self.X), made.transform(self.held)
@@ -118,7 +118,7 @@ class Days:
     @cached_property
     def each(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """One stump for every feature as columns."""
-        from crfield.estimators.stump_encoder import StumpEncoder
+        from crfield.estimators.selected.stump_encoder import StumpEncoder
 
         made = StumpEncoder().fit(self.X, self.y)
         return made.transform(self.X), made.transform(self.held)
@@ -126,7 +126,7 @@ class Days:
 
 def _virtual(mode: str, **options: Any) -> Callable[[Days], Scores]:
     def method(days: Days) -> Scores:
-        from crfield.estimators.virtual_evidence import VirtualEvidenceBoosting
+        from crfield.estimators.boosted.virtual_evidence import VirtualEvidenceBoosting
 
         fitted = [
             VirtualEvidenceBoosting(mode=mode, decode=decode, **options).fit(days.X, days.y)
@@ -138,14 +138,14 @@ def _virtual(mode: str, **options: Any) -> Callable[[Days], Scores]:
 
 
 def _field(days: Days) -> Scores:
-    from crfield.estimators.boosted_field import BoostedRandomField
+    from crfield.estimators.boosted.random_field import BoostedRandomField
 
     model = BoostedRandomField(learner="linear", n_rounds=ROUNDS).fit(days.X, days.y)
     return None, float(model.score(days.held, days.truth))
 
 
 def _alone(days: Days) -> Scores:
-    from crfield.estimators.logit_boost import LogitBoost
+    from crfield.estimators.boosted.logit_boost import LogitBoost
 
     model = LogitBoost(n_rounds=ROUNDS).fit(np.concatenate(days.X), np.concatenate(days.y))
     return None, float(model.score(days.held[0], days.truth[0]))
@@ -169,8 +169,8 @@ def _graph(columns: str, objective: str, *, l2: float = 1.0, **options: Any) -> 
 
 
 def _hidden(days: Days) -> Scores:
-    from crfield.estimators.classifier_hmm import ClassifierHMM
-    from crfield.estimators.logit_boost import LogitBoost
+    from crfield.estimators.boosted.logit_boost import LogitBoost
+    from crfield.estimators.markov.classifier_hmm import ClassifierHMM
 
     model = ClassifierHMM(LogitBoost(n_rounds=ROUNDS)).fit(days.X, days.y)
     return both_ways(model, days.held, days.truth, whole="viterbi")

@@ -32,12 +32,12 @@ import numpy as np
 from crfield.core.graphs import Graphs
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
-from crfield.data.graph_builders import chain
+from crfield.data.graphs.builders import chain
 from crfield.errors import CrfieldWarning
-from crfield.estimators.chain import ChainCRF
-from crfield.estimators.graph import GraphCRF
-from crfield.inference.forest import ForestEngine
-from crfield.report.displays_curves import Chart
+from crfield.estimators.chain.crf import ChainCRF
+from crfield.estimators.graph.crf import GraphCRF
+from crfield.inference.graphs.forest import ForestEngine
+from crfield.report.displays.curves import Chart
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval
 from crfield.simulate.order_chains import OrderChains, make_order_chains
 from studies.framework import (
@@ -134,14 +134,14 @@ def both_ways(model: Any, X: Any, y: Any, *, whole: str = "map") -> Scores:
 
 
 def _paper(world: OrderChains, out: int) -> Scores:
-    from crfield.estimators.virtual_evidence import VirtualEvidenceBoosting
+    from crfield.estimators.boosted.virtual_evidence import VirtualEvidenceBoosting
 
     X, y, held, truth = split(world, out)
     return both_ways(VirtualEvidenceBoosting(mode="paper", n_rounds=50).fit(X, y), held, truth)
 
 
 def _exact(world: OrderChains, out: int) -> Scores:
-    from crfield.estimators.virtual_evidence import VirtualEvidenceBoosting
+    from crfield.estimators.boosted.virtual_evidence import VirtualEvidenceBoosting
 
     X, y, held, truth = split(world, out)
     whole, single = (
@@ -152,7 +152,7 @@ def _exact(world: OrderChains, out: int) -> Scores:
 
 
 def _verified(world: OrderChains, out: int) -> Scores:
-    from crfield.estimators.virtual_evidence import VirtualEvidenceBoosting
+    from crfield.estimators.boosted.virtual_evidence import VirtualEvidenceBoosting
 
     X, y, held, truth = split(world, out)
     return both_ways(VirtualEvidenceBoosting(mode="verified").fit(X, y), held, truth)
@@ -167,7 +167,7 @@ def _stump(world: OrderChains, out: int) -> Scores:
 
 
 def _field(learner: str, world: OrderChains, out: int) -> Scores:
-    from crfield.estimators.boosted_field import BoostedRandomField
+    from crfield.estimators.boosted.random_field import BoostedRandomField
 
     X, y, held, truth = split(world, out)
     return None, float(BoostedRandomField(learner=learner, n_rounds=50).fit(X, y).score(held, truth))
@@ -185,7 +185,7 @@ def _pseudo(world: OrderChains, out: int) -> Scores:
 
 
 def _alone(world: OrderChains, out: int) -> Scores:
-    from crfield.estimators.logit_boost import LogitBoost
+    from crfield.estimators.boosted.logit_boost import LogitBoost
 
     X, y, held, truth = split(world, out)
     model = LogitBoost(n_rounds=50).fit(np.concatenate(X), np.concatenate(y))

@@ -29,11 +29,11 @@ from typing import Any
 
 import numpy as np
 
-from crfield.data.graph import Graph
-from crfield.data.graph_builders import layers
+from crfield.data.graphs.builders import layers
+from crfield.data.graphs.graph import Graph
 from crfield.errors import CrfieldWarning
-from crfield.estimators.graph import GraphCRF
-from crfield.report.displays_curves import Chart
+from crfield.estimators.graph.crf import GraphCRF
+from crfield.report.displays.curves import Chart
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval
 from crfield.simulate.wearable import make_wearable_episodes
 from studies.framework import Case, Outcome, Reproduced, Settings, Study, above, by_seed, curve
@@ -106,14 +106,14 @@ class Episodes:
     @cached_property
     def boosted(self) -> dict[str, tuple[list[np.ndarray], np.ndarray]]:
         """For each layer the stumps of boosting as columns."""
-        from crfield.estimators.stump_selector import StumpSelector
+        from crfield.estimators.selected.stump_selector import StumpSelector
 
         return {layer: self._encoded(StumpSelector(n_rounds=ROUNDS), layer) for layer in LAYERS}
 
     @cached_property
     def each(self) -> dict[str, tuple[list[np.ndarray], np.ndarray]]:
         """For each layer one stump for every sensor as columns."""
-        from crfield.estimators.stump_encoder import StumpEncoder
+        from crfield.estimators.selected.stump_encoder import StumpEncoder
 
         return {layer: self._encoded(StumpEncoder(), layer) for layer in LAYERS}
 
@@ -151,7 +151,7 @@ def _asked(model: Any, graphs: Sequence[Graph]) -> Answers:
 
 def _virtual(mode: str, **options: Any) -> Callable[[Episodes], Answers]:
     def method(episodes: Episodes) -> Answers:
-        from crfield.estimators.virtual_evidence import VirtualEvidenceBoosting
+        from crfield.estimators.boosted.virtual_evidence import VirtualEvidenceBoosting
 
         learn, held = _joined(episodes.raw)
         model = VirtualEvidenceBoosting(mode=mode, decode="map", **options).fit(learn, episodes.y)
@@ -173,7 +173,7 @@ def _graph(columns: str, **options: Any) -> Callable[[Episodes], Answers]:
 
 
 def _alone(episodes: Episodes) -> Answers:
-    from crfield.estimators.logit_boost import LogitBoost
+    from crfield.estimators.boosted.logit_boost import LogitBoost
 
     X = np.concatenate(episodes.X)
     motion, context = (
@@ -184,8 +184,8 @@ def _alone(episodes: Episodes) -> Answers:
 
 
 def _hidden(episodes: Episodes) -> Answers:
-    from crfield.estimators.classifier_hmm import ClassifierHMM
-    from crfield.estimators.logit_boost import LogitBoost
+    from crfield.estimators.boosted.logit_boost import LogitBoost
+    from crfield.estimators.markov.classifier_hmm import ClassifierHMM
 
     pairs = [
         np.array([f"{motion}{_BETWEEN}{context}" for motion, context in zip(own["motion"], own["context"])])

@@ -24,11 +24,11 @@ from typing import Any
 
 import numpy as np
 
-from crfield.data.graph import Graph
-from crfield.data.graph_builders import chain
-from crfield.estimators.graph import GraphCRF
-from crfield.inference.loopy import LoopyEngine
-from crfield.report.displays_curves import Chart
+from crfield.data.graphs.builders import chain
+from crfield.data.graphs.graph import Graph
+from crfield.estimators.graph.crf import GraphCRF
+from crfield.inference.graphs.loopy import LoopyEngine
+from crfield.report.displays.curves import Chart
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval
 from crfield.simulate.order_chains import OrderChains, make_order_chains
 from studies.framework import (
@@ -118,7 +118,7 @@ def joined(X: list[np.ndarray]) -> list[Graph]:
 
 
 def _boosted(world: OrderChains, out: int, mode: str, n_rounds: int) -> tuple[Scores, dict[str, int]]:
-    from crfield.estimators.virtual_evidence import VirtualEvidenceBoosting
+    from crfield.estimators.boosted.virtual_evidence import VirtualEvidenceBoosting
 
     X, y, held, truth = split(world, out)
     model = VirtualEvidenceBoosting(mode=mode, n_rounds=n_rounds, decode="marginal").fit(joined(X), y)
@@ -135,7 +135,7 @@ def _boosted(world: OrderChains, out: int, mode: str, n_rounds: int) -> tuple[Sc
 
 
 def _field(world: OrderChains, out: int, learner: str) -> Scores:
-    from crfield.estimators.boosted_field import BoostedRandomField
+    from crfield.estimators.boosted.random_field import BoostedRandomField
 
     X, y, held, truth = split(world, out)
     return None, float(BoostedRandomField(learner=learner, n_rounds=50).fit(joined(X), y).score(joined(held), truth))

@@ -29,6 +29,8 @@ def estimators() -> dict[str, type[Any]]:
     """Every public class with fit and predict in the room of estimators."""
     found = {}
     for module in pkgutil.walk_packages(crfield.estimators.__path__, "crfield.estimators."):
+        if module.name == "crfield.estimators.base.fitted":
+            continue
         for name, thing in vars(importlib.import_module(module.name)).items():
             if inspect.isclass(thing) and issubclass(thing, BaseEstimator) and thing.__module__ == module.name:
                 found[name] = thing

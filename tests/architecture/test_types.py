@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 import crfield
-from crfield.estimators.graph import GraphOptions
+from crfield.estimators.graph.crf import GraphOptions
 from tests.contracts.estimator_cases import FRONT_DOOR
 
 ROOT = Path(__file__).parents[2]

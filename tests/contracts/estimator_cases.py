@@ -49,7 +49,7 @@ from crfield import (
 )
 from crfield.core.topology import Chains
 from crfield.data.attributes import AttributeSequences
-from crfield.features.text_lexicon import Lexicon
+from crfield.features.text.lexicon import Lexicon
 
 SEQUENCE_ESTIMATORS: list[type[Any]] = [ChainCRF]
 LABELS = ["A", "B", "C"]

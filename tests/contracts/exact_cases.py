@@ -9,7 +9,7 @@ from crfield.core.beliefs import Beliefs
 from crfield.core.graphs import Graphs
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
-from crfield.inference.brute import BruteEngine
+from crfield.inference.graphs.brute import BruteEngine
 from crfield.inference.labellings import path_scores
 from crfield.objectives.contrast import Engine
 

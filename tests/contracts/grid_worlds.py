@@ -17,7 +17,7 @@ from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.core.target import Target
 from crfield.data.batch import Columns
-from crfield.data.graph_batch import GraphBatch, GraphSchema, NodeKind, Relation
+from crfield.data.graphs.batch import GraphBatch, GraphSchema, NodeKind, Relation
 from crfield.scoring.graph_layout import GraphLayout
 from crfield.scoring.graph_linear import GraphScorer
 

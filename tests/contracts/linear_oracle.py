@@ -7,7 +7,7 @@ import numpy as np
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.data.batch import Columns
-from crfield.inference.brute import BruteEngine
+from crfield.inference.graphs.brute import BruteEngine
 from crfield.kernels import linear
 from tests.contracts.cases import (
     INF,

@@ -15,7 +15,7 @@ from crfield.optimize.lbfgs import minimize
 from crfield.optimize.newton_cg import minimize_newton_cg
 from crfield.optimize.penalty import Penalty
 from crfield.optimize.projected_cg import minimize_projected_cg
-from crfield.training.iterative_scaling import scaling_step
+from crfield.training.chain.iterative_scaling import scaling_step
 from tests.contracts import optimize_problems
 from tests.contracts.estimator_cases import as_arrays, as_dicts, as_strings, exact, world
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from crfield.boosting.candidates import Candidates
+from crfield.boosting.weak_learners.candidates import Candidates
 from crfield.errors import ShapeError
 from crfield.kernels import choice
 from crfield.kernels.boost import add_by_code, best_cuts, bin_codes, histograms, logit_pairs, packed

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from crfield.boosting.candidates import SAMPLE, Candidates, thresholds_of
-from crfield.boosting.responses import centred, working_responses
-from crfield.boosting.stumps import Categories, Stump, best_stump
-from crfield.boosting.trees import RegressionTree, fit_tree
+from crfield.boosting.weak_learners.candidates import SAMPLE, Candidates, thresholds_of
+from crfield.boosting.weak_learners.responses import centred, working_responses
+from crfield.boosting.weak_learners.stumps import Categories, Stump, best_stump
+from crfield.boosting.weak_learners.trees import RegressionTree, fit_tree
 from crfield.errors import FeatureError, InputError, LabelError, ShapeError
 
 

@@ -10,9 +10,9 @@ import pytest
 
 import crfield
 from crfield import BoostedRandomField, VirtualEvidenceBoosting, chain, layers
-from crfield.boosting.candidates import Candidates
-from crfield.boosting.responses import centred, working_responses
-from crfield.boosting.stumps import best_stump
+from crfield.boosting.weak_learners.candidates import Candidates
+from crfield.boosting.weak_learners.responses import centred, working_responses
+from crfield.boosting.weak_learners.stumps import best_stump
 from crfield.errors import InputError
 from crfield.simulate.order_chains import make_order_chains
 from tests.contracts.estimator_cases import some_layers

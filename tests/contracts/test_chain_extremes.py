@@ -11,7 +11,7 @@ from hypothesis import given
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.core.topology import Chains
-from crfield.inference.brute import BruteEngine
+from crfield.inference.graphs.brute import BruteEngine
 from crfield.kernels import chain
 from tests.contracts.cases import (
     INF,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.core.topology import Chains
-from crfield.inference.brute import BruteEngine
+from crfield.inference.graphs.brute import BruteEngine
 from crfield.kernels import chain, choice
 from tests.contracts.cases import (
     INF,

@@ -14,8 +14,8 @@ from crfield.core.topology import Chains
 from crfield.errors import InputError, LabelError
 from crfield.inference.chain import ChainEngine
 from crfield.objectives.label_accuracy import LabelAccuracy
-from crfield.training.chain_batch import CurvedChain
-from crfield.training.chain_plan import (
+from crfield.training.chain.batch import CurvedChain
+from crfield.training.chain.plan import (
     SMOOTH,
     TRAINERS,
     ChainParts,

@@ -25,7 +25,7 @@ from tests.contracts.estimator_cases import KINDS, as_strings, world
 SCRIPT = """
 import sys, time
 import crfield
-from crfield.estimators.chain import ChainCRF
+from crfield.estimators.chain.crf import ChainCRF
 checkpoint, answer, pause, l1, fraction = sys.argv[1:]
 phrases = crfield.make_phrases(100)
 X = [crfield.phrase_features(tokens) for tokens in phrases.tokens]

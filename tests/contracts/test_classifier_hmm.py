@@ -23,10 +23,10 @@ from crfield.core.semiring import Semiring
 from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.errors import CrfieldError, DataWarning, InputError, LabelError, ModelFileError
-from crfield.estimators.classifier_hmm import FLOOR
-from crfield.inference.brute import BruteEngine
+from crfield.estimators.markov.classifier_hmm import FLOOR
+from crfield.inference.graphs.brute import BruteEngine
 from crfield.storage.archive import read_archive, write_archive
-from crfield.training.hmm_count import counted
+from crfield.training.markov.counting import counted
 from tests.contracts.model_file_fuzz import edited
 
 

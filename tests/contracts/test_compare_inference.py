@@ -18,11 +18,11 @@ from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.core.topology import Chains
 from crfield.errors import CrfieldError, InputError, ShapeError
-from crfield.inference.brute import BruteEngine
-from crfield.inference.catalogue import ENGINES
 from crfield.inference.chain import ChainEngine
+from crfield.inference.graphs.brute import BruteEngine
+from crfield.inference.graphs.catalogue import ENGINES
 from crfield.inference.labellings import path_scores
-from crfield.report.displays import plot_inference_comparison, plot_marginals_grid
+from crfield.report.displays.inference import plot_inference_comparison, plot_marginals_grid
 from crfield.report.inference_comparison import InferenceComparison, InferenceRow, compare_inference
 from crfield.report.inference_verdict import verdict
 from crfield.simulate.fields import make_potts_grid

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from crfield import ChainCRF, TextFeatures, read_conllu
-from crfield.data.conllu import ColumnSpec, fill_conllu, looks_like_conllu, parse_conllu
+from crfield.data.texts.conllu import ColumnSpec, fill_conllu, looks_like_conllu, parse_conllu
 from crfield.errors import FormatError, InputError
 
 SENTENCES = """# newdoc

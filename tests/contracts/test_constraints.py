@@ -19,7 +19,7 @@ from crfield.core.topology import Chains
 from crfield.errors import InputError, LabelError, ModelFileError
 from crfield.inference.decode import best_marginals, legal_marginals
 from crfield.metrics.schemes import convert
-from crfield.training.chain_plan import TRAINERS
+from crfield.training.chain.plan import TRAINERS
 
 TAGS = {
     "bio": [p + k for p in ("B-", "I-") for k in "XY"] + ["O"],
@@ -252,7 +252,7 @@ def test_model_files_and_pickles_keep_the_rules(tmp_path: Path, constraints: Any
 
 def test_a_damaged_rule_in_a_file_is_refused() -> None:
     from crfield.data.labels import LabelCoder
-    from crfield.estimators.chain_rules import rules_from_json, rules_to_json
+    from crfield.estimators.chain.constraints import rules_from_json, rules_to_json
 
     coder = LabelCoder().fit([["A", "B"]])
     stored = rules_to_json({"class_weight": {"A": 2}, "costs": {("A", "B"): 3}})
@@ -353,7 +353,7 @@ def test_edges_with_features_obey_the_rules() -> None:
 
 def test_a_temperature_cools_costs_too() -> None:
     """p(y)^(1/T), normalised: costs are part of the score, what is forbidden stays so."""
-    from crfield.estimators.chain_calibration import cooled
+    from crfield.estimators.chain.calibration import cooled
 
     X, y = noisy(30, 15, TAGS["bio"])
     model = ChainCRF(constraints=Constraints(scheme="bio", costs={("O", "O"): 1.5})).fit(X, y)

@@ -20,12 +20,12 @@ from crfield.core.graphs import Graphs
 from crfield.core.quadratic import Quadratic
 from crfield.core.topology import Chains
 from crfield.data.batch import Columns
-from crfield.data.graph_batch import GraphBatch
+from crfield.data.graphs.batch import GraphBatch
 from crfield.errors import ConvergenceWarning, InputError, LabelError, ModelFileError, NotFittedError, ShapeError
 from crfield.inference.gaussian import GaussianEngine, fronts_of
 from crfield.objectives.gaussian import GaussianLikelihood
 from crfield.scoring.quadratic import QuadraticScorer
-from crfield.training.gaussian_fit import GaussianProblem, standard_errors
+from crfield.training.gaussian import GaussianProblem, standard_errors
 from studies.models.smooth_series import distances, smooth_series
 
 RNG = np.random.default_rng

@@ -8,15 +8,15 @@ import pytest
 from crfield.core.potentials import Potentials
 from crfield.core.target import Target
 from crfield.errors import InputError, LabelError
-from crfield.inference.gibbs import Advanced
+from crfield.inference.graphs.gibbs import Advanced
 from crfield.inference.labellings import one_hot
 from crfield.objectives.contrast import Contrast
 from crfield.optimize.history import CALLBACK, INTERRUPTED, MAX_ITER, TOLERANCE, Step
 from crfield.optimize.lbfgs import minimize
 from crfield.optimize.penalty import Penalty
-from crfield.training.averaged_steps import AdaptiveSteps
-from crfield.training.contrastive import fit_contrastive
 from crfield.training.full_batch import FullBatch
+from crfield.training.graph.averaged_steps import AdaptiveSteps
+from crfield.training.graph.contrastive import fit_contrastive
 from tests.contracts.grid_worlds import GridWorld, grid_world, oracle
 
 

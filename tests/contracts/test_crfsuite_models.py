@@ -12,10 +12,10 @@ import pytest
 
 import crfield
 from crfield import MEMM, ChainCRF, write_crfsuite_model
+from crfield.compat.crfsuite_model import to_crfsuite
 from crfield.errors import InputError, ModelFileError
-from crfield.estimators.crfsuite_chain import to_crfsuite
-from crfield.storage.cqdb import build_cqdb, hash_of, parse_cqdb
-from crfield.storage.crfsuite_model import CrfsuiteModel, format_crfsuite_model, parse_crfsuite_model
+from crfield.storage.foreign.cqdb import build_cqdb, hash_of, parse_cqdb
+from crfield.storage.foreign.crfsuite import CrfsuiteModel, format_crfsuite_model, parse_crfsuite_model
 
 PLAIN = {"intercept": False, "boundaries": False}
 SMALL = CrfsuiteModel.of(
@@ -93,7 +93,7 @@ def test_a_model_of_crfsuite_answers_as_it_does_there(rival: tuple[Path, Any]) -
     model = crfield.load(path)
     check_same_answers(model, tagger, sequences(25, 1)[0])
     state = tagger.info().state_features
-    names, attribute, label, weight = crfield.estimators.crfsuite_chain.attribute_weights(model)
+    names, attribute, label, weight = crfield.compat.crfsuite_model.attribute_weights(model)
     ours = {(names[a], model.classes_[k]): w for a, k, w in zip(attribute, label, weight)}
     assert {key: round(value, 6) for key, value in ours.items()} == pytest.approx(state, abs=2e-6)
     assert names == sorted(tagger.info().attributes, key=lambda name: int(tagger.info().attributes[name]))

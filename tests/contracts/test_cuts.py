@@ -15,10 +15,10 @@ from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.core.topology import Chains
 from crfield.errors import InputError, ShapeError
-from crfield.inference.brute import BruteEngine
-from crfield.inference.cuts import CutEngine, ExpansionEngine
+from crfield.inference.graphs.brute import BruteEngine
+from crfield.inference.graphs.cuts import CutEngine, ExpansionEngine
+from crfield.inference.graphs.max_flow import minimum_cut
 from crfield.inference.labellings import one_hot, path_scores
-from crfield.inference.max_flow import minimum_cut
 from tests.contracts.cases import assert_totals, examples
 from tests.contracts.grid_worlds import grid_edges
 

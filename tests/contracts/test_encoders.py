@@ -17,14 +17,14 @@ from crfield.data.alphabet import Alphabet
 from crfield.data.attributes import AttributeSequences
 from crfield.data.batch import Batch, Columns
 from crfield.errors import DataWarning, InputError, ModelFileError, NotFittedError
-from crfield.features.columns_select import drop_rare, renumber, row_counts, take_rows
+from crfield.features.columns.select import drop_rare, renumber, row_counts, take_rows
+from crfield.features.columns.standardise import Scale
 from crfield.features.detect import encoder_for, encoder_from_state
 from crfield.features.functions import FunctionEncoder
 from crfield.features.matrices import MatrixEncoder
 from crfield.features.records import RecordEncoder
-from crfield.features.standardise import Scale
-from crfield.features.text import TextFeatures
-from crfield.features.text_lexicon import Lexicon
+from crfield.features.text.lexicon import Lexicon
+from crfield.features.text.transformer import TextFeatures
 
 
 def matrix(columns: Columns) -> np.ndarray:

@@ -14,10 +14,10 @@ from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.core.topology import Chains
 from crfield.errors import InputError
-from crfield.inference.brute import BruteEngine
-from crfield.inference.catalogue import ENGINES, choose_engine, engine_class, engine_named
 from crfield.inference.chain import ChainEngine
-from crfield.inference.elimination import plan
+from crfield.inference.graphs.brute import BruteEngine
+from crfield.inference.graphs.catalogue import ENGINES, choose_engine, engine_class, engine_named
+from crfield.inference.graphs.elimination import plan
 from crfield.report.inference_comparison import compare_inference
 from crfield.simulate.fields import make_potts_grid
 from tests.contracts.cases import random_potentials

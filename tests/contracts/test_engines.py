@@ -14,9 +14,9 @@ from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.core.topology import Chains
 from crfield.errors import InputError, ShapeError
-from crfield.inference.brute import BruteEngine
 from crfield.inference.chain import ChainEngine
 from crfield.inference.decode import best_marginals, check_decoder
+from crfield.inference.graphs.brute import BruteEngine
 from crfield.inference.labellings import one_hot, path_scores, segment_sums
 from tests.contracts.cases import (
     INF,

@@ -8,7 +8,7 @@ import pytest
 from crfield.core.graphs import Graphs
 from crfield.core.potentials import Potentials
 from crfield.core.topology import Chains
-from crfield.inference.forest import graph_scores
+from crfield.inference.graphs.forest import graph_scores
 from crfield.kernels import choice, forest
 from tests.contracts.cases import needs_native
 

@@ -14,8 +14,8 @@ import pytest
 
 from crfield import HMM, ChainCRF
 from crfield.errors import InputError, NotFittedError
-from crfield.estimators.export import exported
-from crfield.estimators.step_scores import DenseSteps
+from crfield.estimators.export.export import exported
+from crfield.estimators.export.step_scores import DenseSteps
 
 COMPILER = next((name for name in ("cc", "gcc", "clang") if shutil.which(name)), None)
 AWKWARD = ['a"b', "c\\d", "über", "x\ny"]
@@ -169,7 +169,7 @@ def test_large_and_forbidden_scores_in_the_module() -> None:
     end = np.array([0.0, 1e4, 0.0])
     steps = DenseSteps(rng.normal(size=(2, 3)) * 2000, table, start=np.array([0.0, -np.inf, 0.0]), end=end)
     from crfield.data.labels import LabelCoder
-    from crfield.estimators.stream import LabelStream
+    from crfield.estimators.export.stream import LabelStream
 
     ours, theirs = (
         module(steps, ["a", "b", "c"])["Stream"](),

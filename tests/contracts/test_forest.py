@@ -14,9 +14,9 @@ from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.core.topology import Chains
 from crfield.errors import InputError
-from crfield.inference.brute import BruteEngine
 from crfield.inference.chain import ChainEngine
-from crfield.inference.forest import ForestEngine
+from crfield.inference.graphs.brute import BruteEngine
+from crfield.inference.graphs.forest import ForestEngine
 from crfield.kernels import choice, forest
 from tests.contracts.cases import examples, native_level, needs_native, random_potentials, small_potentials
 from tests.contracts.exact_cases import (

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from crfield.data.conll import format_columns, parse_columns
-from crfield.data.crfsuite_text import format_crfsuite, parse_crfsuite
+from crfield.data.texts.conll import format_columns, parse_columns
+from crfield.data.texts.crfsuite import format_crfsuite, parse_crfsuite
 from crfield.errors import FormatError
 from crfield.kernels import choice
 from crfield.storage import exchange, files

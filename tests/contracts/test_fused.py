@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crfield.errors import InputError
-from crfield.inference.brute import BruteEngine
 from crfield.inference.chain import ChainEngine
+from crfield.inference.graphs.brute import BruteEngine
 from crfield.objectives.contrast import Contrast, Engine
 from crfield.scoring.linear import LinearScorer
+from crfield.training.chain.fused import FusedChain
 from crfield.training.full_batch import FullBatch
-from crfield.training.fused import FusedChain
 from crfield.training.likelihood import choose
 from tests.contracts.cases import EACH_OPTION, LinearCase, Options, examples, linear_case, options
 

@@ -16,13 +16,13 @@ from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.core.topology import Chains
 from crfield.errors import InputError
-from crfield.inference.brute import BruteEngine
 from crfield.inference.chain import ChainEngine
-from crfield.inference.feasible import forbids_pairs, possible_labelling
-from crfield.inference.gibbs import BATCHES, GibbsEngine, Samples, advance
+from crfield.inference.graphs.brute import BruteEngine
+from crfield.inference.graphs.feasible import forbids_pairs, possible_labelling
+from crfield.inference.graphs.gibbs import BATCHES, GibbsEngine, Samples, advance
+from crfield.inference.graphs.ladder import climb
+from crfield.inference.graphs.site_search import AnnealingEngine, IcmEngine
 from crfield.inference.labellings import path_scores
-from crfield.inference.ladder import climb
-from crfield.inference.site_search import AnnealingEngine, IcmEngine
 from tests.contracts.cases import examples, needs_native
 from tests.contracts.site_cases import fields, local_scores, random_field
 

@@ -19,8 +19,8 @@ from crfield import (
     MarkovRandomField,
 )
 from crfield.errors import ConvergenceWarning, DataWarning, InputError, LabelError, ShapeError
-from crfield.inference.loopy import LoopyEngine
-from crfield.inference.site_search import IcmEngine
+from crfield.inference.graphs.loopy import LoopyEngine
+from crfield.inference.graphs.site_search import IcmEngine
 
 RING = Edges([(0, 1), (1, 2), (2, 3), (3, 0)], symmetric=True)
 

@@ -12,12 +12,12 @@ import pytest
 from scipy.sparse import csr_array
 
 from crfield.core.target import Target
-from crfield.data.graph import Edges, Graph
-from crfield.data.graph_batch import GraphBatch
-from crfield.data.graph_builders import chain, edge_list, from_networkx, grid, layers
-from crfield.data.graph_labels import GraphLabels
+from crfield.data.graphs.batch import GraphBatch
+from crfield.data.graphs.builders import chain, edge_list, from_networkx, grid, layers
+from crfield.data.graphs.graph import Edges, Graph
+from crfield.data.graphs.labels import GraphLabels
 from crfield.errors import FeatureError, InputError, LabelError, ModelFileError, NotFittedError, ShapeError
-from crfield.features.graph_encoder import GraphEncoder
+from crfield.features.graphs.encoder import GraphEncoder
 
 
 def same_columns(one: GraphBatch, other: GraphBatch) -> None:

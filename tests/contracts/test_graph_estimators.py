@@ -28,8 +28,8 @@ from crfield import (
 )
 from crfield.core.semiring import Semiring
 from crfield.errors import InputError, LabelError, ModelFileError, NotFittedError, ShapeError
-from crfield.inference.brute import BruteEngine
-from crfield.inference.loopy import LoopyEngine
+from crfield.inference.graphs.brute import BruteEngine
+from crfield.inference.graphs.loopy import LoopyEngine
 
 LABELS = ("a", "b", "c")
 

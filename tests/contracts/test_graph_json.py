@@ -16,8 +16,8 @@ from crfield import Edges, Graph, GraphCRF, read_graphs, write_graphs
 from crfield.cli.main import app
 from crfield.data.batch import Columns
 from crfield.errors import FormatError, LabelError
-from crfield.estimators.discriminative_field import as_matrix
-from crfield.features.graph_encoder import GraphEncoder
+from crfield.estimators.graph.discriminative_field import as_matrix
+from crfield.features.graphs.encoder import GraphEncoder
 
 GRAPHS = [
     Graph(np.array([[1.5, -2.0], [0.0, 1e-300]]), {"near": Edges([(0, 1)], [[0.25]], symmetric=True)}),

@@ -14,7 +14,7 @@ from crfield.core.graphs import Graphs
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.errors import InputError, ShapeError
-from crfield.inference.brute import BruteEngine
+from crfield.inference.graphs.brute import BruteEngine
 from crfield.kernels import choice, graph
 from crfield.kernels.graph import SCHEDULES, SEMIRINGS, Propagation
 from tests.contracts.cases import INF, examples, native_level, needs_native

@@ -16,12 +16,12 @@ from crfield.core.graphs import Graphs
 from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.data.batch import Batch, Columns
-from crfield.data.graph import Edges, Graph
-from crfield.data.graph_batch import GraphBatch, GraphSchema, NodeKind, Relation
-from crfield.data.graph_builders import chain, grid
+from crfield.data.graphs.batch import GraphBatch, GraphSchema, NodeKind, Relation
+from crfield.data.graphs.builders import chain, grid
+from crfield.data.graphs.graph import Edges, Graph
 from crfield.errors import InputError, ModelFileError, ShapeError
-from crfield.features.graph_encoder import GraphEncoder
-from crfield.inference.brute import BruteEngine
+from crfield.features.graphs.encoder import GraphEncoder
+from crfield.inference.graphs.brute import BruteEngine
 from crfield.objectives.contrast import Contrast
 from crfield.scoring.graph_layout import GraphLayout, PairTable
 from crfield.scoring.graph_linear import GraphScorer

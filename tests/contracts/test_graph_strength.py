@@ -18,15 +18,15 @@ import crfield
 from crfield import Edges, Graph, GraphCRF, GridCRF
 from crfield.core.target import Target
 from crfield.errors import ConvergenceWarning, DataWarning, ModelFileError
-from crfield.estimators.graph_file import graph_from_state, graph_state
-from crfield.inference.loopy import LoopyEngine
-from crfield.inference.tree_reweighted import TreeReweightedEngine
+from crfield.estimators.graph.file import graph_from_state, graph_state
+from crfield.inference.graphs.loopy import LoopyEngine
+from crfield.inference.graphs.tree_reweighted import TreeReweightedEngine
 from crfield.optimize.history import CALLBACK, TOLERANCE, Result
 from crfield.optimize.penalty import Penalty
-from crfield.training import graph_plan
-from crfield.training.graph_alone import fit_alone
-from crfield.training.graph_plan import STRENGTHS, HeldOut, Plan, told_strength
-from crfield.training.graph_strength import (
+from crfield.training.graph import plan as graph_plan
+from crfield.training.graph.alone import fit_alone
+from crfield.training.graph.plan import STRENGTHS, HeldOut, Plan, told_strength
+from crfield.training.graph.strength import (
     BoundedLikelihood,
     certified_value,
     chosen_strength,
@@ -91,7 +91,7 @@ def test_the_fit_without_edges_is_the_model_of_graphs_without_edges() -> None:
     plain = GraphCRF(**options).fit(bare, y, sample_weight=weight)
     inner = GraphCRF(objective="piecewise", **options | {"tol": 0.1})
     quietly(inner, X, y, sample_weight=weight)
-    from crfield.estimators.graph_answers import target_of
+    from crfield.estimators.graph.answers import target_of
     from crfield.scoring.graph_linear import GraphScorer
 
     model = inner._fitted

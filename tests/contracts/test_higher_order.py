@@ -19,8 +19,8 @@ from crfield.errors import InputError, LabelError, ModelFileError
 from crfield.kernels import linear
 from crfield.scoring.higher_order import LabelRuns, RunLayout, runs_from_state
 from crfield.scoring.layout import Layout
-from crfield.training.fused import FusedChain
-from crfield.training.run_chain import RunChain
+from crfield.training.chain.fused import FusedChain
+from crfield.training.chain.higher_order import RunChain
 from tests.contracts.cases import INF, LinearCase, Options, linear_case
 
 

@@ -15,10 +15,10 @@ from crfield import HMM, ChainCRF
 from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.errors import ConvergenceWarning, FeatureError, InputError, LabelError, ModelFileError, ShapeError
-from crfield.scoring.densities import DiagonalGaussian, family_named
+from crfield.scoring.densities.gaussian import DiagonalGaussian, family_named
 from crfield.storage.archive import read_archive, write_archive
-from crfield.training.hmm_count import counted
-from crfield.training.hmm_gradient import MarkovConditional
+from crfield.training.markov.counting import counted
+from crfield.training.markov.gradient import MarkovConditional
 from tests.contracts.estimator_cases import as_arrays, as_csr, as_strings, world
 
 

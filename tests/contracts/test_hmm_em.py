@@ -17,9 +17,9 @@ from crfield.core.topology import Chains
 from crfield.data.lengths import from_lengths, to_lengths
 from crfield.errors import ConvergenceWarning, InputError, LabelError, ShapeError
 from crfield.inference.chain import ChainEngine
-from crfield.scoring.densities import DiagonalGaussian, Fitting, family_of_kind
-from crfield.training.em import Markov, expected, first_model, fit_em, maximised
-from crfield.training.hmm_durations import Durations
+from crfield.scoring.densities.gaussian import DiagonalGaussian, Fitting, family_of_kind
+from crfield.training.markov.durations import Durations
+from crfield.training.markov.em import Markov, expected, first_model, fit_em, maximised
 from tests.contracts.estimator_cases import as_arrays, same, world
 
 

@@ -15,10 +15,10 @@ import crfield
 from crfield import HMM
 from crfield.errors import FeatureError, InputError, LabelError, ModelFileError, ShapeError
 from crfield.kernels import choice, emission
-from crfield.scoring.densities import DiagonalGaussian, Fitting, family_named, family_of_kind
-from crfield.scoring.densities_categorical import Categorical, Words
-from crfield.scoring.densities_full import FullGaussian
-from crfield.scoring.densities_mixture import GaussianMixtures
+from crfield.scoring.densities.categorical import Categorical, Words
+from crfield.scoring.densities.full import FullGaussian
+from crfield.scoring.densities.gaussian import DiagonalGaussian, Fitting, family_named, family_of_kind
+from crfield.scoring.densities.mixture import GaussianMixtures
 from crfield.storage.archive import read_archive, write_archive
 from tests.contracts.cases import native_level
 from tests.contracts.estimator_cases import as_arrays, as_strings, same, world

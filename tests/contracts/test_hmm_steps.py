@@ -13,14 +13,14 @@ from crfield import HMM
 from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.errors import LabelError
-from crfield.estimators import hmm_fit
+from crfield.estimators.markov import hmm_fit
 from crfield.optimize.history import CALLBACK, INTERRUPTED, NO_IMPROVEMENT, TOLERANCE, Result, Step
-from crfield.scoring.densities import DiagonalGaussian, Fitting, family_of_kind
-from crfield.scoring.densities_categorical import Categorical
-from crfield.scoring.densities_full import FullGaussian
-from crfield.training import em_starts
-from crfield.training.em import Markov, expected, first_model, fit_em, log_prior, maximised
-from crfield.training.hmm_durations import Durations
+from crfield.scoring.densities.categorical import Categorical
+from crfield.scoring.densities.full import FullGaussian
+from crfield.scoring.densities.gaussian import DiagonalGaussian, Fitting, family_of_kind
+from crfield.training.markov import em_starts
+from crfield.training.markov.durations import Durations
+from crfield.training.markov.em import Markov, expected, first_model, fit_em, log_prior, maximised
 from tests.contracts.estimator_cases import as_arrays, same, world
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from crfield.optimize.history import INTERRUPTED, Result
 from crfield.optimize.penalty import Penalty
-from crfield.training.honest import DISAGREE, UNSETTLED, find_fault, minimize_honestly
+from crfield.training.gradient_check import DISAGREE, UNSETTLED, find_fault, minimize_honestly
 
 
 class Bowl:

@@ -20,13 +20,13 @@ import pytest
 import crfield
 from crfield import ChainCRF, ClassifierHMM, EncodedDataset, LogitBoost, SelectedCRF, load
 from crfield.errors import InputError, ModelFileError
-from crfield.estimators.load import KINDS
+from crfield.estimators.base.load import KINDS
 from crfield.storage import archive_front, limits
 from crfield.storage.archive import read_archive, write_archive
 from crfield.storage.archive_front import text_problem
 from crfield.storage.checkpoints import Checkpoint
-from crfield.storage.crfsuite_model import CrfsuiteModel, format_crfsuite_model
 from crfield.storage.encoded import FRONT
+from crfield.storage.foreign.crfsuite import CrfsuiteModel, format_crfsuite_model
 from tests.contracts.estimator_cases import as_strings, some_chains, world
 from tests.contracts.test_archive_damage import sealed
 from tests.fuzz import formats

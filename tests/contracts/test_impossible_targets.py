@@ -11,8 +11,8 @@ from crfield.core.semiring import Semiring
 from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.errors import FeatureError, LabelError
-from crfield.inference.brute import BruteEngine
 from crfield.inference.chain import ChainEngine
+from crfield.inference.graphs.brute import BruteEngine
 from crfield.objectives.contrast import Contrast, Engine
 from crfield.optimize.history import Result
 from crfield.optimize.penalty import Penalty

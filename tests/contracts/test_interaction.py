@@ -8,13 +8,13 @@ import pytest
 from crfield.core.graphs import Graphs
 from crfield.core.target import Target
 from crfield.errors import ShapeError
-from crfield.inference.brute import BruteEngine
-from crfield.inference.loopy import LoopyEngine
+from crfield.inference.graphs.brute import BruteEngine
+from crfield.inference.graphs.loopy import LoopyEngine
 from crfield.objectives.contrast import Contrast
 from crfield.optimize.penalty import Penalty
 from crfield.scoring.interaction import InteractionScorer, Sites
-from crfield.training.honest import UNSETTLED
-from crfield.training.interaction_fit import InteractionProblem, fit_interaction
+from crfield.training.gradient_check import UNSETTLED
+from crfield.training.graph.interaction import InteractionProblem, fit_interaction
 
 
 def square(rng: np.random.Generator, columns: int) -> Sites:

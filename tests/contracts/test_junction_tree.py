@@ -14,11 +14,11 @@ from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.core.target import Target
 from crfield.errors import InputError, ShapeError, WidthError
-from crfield.inference import elimination
 from crfield.inference.chain import ChainEngine
-from crfield.inference.elimination import plan
-from crfield.inference.forest import ForestEngine
-from crfield.inference.junction_tree import JunctionTreeEngine
+from crfield.inference.graphs import elimination
+from crfield.inference.graphs.elimination import plan
+from crfield.inference.graphs.forest import ForestEngine
+from crfield.inference.graphs.junction_tree import JunctionTreeEngine
 from crfield.kernels import choice, forest
 from crfield.objectives.contrast import Contrast
 from tests.contracts.cases import examples, native_level, needs_native, small_potentials

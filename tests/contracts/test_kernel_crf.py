@@ -18,7 +18,7 @@ from crfield.core.potentials import Potentials
 from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.errors import ConvergenceWarning, CrfieldError, DataWarning, InputError, ModelFileError, ShapeError
-from crfield.features.random_features import (
+from crfield.features.columns.random_features import (
     Landmarks,
     Waves,
     distinct,
@@ -29,7 +29,7 @@ from crfield.features.random_features import (
 from crfield.inference.chain import ChainEngine
 from crfield.objectives.contrast import Contrast
 from crfield.scoring.similarity import GivenSimilarity, Similarity, similarity_of, spread
-from crfield.selection.cliques import Refit, select_cliques
+from crfield.selection.methods.cliques import Refit, select_cliques
 
 RNG = np.random.default_rng
 SIMILARITIES = {

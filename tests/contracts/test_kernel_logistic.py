@@ -16,9 +16,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import crfield
 from crfield import KernelLogistic, MaxentClassifier
 from crfield.errors import ConvergenceWarning, InputError, NotFittedError
-from crfield.report.displays_losses import margin_losses, plot_losses
+from crfield.report.displays.losses import margin_losses, plot_losses
 from crfield.scoring.similarity import Similarity
-from crfield.training.import_vectors import select_imports
+from crfield.training.rows.import_vectors import select_imports
 from tests.contracts.test_logistic import answers_or_refuses
 
 

@@ -25,7 +25,7 @@ from crfield import (
     TreeCRF,
     VirtualEvidenceBoosting,
 )
-from crfield.data.crfsuite_text import parse_crfsuite
+from crfield.data.texts.crfsuite import parse_crfsuite
 from crfield.errors import DataWarning, FeatureError
 
 WORDS = [["the", "dog", "barks"], ["a", "cat", "sleeps"], ["the", "cat", "barks"], ["a", "dog", "sleeps"]]

@@ -51,7 +51,7 @@ from crfield import (
     encode_dataset,
 )
 from crfield.errors import CrfieldWarning, FeatureError, InputError, LabelError
-from crfield.scoring.densities import DiagonalGaussian, family_named
+from crfield.scoring.densities.gaussian import DiagonalGaussian, family_named
 from tests.contracts.estimator_cases import ESTIMATORS, as_arrays, some_images, some_layers, world
 
 SIZES = (1e100, 1e155, 1e200, 1e300, 1e308, -1e308)

@@ -14,7 +14,7 @@ from crfield.core.semiring import Semiring
 from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.errors import LabelError
-from crfield.inference.brute import BruteEngine
+from crfield.inference.graphs.brute import BruteEngine
 from crfield.inference.labellings import path_scores
 from crfield.objectives.contrast import Contrast
 from crfield.objectives.local import PseudoLikelihood, counted

@@ -22,8 +22,8 @@ import crfield
 from crfield import ChainCRF, MaxentClassifier
 from crfield.errors import ConvergenceWarning, FeatureError, InputError, ModelFileError, NotFittedError, ShapeError
 from crfield.optimize.penalty import Penalty
-from crfield.training.newton import fit_newton
-from crfield.training.softmax_rows import ColumnRows, FunctionRows
+from crfield.training.rows.newton import fit_newton
+from crfield.training.rows.softmax import ColumnRows, FunctionRows
 from tests.contracts.model_file_fuzz import edited
 
 ROOT = Path(__file__).parents[2]

@@ -17,11 +17,11 @@ from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.core.topology import Chains
 from crfield.errors import InputError, ShapeError
-from crfield.inference.brute import BruteEngine
 from crfield.inference.chain import ChainEngine
+from crfield.inference.graphs.brute import BruteEngine
+from crfield.inference.graphs.loopy import LoopyEngine, links_of
+from crfield.inference.graphs.tree_reweighted import TreeReweightedEngine, tree_shares
 from crfield.inference.labellings import path_scores
-from crfield.inference.loopy import LoopyEngine, links_of
-from crfield.inference.tree_reweighted import TreeReweightedEngine, tree_shares
 from tests.contracts.cases import INF, assert_totals, examples, random_potentials
 
 pytestmark = pytest.mark.usefixtures("body")

@@ -16,15 +16,15 @@ from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.data.batch import Batch, Columns
 from crfield.errors import InputError, ShapeError
-from crfield.inference.brute import BruteEngine
 from crfield.inference.chain import ChainEngine
+from crfield.inference.graphs.brute import BruteEngine
 from crfield.objectives.contrast import Contrast
 from crfield.objectives.m_estimator import Blocks, Centre, MEstimator, log_mean_exp
 from crfield.optimize.penalty import Penalty
 from crfield.scoring.layout import Layout
 from crfield.scoring.linear import LinearScorer
 from crfield.training import m_estimate as rounds
-from crfield.training.fused import FusedChain
+from crfield.training.chain.fused import FusedChain
 from crfield.training.likelihood import fit_likelihood
 from crfield.training.m_estimate import Criterion, centred_table, m_estimate, markov_weights
 from tests.contracts.estimator_cases import as_arrays, as_dicts, as_strings, world

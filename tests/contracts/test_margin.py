@@ -15,8 +15,8 @@ from crfield.core.semiring import Semiring
 from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.errors import InputError, LabelError
-from crfield.inference.brute import BruteEngine
-from crfield.inference.cuts import CutEngine
+from crfield.inference.graphs.brute import BruteEngine
+from crfield.inference.graphs.cuts import CutEngine
 from crfield.inference.labellings import one_hot, path_scores
 from crfield.objectives.contrast import Contrast
 from crfield.objectives.margin import Margin, Perceptron, SoftMargin, raise_by_cost

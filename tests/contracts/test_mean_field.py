@@ -14,9 +14,9 @@ from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.core.topology import Chains
 from crfield.errors import InputError
-from crfield.inference.brute import BruteEngine
+from crfield.inference.graphs.brute import BruteEngine
+from crfield.inference.graphs.mean_field import MeanFieldEngine, edge_products
 from crfield.inference.labellings import path_scores
-from crfield.inference.mean_field import MeanFieldEngine, edge_products
 from tests.contracts.cases import examples
 from tests.contracts.site_cases import fields, random_field
 

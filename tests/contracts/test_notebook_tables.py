@@ -10,7 +10,7 @@ import pytest
 
 import crfield
 from crfield.boosting.round_table import Round, RoundTable
-from crfield.estimators.group_folds import GroupPredictions
+from crfield.estimators.tuning.group_folds import GroupPredictions
 from crfield.metrics import confusion, label_report, segment_report, span_report
 from crfield.metrics.notebook import MOST_ROWS, Table
 from crfield.report.calibration import reliability

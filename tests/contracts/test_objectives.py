@@ -12,8 +12,8 @@ from crfield.core.semiring import Semiring
 from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.errors import LabelError, ShapeError
-from crfield.inference.brute import BruteEngine
 from crfield.inference.chain import ChainEngine
+from crfield.inference.graphs.brute import BruteEngine
 from crfield.objectives.contrast import Contrast
 from tests.contracts.cases import (
     examples,

@@ -101,7 +101,7 @@ def test_weights_follow_their_features(pairs: str) -> None:
     more[0][0] = [*more[0][0], "never seen"]
     other[0][0] = "D"
     warm = pickle.loads(pickle.dumps(model)).set_params(warm_start=True, max_iter=1, l2=1e9)
-    from crfield.estimators.chain_columns import grown_columns
+    from crfield.estimators.chain.columns import grown_columns
 
     coder = LabelCoder.from_classes(["A", "B", "C", "D"])
     grown, _, _, _ = grown_columns(

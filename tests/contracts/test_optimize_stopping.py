@@ -14,8 +14,8 @@ from crfield.optimize.lbfgs import minimize
 from crfield.optimize.penalty import Penalty
 from crfield.optimize.stopping import Stopping
 from crfield.scoring.layout import Layout
-from crfield.training import warm_start
-from crfield.training.fused import FusedChain
+from crfield.training.chain import warm_start
+from crfield.training.chain.fused import FusedChain
 from crfield.training.likelihood import choose, fit_likelihood, history_pairs
 from tests.contracts.optimize_problems import Logistic, correlated, dense, text
 

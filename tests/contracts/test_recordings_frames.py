@@ -15,9 +15,9 @@ from crfield import ChainCRF
 from crfield.data.gaps import gap_places, resampled, split_at_gaps
 from crfield.data.timed_frames import TimedFrame, frames_of, join_frames, parse_timed
 from crfield.errors import FormatError, InputError, ShapeError
-from crfield.estimators.group_folds import predict_by_group
-from crfield.report.displays_timeline import plot_timeline
-from crfield.storage.recordings import read_chest, read_recordings
+from crfield.estimators.tuning.group_folds import predict_by_group
+from crfield.report.displays.timeline import plot_timeline
+from crfield.storage.datasets.recordings import read_chest, read_recordings
 
 TEXT = "time,x,y,who,what\n0.00,1,2,ann,sit\n0.02,1.5,,ann,sit\n5.0,3,4,bob,\n0.04,2,3,ann,walk\n"
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from crfield.errors import LabelError, ShapeError
-from crfield.estimators import progress as progress_module
-from crfield.estimators.progress import Progress
+from crfield.estimators.base import progress as progress_module
+from crfield.estimators.base.progress import Progress
 from crfield.report.alignment import width
 from crfield.report.marginals import SequenceMarginals
 from crfield.report.weights import FeatureList, FeatureWeight, TransitionTable
@@ -234,7 +234,7 @@ def test_a_broken_stream_does_not_stop_training(monkeypatch: pytest.MonkeyPatch,
 
 def test_rich_is_imported_only_for_a_terminal() -> None:
     code = (
-        "import sys\nfrom crfield.estimators.progress import Progress\n"
+        "import sys\nfrom crfield.estimators.base.progress import Progress\n"
         "from types import SimpleNamespace as S\n"
         "with Progress(True) as p:\n"
         "    p.update(S(n_iter=1, value=1, gradient_norm=1, n_active=1, seconds=1))\n"

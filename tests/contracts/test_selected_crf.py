@@ -14,7 +14,7 @@ import crfield
 from crfield import Recordings, SelectedCRF, Specification
 from crfield.errors import CrfieldError, InputError, ModelFileError
 from crfield.features.relational import STANDARD
-from crfield.report.displays_paths import plot_paths, plot_weights
+from crfield.report.displays.paths import plot_paths, plot_weights
 from crfield.report.weights import LabelPair
 from tests.contracts.estimator_cases import as_arrays, as_csr, as_dicts, as_strings, world
 

@@ -18,8 +18,8 @@ from crfield.features.relational import Recordings, Specification
 from crfield.optimize.dense_newton import minimize_dense
 from crfield.selection.active import Base
 from crfield.selection.choice import METHODS, chosen_path, folds, method_options, run, split
-from crfield.selection.grafting import graft, steepest
-from crfield.selection.l1_path import l1_path
+from crfield.selection.methods.grafting import graft, steepest
+from crfield.selection.methods.l1_path import l1_path
 from crfield.selection.path import SelectionPath
 from crfield.selection.problem import SelectionModel, SelectionProblem
 from crfield.selection.scale import ColumnScale

@@ -13,14 +13,15 @@ from crfield.core.topology import Chains
 from crfield.errors import InputError, ShapeError
 from crfield.features.lazy_columns import MatrixColumns
 from crfield.inference.chain import ChainEngine
-from crfield.selection import choice, stability
-from crfield.selection.filters import mutual_information, relieff
-from crfield.selection.gain import Moved, _climb, fall_apart, gain_path, gains, slope_apart
-from crfield.selection.grafting import graft
-from crfield.selection.m_grafting import block_contrasts, cut_into_blocks, m_graft, pick
+from crfield.selection import choice
+from crfield.selection.methods import stability
+from crfield.selection.methods.filters import mutual_information, relieff
+from crfield.selection.methods.gain import Moved, _climb, fall_apart, gain_path, gains, slope_apart
+from crfield.selection.methods.grafting import graft
+from crfield.selection.methods.m_grafting import block_contrasts, cut_into_blocks, m_graft, pick
+from crfield.selection.methods.stability import _pieces, _whole_target, expected_false, frequencies, stability_path
+from crfield.selection.methods.wrapper import wrapper_path
 from crfield.selection.problem import SelectionProblem
-from crfield.selection.stability import _pieces, _whole_target, expected_false, frequencies, stability_path
-from crfield.selection.wrapper import wrapper_path
 from crfield.simulate.weak_features import make_linked_features, make_weak_features, powers
 
 LENGTHS = [9, 1, 6, 2]

@@ -25,8 +25,8 @@ from crfield.errors import (
     ModelFileError,
     ShapeError,
 )
-from crfield.estimators import semi_markov_model
-from crfield.features.segment_features import Trie, marks_of
+from crfield.estimators.segments import model as semi_markov_model
+from crfield.features.columns.segment_features import Trie, marks_of
 from crfield.inference.segments import SegmentEngine, segmentation_scores
 from crfield.kernels.segments import Marks
 from crfield.scoring.segments import SegmentData, SegmentLayout, SegmentScorer

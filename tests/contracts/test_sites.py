@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.errors import InputError, ShapeError
-from crfield.inference.brute import BruteEngine
+from crfield.inference.graphs.brute import BruteEngine
+from crfield.inference.graphs.ladder import around, climb
 from crfield.inference.labellings import path_scores
-from crfield.inference.ladder import around, climb
 from crfield.kernels import choice, sites
 from tests.contracts.cases import examples, native_level, needs_native
 from tests.contracts.site_cases import fields, graph_target, local_scores, random_field
@@ -152,7 +152,7 @@ def test_one_visit_by_hand(body: str) -> None:
 
 def test_the_generator_is_splitmix(body: str) -> None:
     """Draws of free nodes are the numbers of the contract, cut at the shares of labels; the numbers are even."""
-    from crfield.kernels.sites_numpy import uniforms
+    from crfield.kernels.reference.sites import uniforms
 
     nodes, ones = 4000, np.ones(2)
     node = np.tile(np.log([0.2, 0.5, 0.3]), (nodes, 1))

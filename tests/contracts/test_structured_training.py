@@ -14,9 +14,9 @@ from crfield.inference.labellings import one_hot
 from crfield.objectives.margin import Margin, Perceptron
 from crfield.optimize.history import CALLBACK, INTERRUPTED, MAX_ITER, Step
 from crfield.optimize.penalty import Penalty
-from crfield.training.frank_wolfe import UNPROVEN, minimize_hinge
-from crfield.training.graph_by_graph import GraphByGraph, take_target
-from crfield.training.online_structured import averaged_perceptron, averaged_subgradient, fit_structured
+from crfield.training.graph.by_graph import GraphByGraph, take_target
+from crfield.training.graph.frank_wolfe import UNPROVEN, minimize_hinge
+from crfield.training.graph.structured import averaged_perceptron, averaged_subgradient, fit_structured
 from tests.contracts.grid_worlds import EveryLabelling, GridWorld, grid_world, oracle
 
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from crfield.core.topology import Chains
 from crfield.data.alphabet import Alphabet
 from crfield.data.batch import Columns
-from crfield.data.conll import parse_columns
+from crfield.data.texts.conll import parse_columns
 from crfield.data.tokens import TokenColumns
 from crfield.errors import FeatureError, ModelFileError, NotFittedError, TemplateError
-from crfield.features.template import Template
-from crfield.features.template_encoder import TemplateEncoder
+from crfield.features.templates.encoder import TemplateEncoder
+from crfield.features.templates.template import Template
 from crfield.kernels import columns as kernel
 
 pytestmark = pytest.mark.usefixtures("body")

@@ -12,8 +12,8 @@ import pytest
 import crfield
 from crfield import ChainCRF
 from crfield.errors import ModelFileError
-from crfield.features.template import Template
-from crfield.features.template_names import template_state
+from crfield.features.templates.names import template_state
+from crfield.features.templates.template import Template
 
 # Labels A and B. Weights 0…3 of B (pairs AA AB BA BB), then of each U feature for A and B, then the pairs of B1:x.
 CRFPP = """version: 100

@@ -13,9 +13,9 @@ from sklearn.pipeline import make_pipeline
 
 import crfield
 from crfield.errors import FeatureError, FormatError, InputError, NotFittedError, ShapeError
-from crfield.features.text import RARE, TextFeatures
-from crfield.features.text_lexicon import Lexicon
-from crfield.features.text_words import FLAGS, length_bucket, shape, short_shape, word_flags
+from crfield.features.text.lexicon import Lexicon
+from crfield.features.text.transformer import RARE, TextFeatures
+from crfield.features.text.words import FLAGS, length_bucket, shape, short_shape, word_flags
 
 SENTENCES = [
     [("Ana", "NP"), ("vive", "VM"), ("en", "SP"), ("San", "NP"), ("Sebastián", "NP"), (".", "F")],

@@ -29,7 +29,7 @@ from crfield import (
     load,
 )
 from crfield.errors import FeatureError, InputError, ModelFileError, NotFittedError, ShapeError, TemplateError
-from crfield.features.text_lexicon import Lexicon
+from crfield.features.text.lexicon import Lexicon
 from crfield.features.transformed import transformer_from_state
 from tests.contracts.estimator_cases import as_rows, world
 from tests.contracts.model_file_fuzz import edit_arrays, edit_header

@@ -15,17 +15,17 @@ import scipy.sparse as sp
 
 import crfield
 from crfield import ChainCRF, TreeCRF
-from crfield.boosting.candidates import Candidates
 from crfield.boosting.chain_slopes import Labelled
 from crfield.boosting.functional_gradient import HELD_OUT, Growth, grow_field
-from crfield.boosting.subsamples import regrouped, some_columns, some_rows
 from crfield.boosting.tree_field import TreeField
-from crfield.boosting.tree_scorer import FlatTree, TreeSum
-from crfield.boosting.trees import fit_tree
+from crfield.boosting.weak_learners.candidates import Candidates
+from crfield.boosting.weak_learners.subsamples import regrouped, some_columns, some_rows
+from crfield.boosting.weak_learners.tree_scorer import FlatTree, TreeSum
+from crfield.boosting.weak_learners.trees import fit_tree
 from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.errors import CrfieldError, FeatureError, InputError, ModelFileError, ShapeError
-from crfield.features.step_windows import windowed
+from crfield.features.columns.step_windows import windowed
 from tests.contracts.model_file_fuzz import edited
 
 LENGTHS = (3, 1, 0, 4, 2)

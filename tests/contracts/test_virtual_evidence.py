@@ -12,13 +12,13 @@ import pytest
 
 import crfield
 from crfield import BoostedRandomField, Edges, Graph, VirtualEvidenceBoosting, chain, compare_inference, layers
-from crfield.boosting.candidates import Candidates
-from crfield.boosting.couplings import POTENTIALS, Group, Sums, fit_couplings, table_step
-from crfield.boosting.messages import VirtualEvidence
-from crfield.boosting.responses import centred, working_responses
-from crfield.boosting.stumps import best_stump
+from crfield.boosting.virtual_evidence.couplings import POTENTIALS, Group, Sums, fit_couplings, table_step
+from crfield.boosting.virtual_evidence.messages import VirtualEvidence
+from crfield.boosting.weak_learners.candidates import Candidates
+from crfield.boosting.weak_learners.responses import centred, working_responses
+from crfield.boosting.weak_learners.stumps import best_stump
 from crfield.errors import ConvergenceWarning, DataWarning, InputError
-from crfield.features.graph_encoder import GraphEncoder
+from crfield.features.graphs.encoder import GraphEncoder
 from crfield.kernels import virtual
 from crfield.simulate.order_chains import make_order_chains
 from tests.contracts.estimator_cases import as_dicts, some_layers, world

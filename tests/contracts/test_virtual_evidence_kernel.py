@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crfield.boosting.responses import working_responses
+from crfield.boosting.weak_learners.responses import working_responses
 from crfield.errors import ShapeError
 from crfield.kernels import virtual
 

@@ -11,8 +11,8 @@ import pytest
 
 from crfield import make_soccer, make_tag, robot_vision, tag_columns
 from crfield.errors import FeatureError, InputError, ShapeError
-from crfield.features import trajectories
-from crfield.features.trajectories import TAG_SETS, Scaling
+from crfield.features.columns import trajectories
+from crfield.features.columns.trajectories import TAG_SETS, Scaling
 from crfield.kernels import choice, worlds
 from crfield.simulate.tag_vision import _runs
 from tests.golden.cli_cases import run, works

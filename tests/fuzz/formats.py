@@ -25,9 +25,9 @@ import numpy as np
 import crfield
 from crfield.errors import CrfieldError, InputError, ModelFileError
 from crfield.storage.archive import Archive, read_archive
+from crfield.storage.datasets.rfid import read_rfid_trials
 from crfield.storage.encoded import FRONT
 from crfield.storage.files import read_bytes
-from crfield.storage.rfid import read_rfid_trials
 from tests.contracts.estimator_cases import TEMPLATE, as_dicts, as_rows, as_strings, world
 from tests.contracts.model_file_fuzz import edited
 from tests.contracts.test_template_models import CRFPP, OBSERVATIONS, PATTERNS, WEIGHTS, wapiti

@@ -1,7 +1,7 @@
 """One small fitted model of every kind that can be saved, with data to ask it about.
 
 Model files are edited and then loaded; a model that loads is asked all that it may be asked. `saved_models` is held
-to `crfield.estimators.load.KINDS` by a test, so that a new kind of file joins the corpus.
+to `crfield.estimators.base.load.KINDS` by a test, so that a new kind of file joins the corpus.
 """
 
 from __future__ import annotations

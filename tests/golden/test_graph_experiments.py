@@ -13,7 +13,7 @@ import pytest
 from crfield.errors import InputError
 from crfield.report.findings import Claim, Findings, Interval, mean_interval, paired_interval
 from crfield.simulate.order_chains import make_order_chains
-from crfield.training.honest import DISAGREE, UNSETTLED
+from crfield.training.gradient_check import DISAGREE, UNSETTLED
 from studies.catalogue import EXPERIMENTS, experiment_named
 from studies.graphs import graph_defaults
 from studies.graphs import order_chains as orders

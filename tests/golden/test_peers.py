@@ -14,7 +14,7 @@ import typer.main
 import crfield
 import crfield.metrics
 from crfield.cli.main import app
-from crfield.training.chain_plan import OBJECTIVES, SOLVERS
+from crfield.training.chain.plan import OBJECTIVES, SOLVERS
 
 PAGE = Path(__file__).parents[2] / "docs" / "peers.md"
 NAME = re.compile(r"`([^`]+)`")

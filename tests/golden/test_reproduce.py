@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from crfield.errors import CrfieldError, InputError
-from crfield.report.displays_curves import Chart, Curve, plot_charts
+from crfield.report.displays.curves import Chart, Curve, plot_charts
 from crfield.report.findings import Claim, Findings, Interval, mean_interval
 from crfield.training.parallel import run_each
 from studies import record as reproductions

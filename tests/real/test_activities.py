@@ -8,7 +8,7 @@ import numpy as np
 
 from crfield.features.sensors import SensorFeatures
 from crfield.metrics import segments
-from crfield.storage.recordings import CHEST_ACTIVITIES, CHEST_RATE, read_chest
+from crfield.storage.datasets.recordings import CHEST_ACTIVITIES, CHEST_RATE, read_chest
 from studies.activities.models import CLOCK, LOGISTIC, LOGISTIC_HMM, LOGISTIC_MEMORY, STACKED
 from studies.activities.rfid_activities import read_readings, rfid_activities
 from tests.real.conftest import folder

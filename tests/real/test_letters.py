@@ -11,7 +11,7 @@ import crfield
 from crfield import ChainCRF, GraphCRF, TreeCRF
 from crfield.core.topology import Chains
 from crfield.errors import FormatError
-from crfield.storage.letters import Letters, read_letters
+from crfield.storage.datasets.letters import Letters, read_letters
 from studies.handwriting.letters import ALONE, BOOSTED, LINEAR, MARKOV, letters, on_counts, outcome_of
 from tests.real.conftest import folder
 

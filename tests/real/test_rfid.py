@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from crfield.errors import FormatError, InputError
-from crfield.storage.rfid import ACTIVITIES, Trial, read_rfid_trials
+from crfield.storage.datasets.rfid import ACTIVITIES, Trial, read_rfid_trials
 from studies.activities.rfid_trials import (
     EXACT,
     LINEAR,

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import crfield
-from crfield.estimators.load import KINDS
+from crfield.estimators.base.load import KINDS
 from crfield.storage.archive import read_archive
 from tests.stored.cases import CASES, Case, answers, strings
 from tests.stored.make import ENCODED, HERE, TRAINING

@@ -38,7 +38,7 @@ class Slopes:
 class Labelled:
     """Columns (N, F) of chains with their target: the sums of trees so far, and slopes there.
 
-    >>> from crfield.boosting.tree_scorer import TreeSum
+    >>> from crfield.boosting.weak_learners.tree_scorer import TreeSum
     >>> field = TreeField(TreeSum(1, 2), np.zeros(2), np.zeros(2), np.zeros(2), np.zeros((2, 2)))
     >>> data = Labelled(np.zeros((2, 1)), Target(Chains.from_lengths([2]), 2, np.array([0, 1])), field)
     >>> slopes = data.slopes(field)

@@ -32,14 +32,14 @@ from typing import Any
 
 import numpy as np
 
-from crfield.boosting.candidates import Candidates
 from crfield.boosting.chain_slopes import Labelled, Slopes
-from crfield.boosting.responses import LEAST_WEIGHT, centred
 from crfield.boosting.round_table import Round
-from crfield.boosting.subsamples import regrouped, some_columns, some_rows
 from crfield.boosting.tree_field import TreeField
-from crfield.boosting.tree_scorer import FlatTree, TreeSum
-from crfield.boosting.trees import fit_tree
+from crfield.boosting.weak_learners.candidates import Candidates
+from crfield.boosting.weak_learners.responses import LEAST_WEIGHT, centred
+from crfield.boosting.weak_learners.subsamples import regrouped, some_columns, some_rows
+from crfield.boosting.weak_learners.tree_scorer import FlatTree, TreeSum
+from crfield.boosting.weak_learners.trees import fit_tree
 from crfield.core.target import Target
 from crfield.optimize.history import CALLBACK, INTERRUPTED, Step
 

@@ -2,12 +2,13 @@
 
     F_0 = log prior, centred        F ← F + ν · (K − 1)/K · (f − mean_c f)        p = softmax F
 
-f is the weak learner fitted to the working responses (`crfield.boosting.responses`). Learners on columns and tables
-on virtual evidence compete by gain in each round. A round costs the learner's search and three passes over the rows.
+f is the weak learner fitted to the working responses (`crfield.boosting.weak_learners.responses`). Learners on
+columns and tables on virtual evidence compete by gain in each round. A round costs the learner's search and three
+passes over the rows.
 
 Without a limit the responses of rows that the model is sure about and wrong would rule the round (on clipping them
-see `crfield.boosting.responses`); without the prior the first rounds go to the class balance. Held-out rows, if there
-are any, tell when to stop, and rounds after the best are dropped.
+see `crfield.boosting.weak_learners.responses`); without the prior the first rounds go to the class balance. Held-out
+rows, if there are any, tell when to stop, and rounds after the best are dropped.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from crfield.boosting.candidates import Candidates
-from crfield.boosting.evidence import Evidence, EvidenceTable, best_evidence
-from crfield.boosting.responses import centred
 from crfield.boosting.round_table import Round
-from crfield.boosting.stumps import Categories, Stump, stump_of
-from crfield.boosting.trees import RegressionTree, tree_of
+from crfield.boosting.virtual_evidence.evidence import Evidence, EvidenceTable, best_evidence
+from crfield.boosting.weak_learners.candidates import Candidates
+from crfield.boosting.weak_learners.responses import centred
+from crfield.boosting.weak_learners.stumps import Categories, Stump, stump_of
+from crfield.boosting.weak_learners.trees import RegressionTree, tree_of
 from crfield.errors import InputError
 from crfield.kernels.boost import LEAST_WEIGHT, add_by_code, histograms, logit_pairs
 

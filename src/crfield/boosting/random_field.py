@@ -24,15 +24,15 @@ from typing import Any
 
 import numpy as np
 
-from crfield.boosting.additive import LocalStep, columns_of, rows_of, start_scores
-from crfield.boosting.candidates import Candidates
-from crfield.boosting.couplings import Group, groups_of
-from crfield.boosting.responses import centred
 from crfield.boosting.round_table import Round
-from crfield.boosting.stumps import Stump, best_stump
-from crfield.boosting.virtual_rounds import Block, RoundOptions, best_local
-from crfield.data.graph_batch import GraphBatch, GraphSchema
-from crfield.kernels.virtual_numpy import softmax, working_pairs
+from crfield.boosting.virtual_evidence.additive import LocalStep, columns_of, rows_of, start_scores
+from crfield.boosting.virtual_evidence.couplings import Group, groups_of
+from crfield.boosting.virtual_evidence.rounds import Block, RoundOptions, best_local
+from crfield.boosting.weak_learners.candidates import Candidates
+from crfield.boosting.weak_learners.responses import centred
+from crfield.boosting.weak_learners.stumps import Stump, best_stump
+from crfield.data.graphs.batch import GraphBatch, GraphSchema
+from crfield.kernels.reference.virtual import softmax, working_pairs
 
 FIELD_LEARNERS = ("linear", "stump")
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from crfield.boosting.tree_scorer import TreeSum
+from crfield.boosting.weak_learners.tree_scorer import TreeSum
 from crfield.core.potentials import Potentials
 from crfield.core.topology import Chains
 from crfield.errors import ModelFileError

@@ -20,12 +20,12 @@ from crfield.cli.paths import READS, WRITES
 from crfield.cli.reading import Format
 from crfield.core.graphs import Graphs
 from crfield.core.potentials import Potentials
-from crfield.data.graph import Graph
+from crfield.data.graphs.graph import Graph
 from crfield.errors import InputError
-from crfield.estimators.graph import GraphCRF
-from crfield.estimators.load import load
-from crfield.inference.catalogue import ENGINES, engine_class
-from crfield.report.displays import plot_inference_comparison
+from crfield.estimators.base.load import load
+from crfield.estimators.graph.crf import GraphCRF
+from crfield.inference.graphs.catalogue import ENGINES, engine_class
+from crfield.report.displays.inference import plot_inference_comparison
 from crfield.report.inference_comparison import compare_inference as compare
 from crfield.simulate.fields import make_potts_grid
 from crfield.storage.exchange import read_graphs

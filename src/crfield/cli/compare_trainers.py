@@ -20,12 +20,12 @@ from crfield.cli.paths import READS, WRITES
 from crfield.cli.reading import Format
 from crfield.cli.scores import Scheme, judge
 from crfield.cli.sources import Chosen, ColumnsOption, FeaturesOption, LabelOption, read_training
-from crfield.estimators.compare_trainers import compare_trainers as compare
-from crfield.estimators.held_out import split_sequences, taken
-from crfield.report.displays_trainers import plot_trainers
+from crfield.estimators.chain.early_stopping import split_sequences, taken
+from crfield.estimators.tuning.compare_trainers import compare_trainers as compare
+from crfield.report.displays.trainers import plot_trainers
 from crfield.report.trainer_comparison import TrainerRow
 from crfield.storage.files import write_bytes
-from crfield.training.chain_plan import TRAINERS
+from crfield.training.chain.plan import TRAINERS
 
 _PICTURES = ("png", "svg", "pdf")
 _HELD_OUT = 0.2

@@ -10,7 +10,7 @@ import typer
 
 from crfield.cli.messages import emit, listing, say, size_of
 from crfield.cli.paths import READS, WRITES
-from crfield.compat.model_files import FORMS, convert_model, form_of
+from crfield.compat.convert import FORMS, convert_model, form_of
 
 
 class Form(StrEnum):

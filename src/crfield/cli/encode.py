@@ -25,12 +25,12 @@ from crfield.cli.sources import (
     LexiconOption,
     read_parts,
 )
-from crfield.data.conll import parse_columns
-from crfield.data.crfsuite_text import parse_crfsuite
+from crfield.data.texts.conll import parse_columns
+from crfield.data.texts.crfsuite import parse_crfsuite
 from crfield.errors import FormatError, InputError
-from crfield.estimators.chain import ChainCRF
-from crfield.estimators.encoding import encode_dataset
-from crfield.features.template import Template
+from crfield.estimators.chain.crf import ChainCRF
+from crfield.estimators.chain.encoding import encode_dataset
+from crfield.features.templates.template import Template
 from crfield.storage.blocks import read_blocks
 from crfield.storage.files import name_of
 

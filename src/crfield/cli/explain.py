@@ -27,8 +27,8 @@ from crfield.cli.reading import (
     template_of,
 )
 from crfield.cli.sources import ColumnsOption
-from crfield.data.conll import parse_columns
-from crfield.data.crfsuite_text import parse_crfsuite
+from crfield.data.texts.conll import parse_columns
+from crfield.data.texts.crfsuite import parse_crfsuite
 from crfield.errors import InputError, LabelError
 from crfield.report.alignment import pad, printable, shorten, width
 from crfield.report.errors import error_groups, step_text

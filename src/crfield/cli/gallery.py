@@ -17,14 +17,14 @@ import typer
 from crfield.cli.messages import emit, note, offered, one_of, say
 from crfield.cli.paths import FILLS
 from crfield.core.semiring import Semiring
-from crfield.data.graph import Edges, Graph
-from crfield.data.graph_builders import edge_list
-from crfield.estimators.chain import ChainCRF
-from crfield.estimators.factorial import FactorialCRF
-from crfield.estimators.graph import GraphCRF
-from crfield.estimators.grid import GridCRF
-from crfield.inference.catalogue import engine_named
-from crfield.report.displays import plot_layers, plot_marginals_grid
+from crfield.data.graphs.builders import edge_list
+from crfield.data.graphs.graph import Edges, Graph
+from crfield.estimators.chain.crf import ChainCRF
+from crfield.estimators.graph.crf import GraphCRF
+from crfield.estimators.graph.factorial import FactorialCRF
+from crfield.estimators.graph.grid import GridCRF
+from crfield.inference.graphs.catalogue import engine_named
+from crfield.report.displays.inference import plot_layers, plot_marginals_grid
 from crfield.report.findings import Findings
 from crfield.simulate.fields import make_noisy_images, make_tags
 from crfield.simulate.wearable import make_wearable_episodes

@@ -22,13 +22,13 @@ import typer
 
 import crfield
 from crfield.data.attributes import AttributeSequences
-from crfield.data.conll import parse_columns
-from crfield.data.conllu import ColumnSpec, looks_like_conllu, parse_conllu
-from crfield.data.crfsuite_text import parse_crfsuite
+from crfield.data.texts.conll import parse_columns
+from crfield.data.texts.conllu import ColumnSpec, looks_like_conllu, parse_conllu
+from crfield.data.texts.crfsuite import parse_crfsuite
 from crfield.data.tokens import TokenColumns
 from crfield.errors import FeatureError, FormatError, InputError, TemplateError
-from crfield.features.template import Template
-from crfield.features.text import TextFeatures
+from crfield.features.templates.template import Template
+from crfield.features.text.transformer import TextFeatures
 from crfield.storage.exchange import read_template
 from crfield.storage.files import name_of, read_bytes
 

@@ -32,10 +32,10 @@ from crfield.cli.reading import (
     read_tokens,
     read_words,
 )
-from crfield.data.conllu import parse_conllu
+from crfield.data.texts.conllu import parse_conllu
 from crfield.errors import InputError
-from crfield.features.text import TextFeatures
-from crfield.storage.word_lists import read_clusters, read_lexicon
+from crfield.features.text.transformer import TextFeatures
+from crfield.storage.datasets.word_lists import read_clusters, read_lexicon
 
 _DATA = "Data"
 

@@ -39,9 +39,9 @@ from crfield.cli.reading import (
     template_of,
 )
 from crfield.cli.sources import ColumnsOption, LabelOption
-from crfield.data.conll import parse_columns
-from crfield.data.conllu import ColumnSpec, fill_conllu, parse_conllu
-from crfield.data.crfsuite_text import parse_crfsuite
+from crfield.data.texts.conll import parse_columns
+from crfield.data.texts.conllu import ColumnSpec, fill_conllu, parse_conllu
+from crfield.data.texts.crfsuite import parse_crfsuite
 from crfield.errors import FormatError
 from crfield.storage.blocks import Block, read_blocks, writing
 from crfield.storage.files import name_of, peek

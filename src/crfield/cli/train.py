@@ -33,11 +33,11 @@ from crfield.cli.sources import (
 )
 from crfield.core.constraints import SCHEMES as RULES_OF
 from crfield.features.detect import encoder_from_state
-from crfield.features.template import Template
+from crfield.features.templates.template import Template
 from crfield.features.transformed import TransformedEncoder
 from crfield.optimize.history import INTERRUPTED
 from crfield.storage.encoded import EncodedDataset
-from crfield.training.chain_plan import OBJECTIVES, SOLVERS
+from crfield.training.chain.plan import OBJECTIVES, SOLVERS
 
 _DATA, _MODEL, _SEARCH, _OUTPUT = "Data", "Model", "Training", "Output"
 

@@ -153,8 +153,8 @@ class Estimator(BaseEstimator):
 
     >>> from crfield.core.checks import integer, number
     >>> class Model(Estimator):
-    ...     l1: float = parameter(0.0, number(0))
-    ...     max_iter: int = parameter(500, integer(1))
+    ...     l1: float = parameter(number(0), default=0.0)
+    ...     max_iter: int = parameter(integer(1), default=500)
     >>> Model(l1=-1).check()
     Traceback (most recent call last):
     crfield.errors.InputError: l1 must be a finite number ≥ 0, got -1.
@@ -205,7 +205,7 @@ def check_parameter_names(cls: type, names: Iterable[str]) -> None:
     """ParameterError where the class has no parameter of one of the names, with what to write instead.
 
     >>> class Model(Estimator):
-    ...     depth: int = parameter(1)
+    ...     depth: int = parameter(default=1)
     >>> check_parameter_names(Model, ["hieght"])
     Traceback (most recent call last):
     crfield.errors.ParameterError: Model has no parameter 'hieght'. It has 'depth'.

@@ -1,8 +1,8 @@
 """Parameters of estimators, declared once: name, type, default, check, and how a model file holds the value.
 
     class Smoother(Estimator):
-        width: int = parameter(5, integer(1))
-        decode: str = parameter("viterbi", one_of("viterbi", "marginal"))
+        width: int = parameter(integer(1), default=5)
+        decode: str = parameter(one_of("viterbi", "marginal"), default="viterbi")
 
 makes a class whose ``__init__`` takes both as keywords and only stores them, as scikit-learn asks:
 `Estimator` turns the declarations into a dataclass, so signatures, ``get_params``, ``clone`` and pickle see ordinary
@@ -33,9 +33,9 @@ class Declared:
 
 
 def parameter(
-    default: Any,
     check: Check | Callable[[str, Any], None] | None = None,
     *,
+    default: Any,
     kw_only: bool = True,
     stored: bool = True,
     to_json: Callable[[Any], Any] | None = None,
@@ -61,7 +61,7 @@ def declared_parameters(cls: type) -> dict[str, Declared]:
 
     >>> from crfield.core.estimator import Estimator
     >>> class Model(Estimator):
-    ...     depth: int = parameter(1)
+    ...     depth: int = parameter(default=1)
     >>> list(declared_parameters(Model))
     ['depth']
     """

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from crfield.data.batch import Batch, Columns
-from crfield.data.graph_batch import GraphBatch
+from crfield.data.graphs.batch import GraphBatch
 from crfield.errors import FeatureError
 
 LARGEST = 1e140  # of a cell to train on: squares, and sums of them, stay finite

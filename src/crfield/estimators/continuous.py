@@ -23,17 +23,17 @@ from crfield.core.estimator import Estimator, RegressorMixin
 from crfield.core.quadratic import Gaussian, Quadratic
 from crfield.core.topology import Chains
 from crfield.data.batch import Columns
-from crfield.data.graph_batch import GraphBatch
+from crfield.data.graphs.batch import GraphBatch
 from crfield.data.large import refuse_large
 from crfield.errors import ConvergenceWarning, InputError, LabelError, NotFittedError, ShapeError
-from crfield.estimators.chain_checks import check_weights, without_weightless
-from crfield.estimators.progress import Progress
-from crfield.estimators.steps_or_graphs import StepsOrGraphs
+from crfield.estimators.base.progress import Progress
+from crfield.estimators.chain.checks import check_weights, without_weightless
+from crfield.features.graphs.sequences_as_graphs import StepsOrGraphs
 from crfield.inference.gaussian import GaussianEngine
 from crfield.objectives.gaussian import clamp
 from crfield.optimize.history import INTERRUPTED, Step
 from crfield.scoring.quadratic import ASSOCIATIONS, QuadraticScorer
-from crfield.training.gaussian_fit import GaussianProblem, curvature, fit_gaussian, standard_errors
+from crfield.training.gaussian import GaussianProblem, curvature, fit_gaussian, standard_errors
 
 
 class ContinuousCRF(RegressorMixin, Estimator):

@@ -9,8 +9,8 @@ import numpy as np
 
 from crfield.errors import ModelFileError
 from crfield.estimators.continuous import ContinuousCRF, check_continuous_parameters
-from crfield.estimators.graph_file import own_arrays, restored_model, set_report, stored_parameters
-from crfield.estimators.steps_or_graphs import StepsOrGraphs
+from crfield.estimators.graph.file import own_arrays, restored_model, set_report, stored_parameters
+from crfield.features.graphs.sequences_as_graphs import StepsOrGraphs
 from crfield.scoring.quadratic import QuadraticScorer
 from crfield.storage.archive import Archive, write_archive
 from crfield.storage.checked import section

@@ -19,7 +19,7 @@ from crfield.features.encoder import Encoder
 from crfield.features.functions import FunctionEncoder
 from crfield.features.matrices import MatrixEncoder, is_sparse
 from crfield.features.records import RecordEncoder
-from crfield.features.template_encoder import TemplateEncoder
+from crfield.features.templates.encoder import TemplateEncoder
 from crfield.features.transformed import TransformedEncoder
 
 __all__ = ["encoder_for", "encoder_from_state"]

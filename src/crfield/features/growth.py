@@ -25,14 +25,14 @@ from crfield.core.topology import Chains
 from crfield.data.alphabet import UNKNOWN, Alphabet
 from crfield.data.batch import Batch, Columns
 from crfield.data.tokens import TokenColumns
-from crfield.features.columns_select import check_min_count, keep_columns, renumber, row_counts
+from crfield.features.columns.select import check_min_count, keep_columns, renumber, row_counts
+from crfield.features.columns.standardise import Scale
 from crfield.features.encoder import Encoder
 from crfield.features.functions import FunctionEncoder
 from crfield.features.joined_items import join_items
 from crfield.features.matrices import MatrixEncoder, matrices_of
 from crfield.features.records import RecordEncoder, _chosen, _encode
-from crfield.features.standardise import Scale
-from crfield.features.template_encoder import TemplateEncoder, _selected, _Side, _starts, _without_dropped
+from crfield.features.templates.encoder import TemplateEncoder, _selected, _Side, _starts, _without_dropped
 from crfield.features.transformed import TransformedEncoder
 from crfield.features.transitions import EdgeChoice
 from crfield.kernels import columns as kernel

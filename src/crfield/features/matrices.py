@@ -17,9 +17,9 @@ import numpy as np
 from crfield.core.topology import Chains
 from crfield.data.batch import Batch, Columns
 from crfield.errors import FeatureError, InputError, ModelFileError, NotFittedError, ShapeError
-from crfield.features.columns_select import check_min_count, drop_rare, keep_columns, unless_ones
+from crfield.features.columns.select import check_min_count, drop_rare, keep_columns, unless_ones
+from crfield.features.columns.standardise import Scale
 from crfield.features.records import check_transition_features, read_options
-from crfield.features.standardise import Scale
 from crfield.features.transitions import EdgeChoice, rising
 
 __all__ = ["MatrixEncoder", "is_sparse"]

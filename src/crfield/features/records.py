@@ -24,10 +24,10 @@ from crfield.core.topology import Chains
 from crfield.data.attributes import AttributeSequences
 from crfield.data.batch import Batch, Columns
 from crfield.errors import FeatureError, InputError, ModelFileError, NotFittedError
-from crfield.features.columns_select import check_min_count, drop_rare, renumber
+from crfield.features.columns.select import check_min_count, drop_rare, renumber
+from crfield.features.columns.standardise import Scale
 from crfield.features.joined_items import join_items
 from crfield.features.known import check_records, suspicious
-from crfield.features.standardise import Scale
 from crfield.features.transitions import EdgeChoice
 from crfield.kernels.records import RecordTable
 

@@ -26,7 +26,7 @@ from crfield.features.records import RecordEncoder
 __all__ = ["TransformedEncoder", "transformer_from_state", "transformer_state"]
 
 TRANSFORMERS = {  # by the word in a file; imported when one is met
-    "text_features": ("crfield.features.text", "TextFeatures"),
+    "text_features": ("crfield.features.text.transformer", "TextFeatures"),
     "sensor_features": ("crfield.features.sensors.transformer", "SensorFeatures"),
 }
 INNER: dict[str, Any] = {encoder.kind: encoder for encoder in (RecordEncoder, MatrixEncoder)}
@@ -39,7 +39,7 @@ class TransformedEncoder:
 
     ``choose`` makes the encoder once the transformed data can be looked at.
 
-    >>> from crfield.features.text import TextFeatures
+    >>> from crfield.features.text.transformer import TextFeatures
     >>> encoder = TransformedEncoder(TextFeatures(word=0, lower=None), lambda X: RecordEncoder())
     >>> batch = encoder.fit([["La", "Paz"]])
     >>> encoder.node_name(0), encoder.encode([["Paz"]]).topology.n_nodes
@@ -132,7 +132,7 @@ class TransformedEncoder:
 def transformer_state(transformer: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Header and arrays of a transformer of this package; InputError for any other.
 
-    >>> from crfield.features.text import TextFeatures
+    >>> from crfield.features.text.transformer import TextFeatures
     >>> transformer_state(TextFeatures())[0]["kind"]
     'text_features'
     """

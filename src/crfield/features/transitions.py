@@ -15,7 +15,7 @@ import numpy as np
 from crfield.core.topology import Chains
 from crfield.data.batch import Columns
 from crfield.errors import ModelFileError
-from crfield.features.columns_select import drop_rare, renumber, take_rows
+from crfield.features.columns.select import drop_rare, renumber, take_rows
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,8 +2,8 @@
 
 Cost O(N (D L + L²)) for segments of up to D steps; a batch is split over threads by sequences. Offsets run along with
 the sums, so neither the length of a sequence nor the size of its scores costs digits: see
-``kernels/segments_numpy.py`` for the recursion (Sarawagi & Cohen 2005; for the backward pass, which is the gradient
-of the forward one, Eisner 2016, *Inside-outside and forward-backward algorithms are just backprop*).
+``kernels/reference/segments.py`` for the recursion (Sarawagi & Cohen 2005; for the backward pass, which is the
+gradient of the forward one, Eisner 2016, *Inside-outside and forward-backward algorithms are just backprop*).
 """
 
 from __future__ import annotations

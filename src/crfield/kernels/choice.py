@@ -1,6 +1,6 @@
 """Which body a kernel runs: compiled or NumPy.
 
-Every group of kernels is written twice. ``<group>_numpy.py`` is the one to read; ``_<group>`` is the compiled
+Every group of kernels is written twice. ``reference/<group>.py`` is the one to read; ``_<group>`` is the compiled
 module of the same functions. ``CRFIELD_KERNELS=numpy`` (or ``native``) in the environment chooses; otherwise the
 compiled body is used when it was built, and where it was not the NumPy one, with a warning at first use that says how
 much slower that is. The contract tests run every test on both.
@@ -40,7 +40,7 @@ def _load(group: str, body: str) -> Any:
 
 def _imported(group: str, body: str) -> Any:
     if body == "numpy":
-        return import_module(f"crfield.kernels.{group}_numpy")
+        return import_module(f"crfield.kernels.reference.{group}")
     try:
         return import_module(f"crfield.kernels.{_COMPILED.get(group, f'_{group}')}")
     except ImportError as error:
@@ -52,7 +52,7 @@ def _imported(group: str, body: str) -> Any:
                 "Unset it, or install with a C++17 compiler."
             ) from error
         _tell(error)
-        return import_module(f"crfield.kernels.{group}_numpy")
+        return import_module(f"crfield.kernels.reference.{group}")
 
 
 def _asked() -> str:

@@ -20,7 +20,7 @@ For every batch of b sequences, with g the gradient of their loss, N sequences i
               penalties:  |w| ← (|w| − kη l1 (b/N) / √G)⁺ / (1 + kη l2 (b/N) / √G)
 
 Both bring all weights up to date at the end of a pass. `frank_wolfe` makes pairwise steps on the dual of the hinge:
-see `crfield.training.frank_wolfe`.
+see `crfield.training.graph.frank_wolfe`.
 
 Losses: "likelihood" log Z − clamped log Z; "softmax_margin" the same with costs added to node scores; "perceptron"
 best − best allowed; "hinge" the same with costs.

@@ -9,7 +9,7 @@ propagation in probabilities, f being exp of the local scores up to a factor for
     μ_s(c) ∝ Σ_d exp table_group(d, c) λ_s(d)                 (max_d when maximising), at least 1e-30
     b_n(c) ∝ f_n(c) Π_s μ_s(c)
 
-then the working responses of the new beliefs, as `crfield.boosting.responses` has them,
+then the working responses of the new beliefs, as `crfield.boosting.weak_learners.responses` has them,
 
     w = weight · max(b (1 − b), 1e-6)        z = clip((1[y = c] − b) / max(b (1 − b), 1e-6), ±limit)
 

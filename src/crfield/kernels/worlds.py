@@ -124,7 +124,7 @@ def soccer_steps(
     diameter: float = 180.0,
     rate: float = 60.0,
 ) -> SoccerSteps:
-    """Play soccer with so many robots a side; `crfield.kernels.worlds_soccer_numpy` has the rules.
+    """Play soccer with so many robots a side; `crfield.kernels.reference.worlds_soccer` has the rules.
 
     >>> game = soccer_steps(600, 3, 1)
     >>> game.positions.shape, game.roles.shape

@@ -25,9 +25,9 @@ from crfield.core.beliefs import Beliefs
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.errors import CrfieldError, CrfieldWarning, InputError, ShapeError
-from crfield.inference.brute import BruteEngine
-from crfield.inference.catalogue import ENGINES, Engine, choose_engine, engine_class, engine_named
 from crfield.inference.decode import best_marginals
+from crfield.inference.graphs.brute import BruteEngine
+from crfield.inference.graphs.catalogue import ENGINES, Engine, choose_engine, engine_class, engine_named
 from crfield.metrics.notebook import ShownAsTables, Table
 from crfield.report.alignment import pad
 from crfield.report.inference_verdict import verdict

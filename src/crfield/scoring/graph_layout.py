@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from crfield.core.target import UNKNOWN, Target
-from crfield.data.graph_batch import GraphBatch, GraphSchema, Relation, take_rows
+from crfield.data.graphs.batch import GraphBatch, GraphSchema, Relation, take_rows
 from crfield.errors import InputError, ModelFileError
 from crfield.kernels import chain
 from crfield.scoring.layout import Layout
@@ -97,7 +97,7 @@ class PairTable:
 class GraphLayout:
     """The parts of the weight vector of a graph model.
 
-    >>> from crfield.data.graph_batch import NodeKind
+    >>> from crfield.data.graphs.batch import NodeKind
     >>> schema = GraphSchema((NodeKind("node", dense=(0, 3)),), (Relation("same", symmetric=True),))
     >>> layout = GraphLayout.full(schema, [2])
     >>> layout.n_weights, layout.part

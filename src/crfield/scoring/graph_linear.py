@@ -21,7 +21,7 @@ import numpy as np
 from crfield.core.graphs import Graphs
 from crfield.core.potentials import Potentials
 from crfield.data.batch import Columns
-from crfield.data.graph_batch import GraphBatch, take_rows
+from crfield.data.graphs.batch import GraphBatch, take_rows
 from crfield.errors import ShapeError
 from crfield.scoring.graph_layout import GraphLayout
 
@@ -108,7 +108,7 @@ class GraphScorer:
     gradient g, ⟨score(v), g⟩ = ⟨v, pull(g)⟩.
 
     >>> import numpy as np
-    >>> from crfield.data.graph_batch import GraphSchema, NodeKind, Relation
+    >>> from crfield.data.graphs.batch import GraphSchema, NodeKind, Relation
     >>> schema = GraphSchema((NodeKind("node", columns=(0, 2)),), (Relation("same", symmetric=True),))
     >>> batch = GraphBatch(Graphs([0, 2], [0], [1]), Columns.from_rows([[0], [1]], width=2), [0, 0], [0], (None,))
     >>> scorer = GraphScorer(GraphLayout.full(schema, [2], bias=False))

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from crfield.core.quadratic import Quadratic, QuadraticEvaluation
-from crfield.data.graph_batch import GraphBatch
+from crfield.data.graphs.batch import GraphBatch
 from crfield.errors import ShapeError
 from crfield.scoring.similarity import matrix_of
 

@@ -38,15 +38,15 @@ TOLD_APART = 0.5  # standard errors of a difference, above which folds tell two 
 RELAX = 10.0  # ridge of the relaxed path's rounds; the last training chooses its own
 
 METHODS: dict[str, tuple[str, str, dict[str, Any]]] = {  # module, function and what its name implies
-    "grafting": ("crfield.selection.grafting", "graft", {}),
-    "relaxed": ("crfield.selection.l1_path", "l1_path", {"relax": RELAX, "tol": 1e-4, "patience": 6}),
-    "l1-path": ("crfield.selection.l1_path", "l1_path", {}),
-    "gain": ("crfield.selection.gain", "gain_path", {}),
-    "m-grafting": ("crfield.selection.m_grafting", "m_graft", {}),
-    "stability": ("crfield.selection.stability", "stability_path", {}),
-    "mutual-information": ("crfield.selection.filters", "filter_path", {"score": "mutual-information"}),
-    "relieff": ("crfield.selection.filters", "filter_path", {"score": "relieff"}),
-    "wrapper": ("crfield.selection.wrapper", "wrapper_path", {}),
+    "grafting": ("crfield.selection.methods.grafting", "graft", {}),
+    "relaxed": ("crfield.selection.methods.l1_path", "l1_path", {"relax": RELAX, "tol": 1e-4, "patience": 6}),
+    "l1-path": ("crfield.selection.methods.l1_path", "l1_path", {}),
+    "gain": ("crfield.selection.methods.gain", "gain_path", {}),
+    "m-grafting": ("crfield.selection.methods.m_grafting", "m_graft", {}),
+    "stability": ("crfield.selection.methods.stability", "stability_path", {}),
+    "mutual-information": ("crfield.selection.methods.filters", "filter_path", {"score": "mutual-information"}),
+    "relieff": ("crfield.selection.methods.filters", "filter_path", {"score": "relieff"}),
+    "wrapper": ("crfield.selection.methods.wrapper", "wrapper_path", {}),
 }
 
 Spans = np.ndarray  # (n, 2)

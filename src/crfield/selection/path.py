@@ -2,7 +2,7 @@
 
 Who entered when, with which weights, what the training loss and the held-out error were, and the seconds of processor
 time until then. `SelectionPath.best` is the round that held-out steps liked best (error by default; the loss settles
-ties, then the smaller model). `crfield.report.displays_paths` draws it.
+ties, then the smaller model). `crfield.report.displays.paths` draws it.
 """
 
 from __future__ import annotations

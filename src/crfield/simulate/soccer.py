@@ -6,7 +6,7 @@ marker). None can be read off positions or velocities of single robots; all foll
 ball and moves with it, who stays at the side of which opponent, which pass is under way. `roles` change with
 possession, and possession lasts through a pass, so neighbouring frames help too.
 
-The rules are those of `crfield.kernels.worlds_soccer_numpy`. They follow the small-size league in its measures
+The rules are those of `crfield.kernels.reference.worlds_soccer`. They follow the small-size league in its measures
 (180 mm robots, a few metres of field), and nobody's tactics. Cost: O(T n²), in one compiled loop.
 """
 

@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from crfield.errors import InputError, ModelFileError
-from crfield.storage.foreign import looks_like
+from crfield.storage.foreign.tools import looks_like
 
 MAGIC = b"\x89CRF\r\n\x1a\n"
 VERSION = 1

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from crfield.data.attributes import AttributeSequences
-from crfield.data.conll import format_columns, parse_columns
-from crfield.data.conllu import Conllu, parse_conllu
-from crfield.data.crfsuite_text import format_crfsuite, parse_crfsuite
-from crfield.data.graph import Graph
-from crfield.data.graph_json import format_graphs, parse_graphs
+from crfield.data.graphs.graph import Graph
+from crfield.data.graphs.json import format_graphs, parse_graphs
+from crfield.data.texts.conll import format_columns, parse_columns
+from crfield.data.texts.conllu import Conllu, parse_conllu
+from crfield.data.texts.crfsuite import format_crfsuite, parse_crfsuite
 from crfield.data.tokens import TokenColumns
 from crfield.errors import FormatError, TemplateError
 from crfield.storage.files import Source, name_of, read_bytes, read_text, write_text
@@ -142,7 +142,7 @@ def write_crfsuite(
 
 
 def read_graphs(source: Source) -> tuple[list[Graph], list[Any] | None]:
-    r"""Graphs, and their labels or None, of a file with one JSON object a line (`crfield.data.graph_json`).
+    r"""Graphs, and their labels or None, of a file with one JSON object a line (`crfield.data.graphs.json`).
 
     >>> import io
     >>> read_graphs(io.StringIO('{"nodes": 2, "edges": {"near": [[0, 1]]}}'))

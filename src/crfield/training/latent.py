@@ -41,8 +41,8 @@ from crfield.optimize.penalty import Penalised, Penalty, Point
 from crfield.scoring.latent import ClassScorer
 from crfield.scoring.layout import Layout
 from crfield.scoring.linear import LinearScorer
+from crfield.training.chain.fused import FusedChain
 from crfield.training.column_basis import measured
-from crfield.training.fused import FusedChain
 from crfield.training.likelihood import fit_likelihood, history_pairs
 from crfield.training.parallel import run_each
 

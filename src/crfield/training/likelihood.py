@@ -29,10 +29,10 @@ from crfield.optimize.history import INTERRUPTED, Result, Step
 from crfield.optimize.keeping import Keeper
 from crfield.optimize.lbfgs import minimize
 from crfield.optimize.penalty import Penalised, Penalty, Point
-from crfield.training import warm_start
+from crfield.training.chain import warm_start
+from crfield.training.chain.fused import FusedChain
 from crfield.training.column_basis import column_basis
 from crfield.training.full_batch import FullBatch
-from crfield.training.fused import FusedChain
 
 SOLVERS = ("auto", "lbfgs", "warm")
 ENOUGH_GROUPS = 40

@@ -253,7 +253,7 @@ def markov_weights(layout: Layout, target: Target, *, smoothing: float = 1.0) ->
     >>> markov_weights(layout, target).round(3).tolist()  # log of .6, .4, .5, .5, less their mean
     [0.193, -0.213, 0.01, 0.01]
     """
-    from crfield.training.hmm_count import counted
+    from crfield.training.markov.counting import counted
 
     weights = np.zeros(layout.n_weights)
     start, transition, shares = (np.maximum(table, LEAST) for table in counted(target, smoothing=smoothing))

@@ -18,6 +18,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from crfield.compat.crfsuite_model import to_crfsuite
 from crfield.compat.sklearn_crfsuite.items import as_array, asked, plain_items, plain_labels
 from crfield.compat.sklearn_crfsuite.metrics import flat_accuracy_score, flat_f1_score, sequence_accuracy_score
 from crfield.compat.sklearn_crfsuite.settings import chain_for
@@ -31,10 +32,9 @@ from crfield.compat.sklearn_crfsuite.tagger import (
 )
 from crfield.core.estimator import Estimator
 from crfield.errors import ConvergenceWarning, InputError, NotFittedError
-from crfield.estimators.chain import ChainCRF
-from crfield.estimators.crfsuite_chain import to_crfsuite
-from crfield.estimators.load import load
-from crfield.storage.crfsuite_model import format_crfsuite_model, write_crfsuite_model
+from crfield.estimators.base.load import load
+from crfield.estimators.chain.crf import ChainCRF
+from crfield.storage.foreign.crfsuite import format_crfsuite_model, write_crfsuite_model
 
 
 class CRF(Estimator):

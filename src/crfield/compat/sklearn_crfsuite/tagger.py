@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from crfield.compat.crfsuite_model import attribute_weights
 from crfield.compat.sklearn_crfsuite.items import asked, listed
 from crfield.errors import InputError, LabelError
-from crfield.estimators.chain import ChainCRF
-from crfield.estimators.crfsuite_chain import attribute_weights
+from crfield.estimators.chain.crf import ChainCRF
 
 
 @dataclass(frozen=True)

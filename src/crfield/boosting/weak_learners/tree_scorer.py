@@ -1,0 +1,238 @@
+"""Sums of regression trees, laid flat: what a boosted model keeps and scores with.
+
+    F(x) = Σ_m values_m[leaf_m(x)]
+
+The trees of `crfield.boosting.weak_learners.trees` are objects made for growing. What remains when they are grown is
+a few arrays: for every node the column it asks, the threshold and its two children, for every leaf a row of values.
+All trees lie end to end, so that a model file is these arrays and nothing else, and a row walks all trees without a
+Python object being touched. Walking costs one comparison for each tree and level; rows go in blocks that stay in the
+cache.
+
+Node n sends a row to ``left[n]`` if ``x[column[n]] <= threshold[n]`` and to ``left[n] + 1`` otherwise. A leaf has
+``left[n] < 0`` and the value row ``-1 - left[n]``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from crfield.boosting.weak_learners.stumps import Stump
+from crfield.boosting.weak_learners.trees import RegressionTree
+from crfield.errors import InputError, ModelFileError, ShapeError
+
+BLOCK = 4096  # rows that walk together
+ARRAYS = ("column", "threshold", "left", "roots", "values")
+
+
+@dataclass(frozen=True, eq=False)
+class FlatTree:
+    """The cuts of one tree as arrays; leaves are numbered from 0.
+
+    >>> from crfield.boosting.weak_learners.candidates import Candidates
+    >>> from crfield.boosting.weak_learners.trees import fit_tree
+    >>> x = np.array([[0.0], [1.0], [2.0]])
+    >>> tree = FlatTree.of(fit_tree(Candidates.of(x), np.ones((3, 1)), np.array([[0.0], [1.0], [1.0]]), max_depth=1))
+    >>> tree.n_leaves, tree.leaves(x).tolist()
+    (2, [0, 1, 1])
+    """
+
+    column: np.ndarray  # (M,) int32
+    threshold: np.ndarray  # (M,)
+    left: np.ndarray  # (M,) int32
+    depth: int
+
+    @classmethod
+    def of(cls, tree: RegressionTree, columns: np.ndarray | None = None) -> FlatTree:
+        """The arrays of a grown tree; ``columns`` says which columns it was grown on, all in order if None."""
+        n = len(tree.cuts)
+        column, threshold, left = np.zeros(n, np.int32), np.zeros(n), np.zeros(n, np.int32)
+        depth = np.zeros(n, np.int64)
+        for k, cut in enumerate(tree.cuts):
+            if cut is None:
+                left[k] = -1 - tree.leaf[k]
+                continue
+            if not isinstance(cut, Stump):
+                raise InputError("flat trees cut numbers; a discrete column must be given as indicator columns.")
+            column[k] = cut.column if columns is None else columns[cut.column]
+            threshold[k], left[k] = cut.threshold, tree.children[k][0]
+            depth[list(tree.children[k])] = depth[k] + 1
+        return cls(column, threshold, left, int(depth.max()))
+
+    @property
+    def n_leaves(self) -> int:
+        """Number of leaves."""
+        return int((self.left < 0).sum())
+
+    def told(self, name_of: Callable[[int], str]) -> str:
+        """The first cut and the number of leaves, in words.
+
+        >>> FlatTree(np.zeros(1, np.int32), np.zeros(1), np.array([-1]), 0).told(str)
+        '(1 leaf)'
+        """
+        leaves = f"({self.n_leaves} {'leaf' if self.n_leaves == 1 else 'leaves'})"
+        return leaves if self.left[0] < 0 else f"{name_of(int(self.column[0]))} > {self.threshold[0]:.4g} {leaves}"
+
+    def leaves(self, columns: Any) -> np.ndarray:
+        """The leaf (N,) of every row of columns (N, F), dense or sparse."""
+        out = np.empty(columns.shape[0], np.int64)
+        used, place = np.unique(self.column, return_inverse=True)
+        for start, block in _blocks(columns, used):
+            out[start : start + len(block)] = _walk(block, place, self.threshold, self.left, self.depth)
+        return out
+
+
+@dataclass
+class TreeSum:
+    """F (N, V) as a sum of trees over F columns; V values at every leaf.
+
+    >>> x = np.array([[0.0], [1.0]])
+    >>> trees = TreeSum(n_columns=1, n_values=2)
+    >>> trees.add(FlatTree(np.zeros(3, np.int32), np.array([0.5, 0, 0]), np.array([1, -1, -2]), 1), np.eye(2))
+    >>> trees.add(FlatTree(np.zeros(1, np.int32), np.zeros(1), np.array([-1]), 0), np.array([[0.0, 5.0]]))
+    >>> len(trees), trees.score(x).tolist(), trees.cut_to(1).score(x).tolist()
+    (2, [[1.0, 5.0], [0.0, 6.0]], [[1.0, 0.0], [0.0, 1.0]])
+    """
+
+    n_columns: int
+    n_values: int
+    trees: list[tuple[FlatTree, np.ndarray]] = field(default_factory=list)  # each with its values (leaves, V)
+
+    def __len__(self) -> int:
+        return len(self.trees)
+
+    def add(self, tree: FlatTree, values: np.ndarray) -> None:
+        """One more tree, with values (leaves, V)."""
+        values = np.ascontiguousarray(values, np.float64)
+        if values.shape != (tree.n_leaves, self.n_values):
+            raise ShapeError(f"values must be ({tree.n_leaves}, {self.n_values}), got {values.shape}.")
+        self.trees.append((tree, values))
+
+    def cut_to(self, n_trees: int) -> TreeSum:
+        """The first trees alone."""
+        return TreeSum(self.n_columns, self.n_values, self.trees[:n_trees])
+
+    def score(self, columns: Any) -> np.ndarray:
+        """F (N, V) for columns (N, F), dense or sparse."""
+        if columns.shape[1] != self.n_columns:
+            raise ShapeError(f"the trees read {self.n_columns} columns, got {columns.shape[1]}.")
+        out = np.zeros((columns.shape[0], self.n_values))
+        if not self.trees:
+            return out
+        asked = np.concatenate([tree.column for tree, _ in self.trees])
+        used, place = np.unique(asked, return_inverse=True)
+        places = np.split(place, np.cumsum([len(tree.column) for tree, _ in self.trees])[:-1])
+        for start, block in _blocks(columns, used):
+            part = out[start : start + len(block)]
+            for (tree, values), own in zip(self.trees, places, strict=True):
+                part += values[_walk(block, own, tree.threshold, tree.left, tree.depth)]
+        return out
+
+    def leaves(self, columns: Any) -> np.ndarray:
+        """(N, trees) the leaf of every row in every tree."""
+        out = np.empty((columns.shape[0], len(self.trees)), np.int64)
+        for m, (tree, _) in enumerate(self.trees):
+            out[:, m] = tree.leaves(columns)
+        return out
+
+    def usage(self) -> np.ndarray:
+        """(F,) how many cuts read each column."""
+        counts = np.zeros(self.n_columns, np.int64)
+        for tree, _ in self.trees:
+            counts += np.bincount(tree.column[tree.left >= 0], minlength=self.n_columns)
+        return counts
+
+    # ------------------------------------------------------------------ storage
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """All trees as five arrays; children and leaves count from the first of their own tree."""
+        sizes = [len(tree.column) for tree, _ in self.trees]
+        return {
+            "column": np.concatenate([np.zeros(0, np.int32), *(tree.column for tree, _ in self.trees)]),
+            "threshold": np.concatenate([np.zeros(0), *(tree.threshold for tree, _ in self.trees)]),
+            "left": np.concatenate([np.zeros(0, np.int32), *(tree.left for tree, _ in self.trees)]),
+            "roots": np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+            "values": np.concatenate([np.zeros((0, self.n_values)), *(values for _, values in self.trees)]),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray], *, n_columns: int, n_values: int) -> TreeSum:
+        """The sum whose `to_arrays` this is; ModelFileError where the arrays cannot be one.
+
+        >>> trees = TreeSum(n_columns=1, n_values=1)
+        >>> trees.add(FlatTree(np.zeros(1, np.int32), np.zeros(1), np.array([-1], np.int32), 0), np.ones((1, 1)))
+        >>> TreeSum.from_arrays(trees.to_arrays(), n_columns=1, n_values=1).score(np.zeros((2, 1))).tolist()
+        [[1.0], [1.0]]
+        """
+        wanted = {
+            "column": np.int32,
+            "threshold": np.float64,
+            "left": np.int32,
+            "roots": np.int64,
+            "values": np.float64,
+        }
+        taken = {}
+        for name, kind in wanted.items():
+            array = arrays.get(name)
+            if array is None or array.dtype != kind or array.ndim != (2 if name == "values" else 1):
+                raise ModelFileError(f"the trees' array {name!r} is missing or of the wrong type: damaged file?")
+            taken[name] = np.ascontiguousarray(array)
+        column, threshold, left, roots, values = (taken[name] for name in ARRAYS)
+        leaves = left < 0
+        if (
+            not len(roots)
+            or roots[0] != 0
+            or (np.diff(roots) < 1).any()
+            or not len(column) == len(threshold) == len(left) == roots[-1]
+            or values.shape != (int(leaves.sum()), n_values)
+            or (len(column) and not (column.min() >= 0 and column.max() < max(n_columns, 1)))
+            or not np.isfinite(values).all()
+            or np.isnan(threshold).any()
+        ):
+            raise ModelFileError("the arrays of the trees do not fit together: the file is damaged.")
+        made, first = cls(n_columns, n_values), 0
+        for start, stop in zip(roots[:-1].tolist(), roots[1:].tolist()):
+            tree = FlatTree(column[start:stop], threshold[start:stop], left[start:stop], _depth(left[start:stop]))
+            made.add(tree, values[first : first + tree.n_leaves])
+            first += tree.n_leaves
+        return made
+
+
+def _depth(left: np.ndarray) -> int:
+    """Cuts on the longest path; ModelFileError unless every node but the root is the child of one before it."""
+    depth = np.full(len(left), -1, np.int64)
+    depth[0] = 0
+    for node, child in enumerate(left.tolist()):
+        if depth[node] < 0 or (child >= 0 and not (node < child < len(left) - 1 and depth[child] < 0)):
+            raise ModelFileError("the nodes of a tree do not hang together: the file is damaged.")
+        if child >= 0:
+            depth[child : child + 2] = depth[node] + 1
+    ends = np.sort(-1 - left[left < 0])
+    if not np.array_equal(ends, np.arange(len(ends))):
+        raise ModelFileError("the leaves of a tree are not numbered 0, 1, …: the file is damaged.")
+    return int(depth.max())
+
+
+def _blocks(columns: Any, used: np.ndarray) -> Any:
+    """Dense blocks of the columns that are asked, with their first row."""
+    sparse = hasattr(columns, "tocsr")
+    table: Any = columns.tocsr() if sparse else np.asarray(columns)
+    if not table.shape[1]:
+        table, sparse, used = np.zeros((table.shape[0], 1)), False, np.zeros(1, np.int64)
+    for start in range(0, table.shape[0], BLOCK):
+        some = table[start : start + BLOCK]
+        yield start, np.ascontiguousarray(some[:, used].toarray() if sparse else some[:, used])
+
+
+def _walk(block: np.ndarray, column: np.ndarray, threshold: np.ndarray, left: np.ndarray, depth: int) -> np.ndarray:
+    """The leaf of each row of a block; a row that has arrived stays where it is."""
+    flat, rows = block.reshape(-1), np.arange(len(block)) * block.shape[1]
+    node = np.zeros(len(block), np.int64)
+    for _ in range(depth):
+        child = left[node]
+        above = flat[rows + column[node]] > threshold[node]
+        node = np.where(child < 0, node, child + above)
+    return -1 - left[node].astype(np.int64)

@@ -1,0 +1,138 @@
+"""`crfield.load`: one door for all model files, and the readers of text files.
+
+Each estimator registers the word that its files carry; the archive itself knows no model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+from crfield.errors import ModelFileError
+from crfield.estimators.chain import file as chain_file
+from crfield.features.templates.template import Template
+from crfield.features.transformed import TRANSFORMERS, transformer_from_state
+from crfield.storage import exchange
+from crfield.storage.archive import Archive, read_archive
+from crfield.storage.checked import check_numbers, reading
+from crfield.storage.files import name_of, peek
+from crfield.storage.foreign.tools import chain_tool
+
+_GRAPHS = {
+    "graph_crf": ("crfield.estimators.graph.crf", "GraphCRF"),
+    "grid_crf": ("crfield.estimators.graph.grid", "GridCRF"),
+    "factorial_crf": ("crfield.estimators.graph.factorial", "FactorialCRF"),
+}
+_FIELDS = {
+    "discriminative_field": "load_discriminative",
+    "markov_field": "load_markov",
+}
+_LATENT = {
+    "hidden_crf": "load_hidden",
+    "latent_dynamic_crf": "load_dynamic",
+}
+_READERS = {  # where the function lies that makes the model of an archive
+    "logit_boost": ("crfield.estimators.boosted.boost_file", "load_logit_boost"),
+    "stump_encoder": ("crfield.estimators.boosted.boost_file", "load_stump_encoder"),
+    "stump_selector": ("crfield.estimators.boosted.boost_file", "load_stump_selector"),
+    "virtual_evidence": ("crfield.estimators.boosted.virtual_evidence_file", "load_virtual"),
+    "boosted_field": ("crfield.estimators.boosted.virtual_evidence_file", "load_field"),
+    "incomplete_boost": ("crfield.estimators.boosted.incomplete_file", "load_incomplete"),
+    "selected_crf": ("crfield.estimators.selected.file", "load_selected"),
+    "tree_crf": ("crfield.estimators.boosted.tree_crf_file", "load_tree"),
+    "continuous_crf": ("crfield.estimators.continuous_file", "load_continuous"),
+    "kernel_crf": ("crfield.estimators.similarity.file", "load_kernel"),
+    "classifier_hmm": ("crfield.estimators.markov.classifier_hmm_file", "load_classifier_hmm"),
+    "semi_markov": ("crfield.estimators.segments.file", "load_semi_markov"),
+    "maxent_classifier": ("crfield.estimators.maxent.file", "load_maxent"),
+    "kernel_logistic": ("crfield.estimators.similarity.logistic_file", "load_kernel_logistic"),
+    "hmm": ("crfield.estimators.markov.hmm_file", "load_hmm"),
+}
+_MAGIC = 16  # bytes that tell the tool
+_CHAINS = (chain_file.KIND, chain_file.M_ESTIMATED, chain_file.LOCAL)
+_PIPELINE = "pipeline"
+KINDS = (*_CHAINS, *_GRAPHS, *_FIELDS, *_LATENT, *_READERS, *TRANSFORMERS, _PIPELINE)
+
+
+def load(
+    path: Any,
+    *,
+    mmap: bool = False,
+    functions: Sequence[Any] | None = None,
+    transition_functions: Sequence[Any] = (),
+) -> Any:
+    """Read a model that was written with ``save``, or a chain model of CRFsuite, CRF++ (text) or Wapiti.
+
+    Damaged, cut, foreign or newer files raise `ModelFileError`; nothing in a file is executed. A small file that
+    describes huge tables is refused too (`crfield.file_growth` lifts the limit). Feature functions are code and are
+    given again.
+
+    With ``mmap=True`` the arrays stay on disk, shared between processes, and each is checked when first used. Do not
+    change such a file in place: replace it by another (``save`` does), for which those who have it mapped keep the
+    old one. One that is cut while it is mapped (truncated, copied over) ends every process that then reads an array
+    behind the cut with the signal SIGBUS, which no program can turn into an error.
+
+    >>> import tempfile, os
+    >>> from crfield import ChainCRF
+    >>> model = ChainCRF().fit([[["sunny"], ["rainy"]]], [["walk", "read"]])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model.save(os.path.join(folder, "weather.crfield"))
+    ...     load(os.path.join(folder, "weather.crfield")).predict([[["rainy"]]])[0].tolist()
+    ['read']
+    """
+    name = name_of(path)
+    tool = chain_tool(peek(path, _MAGIC))
+    if tool is not None:
+        with reading(name):
+            return import_module("crfield.compat.models").load_foreign(path, tool)
+    archive = read_archive(path, mmap=mmap)
+    with reading(name, given=functions is not None):
+        given = {"functions": functions, "transition_functions": transition_functions}
+        return _model(archive, name, given, lazy=mmap)
+
+
+def _model(archive: Archive, name: str, functions: dict[str, Any], *, lazy: bool) -> Any:
+    """The model of an archive, built and checked; of a chain whose arrays are mapped, later."""
+    kind = archive.header.get("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise ModelFileError(
+            f"{name} holds a model of kind {kind!r:.60}; this version knows {', '.join(sorted(KINDS))}. "
+            "Was it written by a newer version of crfield?"
+        )
+    if kind == _PIPELINE:
+        from crfield.estimators.base.pipeline import pipeline_of
+
+        code: dict[str, Any] = {"functions": None, "transition_functions": ()}  # which the last step alone may have
+        return pipeline_of(archive, lambda part, last: _model(part, name, functions if last else code, lazy=lazy))
+    of_chain = kind in _CHAINS
+    if not (lazy and of_chain):
+        check_numbers(archive.arrays)
+    if of_chain:
+        model = chain_file.load_chain(archive, **functions)
+        if not lazy:
+            model._fitted  # noqa: B018  (builds and checks everything now)
+        return model
+    if kind in TRANSFORMERS:
+        return transformer_from_state(archive.header, archive.arrays)
+    if kind in _GRAPHS:
+        from crfield.estimators.graph.file import load_graph
+
+        module, maker = _GRAPHS[kind]
+        return load_graph(getattr(import_module(module), maker), archive)
+    if kind in _FIELDS:
+        return getattr(import_module("crfield.estimators.graph.field_file"), _FIELDS[kind])(archive)
+    if kind in _LATENT:
+        return getattr(import_module("crfield.estimators.latent.file"), _LATENT[kind])(archive, **functions)
+    module, reader = _READERS[kind]
+    return getattr(import_module(module), reader)(archive)
+
+
+def read_template(source: Any) -> Template:
+    r"""A CRF++ template from a file, a path or ``-`` for standard input.
+
+    >>> import io
+    >>> read_template(io.StringIO("U00:%x[0,0]\nB\n")).transitions
+    True
+    """
+    return Template(exchange.read_template(source))

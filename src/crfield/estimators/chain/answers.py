@@ -1,0 +1,153 @@
+"""Answers of models that score chains: labels, probabilities, likelihoods and shares of right steps.
+
+Whoever can turn X into `Potentials` of chains has everything else from here, by the exact engine: nothing below
+depends on where the scores come from, be it columns, trees, a classifier or counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+
+from crfield.core.graphs import Graphs
+from crfield.core.potentials import Potentials
+from crfield.core.semiring import Semiring
+from crfield.core.target import Target
+from crfield.core.topology import Chains
+from crfield.errors import LabelError
+from crfield.estimators.chain.checks import check_weights
+from crfield.estimators.chain.constraints import dead_step, known_potentials, refuse_impossible
+from crfield.estimators.chain.posterior import PosteriorAnswers
+from crfield.estimators.export.stream import Streaming
+from crfield.estimators.jobs import resolve_jobs
+from crfield.inference.chain import ChainEngine
+from crfield.inference.decode import best_marginals, check_decoder, legal_marginals
+from crfield.inference.labellings import path_scores
+
+
+class ChainAnswers(PosteriorAnswers, Streaming):
+    """Prediction, probabilities and scores for models of chains."""
+
+    decode: str
+    n_jobs: int | None
+
+    # ------------------------------ what a model gives: its labels ``_coder`` (NotFittedError before ``fit``), and
+
+    def potentials(self, X: Any) -> Potentials:
+        """The scores of X, for engines and comparisons of your own."""
+        raise NotImplementedError
+
+    # ------------------------------------------------------------------- questions
+
+    @property
+    def _engine(self) -> ChainEngine:
+        return ChainEngine(resolve_jobs(self.n_jobs))
+
+    def _forbidden(self) -> np.ndarray | None:
+        """(L, L) pairs of labels that no answer may have; None where there are none."""
+        return None
+
+    def _states_of_labels(self) -> Any:
+        """The states of each label where scores are of states (`crfield.scoring.latent`); None where of labels."""
+        return None
+
+    def _refuse_impossible(self, total: np.ndarray, potentials: Potentials, X: Any, known: Any = None) -> None:
+        """LabelError where no path is left through the scores of X: total (B,) of −∞."""
+        if not np.isneginf(total).any():
+            return
+        if known is not None or self._forbidden() is not None:
+            refuse_impossible(total, known=known is not None)
+        sequence = int(np.argmax(np.isneginf(total)))
+        step = dead_step(potentials, sequence)
+        raise LabelError(
+            f"sequence {sequence}, step {step}{self._cell(X, sequence, step)}: no label is left that has any "
+            "probability there, so the sequence has none. Raise what smooths counts above 0, or look at this step."
+        )
+
+    def _cell(self, X: Any, sequence: int, step: int) -> str:
+        """What is to be said of the features of a step that no label can have; nothing by default."""
+        return ""
+
+    def _beliefs(self, X: Any, known: Any = None) -> tuple[np.ndarray, Chains | Graphs]:
+        potentials = known_potentials(self.potentials(X), known, self._coder, self._states_of_labels())
+        beliefs = self._engine.infer(potentials, Semiring.LOG)
+        self._refuse_impossible(beliefs.total, potentials, X, known)
+        return beliefs.node, potentials.topology
+
+    def _codes(self, X: Any, known: Any = None) -> tuple[np.ndarray, Chains | Graphs]:
+        if check_decoder(self.decode) == "marginal":
+            node, topology = self._beliefs(X, known)
+            forbidden = self._forbidden()
+            if forbidden is not None and isinstance(topology, Chains):
+                return legal_marginals(node, forbidden, topology, n_jobs=resolve_jobs(self.n_jobs)), topology
+            return best_marginals(node), topology
+        potentials = known_potentials(self.potentials(X), known, self._coder, self._states_of_labels())
+        total, path = self._engine.best_path(potentials)
+        self._refuse_impossible(total, potentials, X, known)
+        return path, potentials.topology
+
+    def predict(self, X: Any, *, known: Any = None) -> np.ndarray:
+        """Labels of every sequence: always a 1-D object array with one label array for each.
+
+        ``known`` holds labels that are certain, as ``fit`` reads partial ones: per step a label, a set, or None.
+        """
+        coder = self._coder
+        codes, topology = self._codes(X) if known is None else self._codes(X, known)
+        return coder.decode(codes, topology.offsets)
+
+    def predict_proba(self, X: Any, *, known: Any = None) -> np.ndarray:
+        """Marginal probabilities: a 1-D object array of arrays (steps, classes), columns as ``classes_``.
+
+        Given ``known`` labels, as in `predict`, they are the probabilities of the other steps given these.
+        """
+        self._coder  # noqa: B018  (says so where nothing is fitted)
+        node, topology = self._beliefs(X) if known is None else self._beliefs(X, known)
+        out = np.empty(topology.n_sequences, dtype=object)
+        for s, (start, stop) in enumerate(zip(topology.offsets[:-1], topology.offsets[1:])):
+            out[s] = node[start:stop]
+        return out
+
+    def predict_marginals(self, X: Any, *, known: Any = None) -> list[list[dict[Hashable, float]]]:
+        """Marginal probabilities as one dict ``{label: probability}`` for each step; ``known`` as in `predict`."""
+        tables, labels = self.predict_proba(X, known=known), self._coder.labels
+        return [[dict(zip(labels, row)) for row in table.tolist()] for table in tables]
+
+    def log_prob(self, X: Any, y: Any) -> np.ndarray:
+        """log p(y | x) of every sequence, (B,); for partial labels the probability of all they allow."""
+        coder, potentials = self._coder, self.potentials(X)
+        chains = potentials.topology
+        labels, allowed = coder.encode(y, chains.lengths)
+        target = Target(chains, coder.n_labels, labels, allowed)
+        free = self._engine.infer(potentials, Semiring.LOG).total
+        self._refuse_impossible(free, potentials, X)
+        if target.complete.all():
+            clamped = path_scores(potentials, target.labels)
+        else:
+            masked = Potentials(np.where(target.mask, potentials.node, -np.inf), potentials.edge, chains)
+            clamped = self._engine.infer(masked, Semiring.LOG).total
+        # Two large numbers that may round past each other; no part weighs more than the whole.
+        return np.minimum(clamped - free, 0.0)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Share of steps whose label is predicted right; steps of unknown label are left out."""
+        coder = self._coder
+        codes, topology = self._codes(X)
+        labels, allowed = coder.encode(y, topology.lengths)
+        target = Target(topology, coder.n_labels, labels, allowed)
+        counted = (labels >= 0) | ~target.mask.all(axis=1)
+        right = target.mask[np.arange(len(codes)), codes]
+        weight = np.ones(len(codes))
+        if sample_weight is not None:
+            weight = np.repeat(check_weights(sample_weight, topology.n_sequences), topology.lengths)
+        total = float(weight[counted].sum())
+        return float(weight[counted & right].sum() / total) if total > 0 else 0.0
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.target_tags.required = True
+        tags.input_tags.two_d_array = False
+        tags.input_tags.allow_nan = False
+        tags.no_validation = True
+        return tags

@@ -1,0 +1,138 @@
+"""`MEMM`: the maximum-entropy Markov model, a chain of classifiers that see the label before.
+
+    p(y | x) = Π_t p(y_t | y_{t-1}, x)        p(j | i, x) = exp(node_t(j) + edge_t(i, j)) / Z_t(i)
+
+(McCallum, Freitag & Pereira 2000, *Maximum entropy Markov models for information extraction and segmentation*.) It
+has the features, input and answers of `ChainCRF`; only the normaliser differs, one for each step and label before
+instead of one for the sequence. Training is therefore a plain classification of N steps and needs no sum over paths,
+and decoding is exact: the chain engine on scores that are lowered by the next step's normaliser
+(`crfield.objectives.gold_past`). The price is the label bias: a label with few successors passes on all its
+probability whatever is observed (Lafferty, McCallum & Pereira 2001). ``python examples/label_bias.py`` shows it.
+
+The paper's form has weights of its own for each label before: ``transition_features="all"``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from crfield.core.graphs import Graphs
+from crfield.core.potentials import Potentials
+from crfield.core.target import Target
+from crfield.core.topology import Chains
+from crfield.data.batch import Batch
+from crfield.errors import InputError
+from crfield.estimators.chain.answers import ChainAnswers
+from crfield.estimators.chain.crf import ChainCRF
+from crfield.estimators.chain.model import ColumnModel
+from crfield.estimators.export.step_scores import StepScorer, column_steps
+from crfield.estimators.jobs import resolve_jobs
+from crfield.inference.chain import ChainEngine
+from crfield.objectives.gold_past import GoldPast, next_totals, normalised
+from crfield.scoring.layout import Layout
+from crfield.scoring.linear import LinearScorer
+from crfield.training.chain.plan import ChainParts, Plan
+
+LOCAL_SOLVERS = ("auto", "lbfgs", "cg", "projected_cg")
+
+
+class MEMM(ChainCRF):
+    """Maximum-entropy Markov model: every step a logistic regression that is told the label before.
+
+    Parameters are those of `ChainCRF`, but that ``boundaries`` stands for scores of the first step alone (a label is
+    chosen looking back, so none is chosen because the sequence ends after it), and that there is one
+    ``objective`` and few names of a ``solver``. Training minimises
+
+        −Σ weight · Σ_t log p(y_t | y_{t-1}, x) + ``l1`` ‖w‖₁ + ½ ``l2`` ‖w‖²
+
+    Unknown labels and sets of labels are summed over.
+
+    Examples
+    --------
+    >>> X = [[{"word": "the"}, {"word": "dog"}, {"word": "barks"}], [{"word": "a"}, {"word": "cat"}]]
+    >>> y = [["DET", "NOUN", "VERB"], ["DET", "NOUN"]]
+    >>> model = MEMM(l2=0.1).fit(X, y)
+    >>> model.predict([[{"word": "the"}, {"word": "cat"}]])[0].tolist()
+    ['DET', 'NOUN']
+    """
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        for name, usual in (("constraints", None), ("class_weight", None), ("costs", None), ("order", 1)):
+            if getattr(self, name) is not usual:
+                raise InputError(
+                    f"MEMM has no {name} but {usual}: its steps are normalised one by one. Use ChainCRF."
+                )
+        if self.objective not in ("auto", "likelihood"):
+            raise InputError(f"MEMM is trained by its likelihood: leave objective at 'auto', got {self.objective!r}.")
+        if self.solver not in LOCAL_SOLVERS:
+            raise InputError(
+                "MEMM is a classification of steps, trained by whole-batch solvers: solver must be one of "
+                f"{', '.join(map(repr, LOCAL_SOLVERS))}, got {self.solver!r}."
+            )
+
+    def _parts_of(self, model: ColumnModel, batch: Batch, target: Target) -> ChainParts:
+        engine = ChainEngine(resolve_jobs(self.n_jobs))
+        scorer, layout = _Forward(model.layout), model.layout
+        return ChainParts(scorer, batch, target, engine, likelihood=GoldPast(), column_layout=layout)
+
+    def _planned(self, parts: ChainParts) -> tuple[Plan, Any, Any]:
+        return super()._planned(replace(parts, likelihood=GoldPast()))
+
+    def potentials(self, X: Any) -> Potentials:
+        """Log-probabilities of every label given the label before, as scores of edges."""
+        return normalised(super().potentials(X))
+
+    def _codes(self, X: Any, known: Any = None) -> tuple[np.ndarray, Chains | Graphs]:
+        return ChainAnswers._codes(self, X, known)  # packed weights know nothing of the normalisers
+
+    def _step_scorer(self, *, history: int | None = None) -> StepScorer:
+        return _NormalisedSteps(column_steps(self._columns("stream"), history=history))
+
+
+@dataclass(frozen=True, eq=False)
+class _Forward:
+    """The linear scorer without scores of a last step: their gradient is nothing, so they stay zero."""
+
+    layout: Layout
+
+    @property
+    def n_weights(self) -> int:
+        return self.layout.n_weights
+
+    def score(self, weights: np.ndarray, batch: Batch) -> Potentials:
+        return LinearScorer(self.layout).score(weights, batch)
+
+    def pull(self, node: np.ndarray, edge: np.ndarray, batch: Batch) -> np.ndarray:
+        gradient = LinearScorer(self.layout).pull(node, edge, batch)
+        gradient[self.layout.part["end"]] = 0.0
+        return gradient
+
+
+class _NormalisedSteps:
+    """Scores of single steps whose edge tables carry the normaliser, since a stream cannot look ahead."""
+
+    varied = True
+
+    def __init__(self, inner: StepScorer) -> None:
+        self._inner, self.dense = inner, getattr(inner, "dense", None)
+        self.start, self.end, self.transitions, self.reach = inner.start, inner.end, inner.transitions, inner.reach
+
+    def score(self, rows: Sequence[Any], pasts: Sequence[Sequence[Any]]) -> tuple[np.ndarray, np.ndarray]:
+        node, edge = self._inner.score(rows, pasts)
+        tables = np.repeat(self.transitions[None], len(node), axis=0) if edge is None else edge
+        size = len(self.transitions)
+        pairs = Potentials(
+            np.stack([np.zeros((len(node), size)), node], axis=1).reshape(-1, size),
+            tables,
+            Chains.from_lengths([2] * len(node)),
+            np.arange(len(node)),
+        )
+        return node, tables - next_totals(pairs)[:, :, None]
+
+    def digest(self) -> str:
+        return f"memm {self._inner.digest()}"

@@ -1,0 +1,225 @@
+"""Questions to a fitted model of graphs, whatever its scores are made of.
+
+A model that can score graphs (`_scored`) and knows its labels (`_coder`) answers all of them here: the engine that
+its parameters ask for, or "auto" chooses, turns scores into labels and probabilities. Models of special data (images,
+layers over time) say how their data become graphs and how answers for nodes go back into the shape of the data.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from crfield.core.beliefs import Beliefs
+from crfield.core.potentials import Potentials
+from crfield.core.semiring import Semiring
+from crfield.core.target import Target
+from crfield.data.graphs.batch import GraphBatch
+from crfield.data.graphs.graph import Graph
+from crfield.data.graphs.labels import GraphLabels
+from crfield.errors import ConvergenceWarning
+from crfield.estimators.chain.checks import check_weights
+from crfield.estimators.graph.checks import check_answering
+from crfield.estimators.jobs import resolve_jobs
+from crfield.inference.decode import best_marginals
+from crfield.inference.graphs.catalogue import choose_engine, choose_map_engine
+from crfield.inference.graphs.loopy import LoopyEngine
+from crfield.inference.graphs.tree_reweighted import TreeReweightedEngine
+from crfield.inference.labellings import path_scores
+from crfield.training.graph.plan import EXACT, answering_engine, resolve_engine
+
+STILL = 0.01  # of a probability: what twice the sweeps may change where beliefs are to be believed
+WITH_BELIEFS = ("loopy", "tree_reweighted", "mean_field", "gibbs")  # engines that sum and are not exact
+
+
+def target_of(batch: GraphBatch, coder: GraphLabels, labels: Any, sample_weight: Any) -> Target:
+    """The truth of a batch, with one weight for each graph if given."""
+    codes, allowed = coder.encode(labels, batch)
+    weight = None if sample_weight is None else check_weights(sample_weight, batch.n_graphs)
+    return Target(batch.topology, coder.n_labels, codes, allowed, weight)
+
+
+def settled_beliefs(engine: Any, potentials: Potentials) -> Beliefs:
+    """Beliefs under LOG; propagation whose messages still move has settled too if as many sweeps more move no belief.
+
+    Messages of labels that are all but impossible may fall for ever where couplings are strong.
+    """
+    if not isinstance(engine, LoopyEngine | TreeReweightedEngine):
+        return engine.infer(potentials, Semiring.LOG)
+    beliefs, messages = engine.run(potentials, Semiring.LOG)
+    if beliefs.converged or np.isnan(messages).any():
+        return beliefs
+    more, _ = engine.run(potentials, Semiring.LOG, messages)
+    still = float(np.abs(more.node - beliefs.node).max(initial=0.0)) <= STILL
+    return replace(more, converged=more.converged or still)
+
+
+class GraphAnswers:
+    """Prediction, probabilities and scores for models of graphs."""
+
+    engine: Any
+    map_engine: Any
+    decode: str
+    n_jobs: int | None
+
+    # ------------------------------------------------------------ what a model gives
+
+    @property
+    def _coder(self) -> GraphLabels:
+        """The labels of a fitted model."""
+        raise NotImplementedError
+
+    def _scored(self, X: Any) -> tuple[Potentials, GraphBatch]:
+        """Scores of X, and the graphs that it means."""
+        raise NotImplementedError
+
+    def _graphs(self, X: Any) -> list[Graph]:
+        """The graphs that X means."""
+        return X
+
+    def _labels(self, y: Any, X: Any) -> Any:
+        """Labels in the order of the nodes, one entry for each graph."""
+        return y
+
+    def _shaped(self, rows: np.ndarray, X: Any) -> np.ndarray:
+        """Answers for the nodes of each graph in the shape that the user's data has."""
+        return rows
+
+    @property
+    def _whole(self) -> bool:
+        """Whether only the best labelling as a whole means something."""
+        return False
+
+    # ------------------------------------------------------------------- questions
+
+    def potentials(self, X: Any) -> Potentials:
+        """The scores of X, for engines and comparisons of your own."""
+        return self._scored(X)[0]
+
+    def engine_for(self, potentials: Potentials, semiring: Semiring = Semiring.LOG) -> tuple[Any, str]:
+        """The engine that answers for these scores, and why it."""
+        names = ("engine", "map_engine", "decode", "n_jobs")
+        check_answering({name: getattr(self, name) for name in names})
+        wanted = self.engine if semiring is Semiring.LOG or self.map_engine is None else self.map_engine
+        jobs = resolve_jobs(self.n_jobs)
+        if isinstance(wanted, str) and wanted == "auto":
+            plan = getattr(self, "plan_", None)
+            if plan is not None and plan.guarded and semiring is Semiring.LOG:
+                # The engine that the weights were fitted with: its errors and theirs partly cancel.
+                engine = answering_engine(plan, n_jobs=jobs)
+                return engine, f"{resolve_engine(engine)[1]}, with which it was trained"
+            choose = choose_engine if semiring is Semiring.LOG else choose_map_engine
+            choice = choose(potentials, n_jobs=jobs)
+            return choice.engine, choice.reason
+        engine, name = resolve_engine(wanted, n_jobs=jobs)
+        return engine, f"{name}, as asked for"
+
+    def _codes(self, X: Any) -> tuple[np.ndarray, GraphBatch]:
+        potentials, batch = self._scored(X)
+        if self._decoder(potentials) == "marginal":
+            return best_marginals(self._marginals(potentials).node), batch
+        beliefs = self.engine_for(potentials, Semiring.MAX)[0].infer(potentials, Semiring.MAX)
+        return best_marginals(beliefs.node), batch
+
+    def _decoder(self, potentials: Any = None, *, exact: bool | None = None) -> str:
+        """What "auto" is for these scores: each node's best label where inference is not exact, else "map"."""
+        if self.decode != "auto":
+            return "marginal" if self.decode == "marginal" else "map"
+        if self._whole or self.map_engine is not None:
+            return "map"
+        if exact is None:
+            name = resolve_engine(self.engine_for(potentials)[0])[1]
+            exact = name in EXACT or name not in WITH_BELIEFS
+        return "map" if exact else "marginal"
+
+    def _marginals(self, potentials: Potentials) -> Beliefs:
+        """Beliefs under LOG, with a warning where they are not what the engine promises."""
+        engine, _ = self.engine_for(potentials)
+        beliefs = settled_beliefs(engine, potentials)
+        if not beliefs.converged:
+            warnings.warn(
+                f"inference had not settled after {beliefs.sweeps} sweeps ({type(engine).__name__}); the "
+                "probabilities are rough. Give the engine more sweeps or damping, or ask another one.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        return beliefs
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Labels of the nodes of every graph: always a 1-D object array with one label array for each."""
+        codes, batch = self._codes(X)
+        return self._shaped(self._coder.decode(codes, batch), X)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Marginal probabilities: a 1-D object array of arrays (nodes, labels), columns as ``classes_``.
+
+        Where kinds have different numbers of labels, the columns of a node are those of its kind's labels and the
+        rest is zero.
+        """
+        potentials, batch = self._scored(X)
+        node = self._marginals(potentials).node
+        offsets = batch.topology.offsets
+        out = np.empty(batch.n_graphs, dtype=object)
+        for graph in range(len(out)):
+            out[graph] = node[offsets[graph] : offsets[graph + 1]]
+        return self._shaped(out, X)
+
+    def predict_marginals(self, X: Any) -> list[list[dict[Hashable, float]]]:
+        """Marginal probabilities as one dict ``{label: probability}`` for each node."""
+        potentials, batch = self._scored(X)
+        node = self._marginals(potentials).node
+        labels = [coder.labels for coder in self._coder.coders]
+        rows = [dict(zip(labels[kind], row)) for kind, row in zip(batch.kind.tolist(), node.tolist())]
+        offsets = batch.topology.offsets.tolist()
+        return [rows[start:stop] for start, stop in pairwise(offsets)]
+
+    def log_prob(self, X: Any, y: Any) -> np.ndarray:
+        """log p(y | x) of every graph, (B,); for partial labels the probability of all they allow.
+
+        With an approximate engine it is an estimate, or a bound on the other side of that of log Z.
+        """
+        potentials, batch = self._scored(X)
+        target = target_of(batch, self._coder, self._labels(y, X), None)
+        engine = self.engine_for(potentials)[0]
+        free = engine.infer(potentials, Semiring.LOG)
+        if target.complete.all():
+            clamped = path_scores(potentials, target.labels)
+        else:
+            masked = np.where(target.mask, potentials.node, -np.inf)
+            clamped = engine.infer(
+                Potentials(masked, potentials.edge, potentials.topology, potentials.table), Semiring.LOG
+            ).total
+        if not free.converged:
+            warnings.warn(
+                "inference had not settled when the totals were taken; log_prob is a rough estimate. Give the engine "
+                "more sweeps or damping.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        # Exact totals may round past each other; no part weighs more than the whole.
+        return np.minimum(clamped - free.total, 0.0) if free.exact else clamped - free.total
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Share of nodes whose label is predicted right; nodes of unknown label are left out."""
+        codes, batch = self._codes(X)
+        target = target_of(batch, self._coder, self._labels(y, X), None)
+        counted = ~target.mask.all(axis=1) | (target.labels >= 0)
+        right = target.mask[np.arange(len(codes)), codes]
+        weight = np.ones(len(codes))
+        if sample_weight is not None:
+            weight = np.repeat(check_weights(sample_weight, batch.n_graphs), batch.topology.lengths)
+        total = float(weight[counted].sum())
+        return float(weight[counted & right].sum() / total) if total > 0 else 0.0
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.target_tags.required = True
+        tags.input_tags.two_d_array = False
+        tags.input_tags.allow_nan = False
+        tags.no_validation = True
+        return tags

@@ -1,0 +1,126 @@
+"""`GridCRF`: images in, images of labels out.
+
+Every pixel is a node, joined to its neighbours; X holds images (H, W) or stacks of feature maps (H, W, D) of any
+sizes, y images of labels. What is trained and how is `GraphCRF`'s business; this class only builds the grids and puts
+the answers back into images.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Unpack
+
+import numpy as np
+
+from crfield.data.graphs.builders import grid
+from crfield.data.graphs.graph import Graph
+from crfield.errors import InputError, LabelError, ShapeError
+from crfield.estimators.graph.crf import GraphCRF, GraphOptions, takes_options_of
+
+NEIGHBOURS = (4, 8)
+
+
+def as_grids(X: Any, **options: Any) -> list[Graph]:
+    """Images as graphs; what is a `Graph` already stays.
+
+    >>> as_grids([np.zeros((2, 3))], neighbours=4)
+    [Graph(6 nodes, 7 edges: beside 7 symmetric)]
+    """
+    if isinstance(X, Graph | str | bytes) or not hasattr(X, "__len__"):
+        raise InputError(
+            f"X must be a list of images (H, W) or (H, W, D), got {type(X).__name__}. Write [image] for one."
+        )
+    if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "biuf":
+        raise ShapeError(f"X must be a list of images, got one of shape {X.shape}. Write [image].")
+    made = []
+    for number, image in enumerate(X):
+        if isinstance(image, Graph):
+            made.append(image)
+            continue
+        try:
+            made.append(grid(np.asarray(image), **options))
+        except InputError as error:
+            raise type(error)(f"image {number}: {error}") from None
+    return made
+
+
+class PixelGrids:
+    """How images become graphs and answers become images; graphs that are graphs already stay."""
+
+    neighbours: int
+    directed: bool = False
+    edge_features: Any = None
+
+    def _graphs(self, X: Any) -> list[Graph]:
+        if self.neighbours not in NEIGHBOURS:
+            raise InputError(f"neighbours must be 4 or 8, got {self.neighbours!r}.")
+        return as_grids(X, neighbours=self.neighbours, directed=self.directed, edge_features=self.edge_features)
+
+    def _labels(self, y: Any, X: Any) -> Any:
+        if not hasattr(y, "__len__") or isinstance(y, str | bytes):
+            raise LabelError(f"y must be a list of images of labels, one for each image, got {type(y).__name__}.")
+        flat = []
+        for number, (labels, image) in enumerate(zip(y, X)):
+            if isinstance(image, Graph):
+                flat.append(labels)
+                continue
+            table = labels if isinstance(labels, np.ndarray) else np.asarray(labels, dtype=object)
+            if table.shape[:2] != np.shape(image)[:2]:
+                raise ShapeError(
+                    f"y[{number}] must have the shape {np.shape(image)[:2]} of its image, got {table.shape}."
+                )
+            flat.append(table.reshape(-1).tolist() if table.dtype == object else table.reshape(-1))
+        if len(flat) != len(y) or len(flat) != len(X):
+            raise ShapeError(f"X has {len(X)} images and y has {len(y)} entries: give both one entry per image.")
+        return flat
+
+    def _shaped(self, rows: np.ndarray, X: Any) -> np.ndarray:
+        out = np.empty(len(rows), dtype=object)
+        for number, (values, image) in enumerate(zip(rows, X)):
+            shape = () if isinstance(image, Graph) else np.shape(image)[:2]
+            out[number] = values.reshape(*shape, *values.shape[1:]) if shape else values
+        return out
+
+
+class GridCRF(PixelGrids, GraphCRF):
+    """Conditional random field on the pixels of images.
+
+    Parameters
+    ----------
+    neighbours : 4 or 8
+        How many pixels around it a pixel is joined to.
+    directed : bool
+        Whether right and down are different relations with tables that need not be symmetric.
+    edge_features : None, "difference", "both" or function
+        What the score of a pair may look at besides its labels; see `crfield.grid`.
+    **options
+        All parameters of `GraphCRF`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crfield import GridCRF
+    >>> truth = np.array([[0, 0, 1, 1], [0, 0, 1, 1], [0, 0, 1, 1]])
+    >>> image = truth + np.random.default_rng(0).normal(scale=0.4, size=truth.shape)
+    >>> model = GridCRF(l2=0.1).fit([image], [truth])
+    >>> model.predict([image])[0].tolist()
+    [[0, 0, 1, 1], [0, 0, 1, 1], [0, 0, 1, 1]]
+    >>> model.predict_proba([image])[0].shape
+    (3, 4, 2)
+    """
+
+    _name = "GridCRF"
+    file_kind = "grid_crf"
+
+    @takes_options_of(GraphCRF)
+    def __init__(
+        self,
+        *,
+        neighbours: int = 4,
+        directed: bool = False,
+        edge_features: Any = None,
+        **options: Unpack[GraphOptions],
+    ) -> None:
+        super().__init__(**options)
+        self.neighbours = neighbours
+        self.directed = directed
+        self.edge_features = edge_features

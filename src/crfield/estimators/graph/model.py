@@ -1,0 +1,90 @@
+"""What a fitted graph model holds, and how it scores, names and describes."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from crfield.core.potentials import Potentials
+from crfield.data.graphs.batch import GraphBatch, Relation
+from crfield.data.graphs.labels import GraphLabels
+from crfield.data.large import refuse_unbearable
+from crfield.errors import InputError, LabelError
+from crfield.features.graphs.encoder import GraphEncoder
+from crfield.report.weights import FeatureList, FeatureWeight, TransitionTable
+from crfield.scoring.graph_layout import GraphLayout
+from crfield.scoring.graph_linear import GraphScorer
+
+
+@dataclass(eq=False)
+class GraphModel:
+    """Encoder, labels, layout and weights."""
+
+    encoder: GraphEncoder
+    labels: GraphLabels
+    layout: GraphLayout
+    weights: np.ndarray  # (W,)
+
+    def potentials(self, graphs: Any) -> tuple[Potentials, GraphBatch]:
+        """Scores of graphs, and their encoding."""
+        batch = self.encoder.encode(graphs)
+        refuse_unbearable(batch, self.encoder, self.weights)
+        return GraphScorer(self.layout).score(self.weights, batch), batch
+
+    def describe(self, relation: Relation) -> str:
+        """A relation in a line."""
+        kinds = [kind.name for kind in self.encoder.schema.kinds]
+        table = self.layout.tables[self.encoder.schema.relation(relation.name)]
+        ends = "" if len(kinds) == 1 else f" {kinds[relation.tail]} → {kinds[relation.head]},"
+        nature = "symmetric" if relation.symmetric else "directed"
+        columns = relation.n_columns + relation.n_dense
+        more = f", {columns} edge columns" if columns else ""
+        return f"{relation.name}:{ends} {nature}, {table.form} table of {table.n_weights} weights{more}"
+
+    def relation_weights(self, name: str) -> TransitionTable:
+        """Weights of the plain table of a relation."""
+        schema = self.encoder.schema
+        relation = schema.relations[schema.relation(name)]
+        coders = self.labels.coders
+        return TransitionTable(
+            coders[relation.tail].labels, self.layout.table(self.weights, name), columns=coders[relation.head].labels
+        )
+
+    def top_features(self, n: int, label: Hashable | None) -> FeatureList:
+        """The n node features of largest absolute weight, strongest first."""
+        if n < 0:
+            raise InputError(f"n must not be negative, got {n}.")
+        found: list[tuple[float, FeatureWeight]] = []
+        known = [name for coder in self.labels.coders for name in coder.labels]
+        if label is not None and label not in known:
+            raise LabelError(f"label {label!r} is unknown; the model knows {known[:20]}.")
+        for kind, inner, coder in zip(self.encoder.schema.kinds, self.layout.nodes, self.labels.coders):
+            for part in ("node", "dense", "bias"):
+                weights = self.weights[self.layout.part[f"{kind.name}/{part}"]]
+                column, code = self._places(inner, part)
+                kept = np.flatnonzero(weights)
+                if label is not None:
+                    kept = kept[[coder.labels[c] == label for c in code[kept]]] if len(kept) else kept
+                kept = kept[np.argsort(-np.abs(weights[kept]), kind="stable")[:n]]
+                for k in kept.tolist():
+                    name = self._name(kind, part, int(column[k]))
+                    found.append((abs(weights[k]), FeatureWeight(name, coder.labels[code[k]], float(weights[k]))))
+        found.sort(key=lambda item: -item[0])
+        return FeatureList([feature for _, feature in found[:n]])
+
+    def _places(self, inner: Any, part: str) -> tuple[np.ndarray, np.ndarray]:
+        """Column and label of every weight of a part."""
+        if part == "node":
+            return inner.node_features()
+        rows = inner.n_dense if part == "dense" else int(inner.bias)
+        return np.repeat(np.arange(rows), inner.n_labels), np.tile(np.arange(inner.n_labels), rows)
+
+    def _name(self, kind: Any, part: str, column: int) -> str:
+        if part == "bias":
+            return "(bias)" if len(self.encoder.schema.kinds) == 1 else f"{kind.name}: (bias)"
+        if part == "node":
+            return self.encoder.node_name(kind.columns[0] + column)
+        return self.encoder.dense_name(kind.dense[0] + column)

@@ -1,0 +1,352 @@
+"""`ChainCRFCV`: how strong the penalties of a chain should be, by folds of whole sequences.
+
+For every fold the training part is encoded once, and the grid of penalties is walked from strong to weak, each
+training going on from the weights of the one before. Neighbouring optima are near each other, so that a step of the
+walk takes a fraction of a training from nothing; strong penalties come first because there weights are small and
+every optimum is quickly found (Friedman, Hastie & Tibshirani 2010). The held-out part is encoded once too.
+
+    for each fold:   encode;   for l1 from strong to weak:   for l2 from strong to weak:   train, score
+
+Steps of one sequence are not independent, and neither are sequences of one document or person: folds never cut a
+sequence, and ``groups`` stay together. Labels are those of all of y, so that a label that is missing from a fold is
+not an error there. Scores of folds that are as good as each other go to the stronger penalty.
+
+Folds run side by side as threads (the kernels let go of the interpreter's lock); each is computed as if alone, so
+``n_jobs`` does not change a bit.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
+from functools import partial
+from numbers import Real
+from threading import Lock
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import clone
+
+from crfield.core.estimator import Estimator
+from crfield.data.label_growth import grown_labels
+from crfield.errors import ConvergenceWarning, InputError, NotFittedError
+from crfield.estimators.base.progress import Progress
+from crfield.estimators.chain.checks import SCORES, check_weights, without_weightless
+from crfield.estimators.chain.crf import ChainCRF
+from crfield.estimators.chain.early_stopping import HeldOut, numbered, taken
+from crfield.estimators.chain.training import train_planned
+from crfield.estimators.jobs import resolve_jobs
+from crfield.optimize.history import INTERRUPTED, Step
+from crfield.training.side_by_side import side_by_side
+
+__all__ = ["ChainCRFCV"]
+
+L2S = (8.0, 4.0, 2.0, 1.0, 0.5, 0.25)
+
+
+class ChainCRFCV(Estimator):
+    """A `ChainCRF` whose l1 and l2 are chosen by cross-validation.
+
+    Parameters
+    ----------
+    estimator : ChainCRF, optional
+        All other parameters: features, constraints, solver, … ; by default those of ``ChainCRF()``.
+    l1s, l2s : sequence of float
+        The penalties to try, every l1 with every l2.
+    cv : int, splitter or iterable of (train, test)
+        Folds over sequences: their number (shuffled by ``random_state``; by ``groups`` if those are given), or
+        anything that scikit-learn takes.
+    scoring : "f1", "accuracy", "log_likelihood" or scorer(estimator, X, y)
+        Span F1 (the mean of the labels' F1 where labels are not tags), share of right labels, log-likelihood of a
+        step; higher is better.
+    refit : bool
+        Train on all sequences with the penalties chosen; without it there are scores only.
+    n_jobs : int or None
+        Folds at the same time; threads within a training are those of ``estimator``.
+    random_state : int
+        How sequences are dealt to folds.
+    verbose : int
+        1 shows a progress line, 2 a line for every training.
+
+    Attributes
+    ----------
+    l1_, l2_ : float
+        The penalties chosen.
+    l1s_, l2s_ : array
+        The penalties tried, from strong to weak.
+    scores_ : array (l1s, l2s, folds)
+    best_score_ : float
+        Mean over folds at the penalties chosen.
+    n_iter_ : array (folds, l1s, l2s)
+        Steps of every training.
+    best_estimator_ : ChainCRF
+        Trained on all sequences; `predict` and the others are its answers.
+
+    Examples
+    --------
+    >>> from crfield import make_phrases, phrase_features
+    >>> phrases = make_phrases(40)
+    >>> X, y = [phrase_features(tokens) for tokens in phrases.tokens], phrases.labels
+    >>> search = ChainCRFCV(l2s=[10.0, 1.0, 0.1], cv=3, scoring="log_likelihood").fit(X, y)
+    >>> search.l2_, search.scores_.shape
+    (0.1, (1, 3, 3))
+    >>> print(search.table())
+    l1  l2   log_likelihood ...
+    """
+
+    def __init__(
+        self,
+        estimator: ChainCRF | None = None,
+        *,
+        l1s: Sequence[float] = (0.0,),
+        l2s: Sequence[float] = L2S,
+        cv: Any = 5,
+        scoring: str | Callable[[Any, Any, Any], float] = "f1",
+        refit: bool = True,
+        n_jobs: int | None = None,
+        random_state: int = 0,
+        verbose: int = 0,
+    ) -> None:
+        self.estimator = estimator
+        self.l1s = l1s
+        self.l2s = l2s
+        self.cv = cv
+        self.scoring = scoring
+        self.refit = refit
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # ------------------------------------------------------------------ fitting
+
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, groups: Sequence[Hashable] | None = None
+    ) -> Self:
+        """Score every pair of penalties on every fold, and train with the best on all sequences.
+
+        ``groups`` has one value for each sequence; those of a group are held out together.
+        """
+        chain = ChainCRF() if self.estimator is None else self.estimator
+        l1s, l2s = self._check(chain)
+        X, y, sample_weight, kept = _weighted(X, y, sample_weight)
+        if groups is not None:
+            if len(groups) != len(kept):
+                raise InputError(f"groups must have one value for each of {len(kept)} sequences, got {len(groups)}.")
+            groups = [group for group, keep in zip(groups, kept) if keep]
+        folds = self._folds(len(y), groups)
+        coder = grown_labels(None, y)
+        walks = [
+            _Walk(chain, self.scoring, coder, (X, y, sample_weight), train, test, l1s, l2s) for train, test in folds
+        ]
+        done = self._walked(walks)
+        scores = np.stack([found[0] for found in done], axis=-1)
+        means = np.where(np.isfinite(scores).all(axis=-1), scores.mean(axis=-1), -np.inf)
+        at = np.unravel_index(int(np.argmax(means)), means.shape)
+        l1, l2 = float(l1s[at[0]]), float(l2s[at[1]])
+        fitted = None
+        if self.refit:
+            fitted = clone(chain).set_params(l1=l1, l2=l2).fit(X, y, sample_weight)
+        self.l1s_, self.l2s_, self.l1_, self.l2_ = l1s, l2s, l1, l2
+        self.scores_, self.best_score_ = scores, float(means[at])
+        self.n_iter_ = np.stack([found[1] for found in done])
+        self.classes_ = coder.classes_
+        self._fitted_model = fitted
+        if fitted is not None:
+            self.best_estimator_ = fitted
+        elif hasattr(self, "best_estimator_"):
+            del self.best_estimator_
+        return self
+
+    def _check(self, chain: Any) -> tuple[np.ndarray, np.ndarray]:
+        if not isinstance(chain, ChainCRF) or "l1" not in chain.get_params(deep=False):
+            raise InputError(f"estimator must be a ChainCRF, with penalties to choose, got {type(chain).__name__}.")
+        chain._check_parameters()
+        for name in ("validation_fraction", "checkpoint"):
+            if getattr(chain, name, None) is not None:
+                raise InputError(f"the estimator's {name} has no place within folds. Set it to None.")
+        if not callable(self.scoring) and self.scoring not in SCORES:
+            raise InputError(f"scoring must be one of {SCORES} or scorer(estimator, X, y), got {self.scoring!r}.")
+        tried = []
+        for name in ("l1s", "l2s"):
+            values = getattr(self, name)
+            if isinstance(values, Real | str) or not len(values):
+                raise InputError(f"{name} must be a list of one or more penalties, got {values!r}.")
+            if any(isinstance(v, bool) or not isinstance(v, Real) or not 0 <= float(v) < np.inf for v in values):
+                raise InputError(f"{name} must be finite numbers of at least 0, got {values!r}.")
+            tried.append(np.array(sorted({float(v) for v in values}, reverse=True)))
+        return tried[0], tried[1]
+
+    def _folds(self, n: int, groups: Any) -> list[tuple[np.ndarray, np.ndarray]]:
+        from sklearn.model_selection import GroupKFold, KFold, check_cv
+
+        cv = self.cv
+        if isinstance(cv, int | np.integer) and not isinstance(cv, bool):
+            most, what = (n, "sequences") if groups is None else (len(set(groups)), "groups")
+            if not 2 <= cv <= most:
+                raise InputError(f"cv must lie in 2 … {most}, the number of {what}, got {cv}.")
+            cv = KFold(cv, shuffle=True, random_state=self.random_state) if groups is None else GroupKFold(cv)
+        try:
+            return [(np.asarray(a), np.asarray(b)) for a, b in check_cv(cv).split(np.zeros(n), None, groups)]
+        except (TypeError, ValueError) as error:
+            raise InputError(f"cv={self.cv!r} cannot divide {n} sequences: {error}") from None
+
+    def _walked(self, walks: list[_Walk]) -> list[tuple[np.ndarray, np.ndarray]]:
+        total = sum(walk.size for walk in walks)
+        with Progress(self.verbose, total=total, description=type(self).__name__) as progress:
+            done, one_at_a_time = 0, Lock()
+
+            def after(step: Step) -> None:
+                nonlocal done
+                with one_at_a_time:
+                    done += 1
+                    progress.update(replace(step, n_iter=done))
+
+            jobs = resolve_jobs(self.n_jobs)
+            found = dict(side_by_side([partial(walk.run, after=after) for walk in walks], n_jobs=jobs))
+        return [found[k] for k in range(len(walks))]
+
+    # ------------------------------------------------------------------ answers
+
+    @property
+    def _chain(self) -> ChainCRF:
+        self._need_scores()
+        if self._fitted_model is None:
+            raise NotFittedError(
+                "refit=False leaves scores only. Fit a ChainCRF with l1_ and l2_, or set refit=True."
+            )
+        return self._fitted_model
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "scores_")
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Labels of every sequence, by the model of the penalties chosen."""
+        return self._chain.predict(X)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities of the labels of every step."""
+        return self._chain.predict_proba(X)
+
+    def log_prob(self, X: Any, y: Any) -> np.ndarray:
+        """log p(y | x) of every sequence."""
+        return self._chain.log_prob(X, y)
+
+    def score(self, X: Any, y: Any) -> float:
+        """Share of right labels."""
+        return self._chain.score(X, y)
+
+    def save(self, path: Any) -> None:
+        """Write the model of the penalties chosen; `crfield.load` gives a `ChainCRF`."""
+        self._chain.save(path)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One dict for each pair of penalties: l1, l2, mean and deviation of the score over folds, steps, chosen."""
+        self._need_scores()
+        out = []
+        for i, l1 in enumerate(self.l1s_.tolist()):
+            for j, l2 in enumerate(self.l2s_.tolist()):
+                own = self.scores_[i, j]
+                out.append(
+                    {
+                        "l1": l1,
+                        "l2": l2,
+                        "score": float(own.mean()),
+                        "deviation": float(own.std(ddof=1)) if len(own) > 1 else 0.0,
+                        "steps": int(self.n_iter_[:, i, j].sum()),
+                        "chosen": (l1, l2) == (self.l1_, self.l2_),
+                    }
+                )
+        return out
+
+    def table(self) -> str:
+        """The rows as text; the chosen one is marked."""
+        name = self.scoring if isinstance(self.scoring, str) else "score"
+        cells = [["l1", "l2", name, "± folds", "steps", ""]]
+        for row in self.rows():
+            numbers = [f"{row['l1']:g}", f"{row['l2']:g}", f"{row['score']:.4f}", f"{row['deviation']:.4f}"]
+            cells.append([*numbers, f"{row['steps']}", "← chosen" if row["chosen"] else ""])
+        widths = [max(len(line[k]) for line in cells) for k in range(len(cells[0]))]
+        return "\n".join("  ".join(cell.rjust(w) for cell, w in zip(line, widths)).rstrip() for line in cells)
+
+    def _need_scores(self) -> None:
+        if not hasattr(self, "scores_"):
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet. Call fit(X, y) first.")
+
+
+class _Walk:
+    """The grid of penalties on one fold."""
+
+    def __init__(
+        self,
+        chain: ChainCRF,
+        scoring: Any,
+        coder: Any,
+        data: tuple[Any, Any, Any],
+        train: np.ndarray,
+        test: np.ndarray,
+        l1s: np.ndarray,
+        l2s: np.ndarray,
+    ) -> None:
+        self.chain, self.scoring, self.coder, self.data = chain, scoring, coder, data
+        self.train, self.test, self.l1s, self.l2s = train, test, l1s, l2s
+
+    @property
+    def size(self) -> int:
+        """How many trainings it has."""
+        return len(self.l1s) * len(self.l2s)
+
+    def run(self, stopped: Callable[[], bool], *, after: Callable[[Step], None]) -> tuple[np.ndarray, np.ndarray]:
+        """(l1s, l2s) scores and steps of every training; ``after`` is called after each."""
+        X, y, weight = self.data
+        chain = clone(self.chain).set_params(verbose=0)
+        own = None if weight is None else np.asarray(weight)[self.train]
+        makes = chain._column_problem if chain.label_functions is None else chain._function_problem
+        with numbered(self.train):
+            problem, model = makes(taken(X, self.train), taken(y, self.train), self.coder, own, None)
+        X, y = taken(X, self.test), taken(y, self.test)
+        with numbered(self.test):
+            held = HeldOut(chain, model, self.coder, X, y, score=self.scoring, patience=1)
+        scores = np.full((len(self.l1s), len(self.l2s)), np.nan)
+        n_iter = np.zeros(scores.shape, dtype=np.int64)
+        first = model.weights
+        for i, l1 in enumerate(self.l1s.tolist()):
+            start = first
+            for j, l2 in enumerate(self.l2s.tolist()):
+                if stopped():
+                    return scores, n_iter
+                model.weights = start
+                parameters = {**chain._training_parameters(), "l1": l1, "l2": l2}
+                result = train_planned(chain, parameters, problem, model, None)
+                if result.reason == INTERRUPTED:
+                    raise KeyboardInterrupt
+                if not result.converged:
+                    _warn(l1, l2, result)
+                start = result.weights
+                first = start if j == 0 else first
+                active = int(np.count_nonzero(start))
+                step = Step(result.n_iter, result.n_evaluations, float(result.value), 0.0, 0.0, active, 0.0)
+                scores[i, j] = held.after(step, start)[0].score
+                n_iter[i, j] = result.n_iter
+                after(step)
+        return scores, n_iter
+
+
+def _warn(l1: float, l2: float, result: Any) -> None:
+    warnings.warn(
+        f"a training of the folds (l1={l1:g}, l2={l2:g}) stopped before its tolerance was met ({result.reason}, "
+        f"{result.n_iter} steps). Raise the estimator's max_iter or tol.",
+        ConvergenceWarning,
+        stacklevel=2,
+    )
+
+
+def _weighted(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any, np.ndarray]:
+    """X, y and weights without sequences of weight 0, and which were kept."""
+    if y is None or not hasattr(X, "__len__") or not hasattr(y, "__len__") or len(X) != len(y):
+        got = "None" if y is None else f"{len(X) if hasattr(X, '__len__') else '?'} and {len(y)}"
+        raise InputError(f"X and y must be lists of equally many sequences, got {got}.")
+    kept = np.ones(len(y), dtype=bool)
+    if sample_weight is not None:
+        kept = np.asarray(check_weights(sample_weight, len(y))) > 0
+    return (*without_weightless(X, y, sample_weight), kept)
