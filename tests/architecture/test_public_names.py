@@ -29,10 +29,10 @@ def estimators() -> dict[str, type[Any]]:
     """Every public class with fit and predict in the room of estimators."""
     found = {}
     for module in pkgutil.walk_packages(crfield.estimators.__path__, "crfield.estimators."):
-        if module.name == "crfield.estimators.base.fitted":
-            continue
         for name, thing in vars(importlib.import_module(module.name)).items():
             if inspect.isclass(thing) and issubclass(thing, BaseEstimator) and thing.__module__ == module.name:
+                if not hasattr(thing, "fit"):  # a base class of estimators
+                    continue
                 found[name] = thing
     return {name: thing for name, thing in found.items() if not name.startswith("_")}
 

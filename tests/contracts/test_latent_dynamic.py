@@ -15,13 +15,13 @@ from sklearn.model_selection import GridSearchCV
 
 import crfield
 from crfield import ChainCRF, LatentDynamicCRF, make_sub_structure
+from crfield.core.states import StateSpace, count_for_each
 from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.data.batch import Batch, Columns
 from crfield.errors import ConvergenceWarning, CrfieldError, InputError, LabelError, ModelFileError
 from crfield.optimize.history import CALLBACK
 from crfield.optimize.penalty import Penalty
-from crfield.scoring.latent import LabelStates
 from crfield.scoring.layout import Layout
 from crfield.scoring.linear import LinearScorer
 from crfield.training.latent import LatentChain, fit_best, fit_em
@@ -47,7 +47,7 @@ def small_problem(*, partial: bool = False, weighted: bool = False, edges: bool 
         allowed[np.arange(6), np.maximum(labels, 0)] = True
         allowed[4] = [True, False, True]
     target = Target(chains, 3, labels, allowed, np.array([0.5, 2.0, 1.0, 1.5]) if weighted else None)
-    states = LabelStates(np.array([2, 1, 2])).target(target)
+    states = StateSpace.repeated(np.array([2, 1, 2])).target(target)
     layout = Layout.observe(batch, states, feature_pairs="all", transition_pairs="all", bias=True)
     return LatentChain(layout, batch, states)
 
@@ -103,7 +103,7 @@ def test_halves_equal_enumeration_and_slopes_their_differences(partial: bool, we
 
 
 def test_states_of_labels() -> None:
-    states = LabelStates.of_labels(["a", "b", "c"], {"b": 3})
+    states = StateSpace.repeated(count_for_each(["a", "b", "c"], {"b": 3}, "n_states"))
     assert states.label_of_state.tolist() == [0, 1, 1, 1, 2]
     target = states.target(Target(Chains.from_lengths([3]), 3, np.array([0, 1, 2])))
     assert target.labels.tolist() == [0, -1, 4]

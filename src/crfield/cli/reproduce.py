@@ -16,8 +16,8 @@ import typer
 from crfield.cli.checkout import study_module
 from crfield.cli.messages import emit, listing, note, offered, one_of, say
 from crfield.cli.paths import FILLS, READS
+from crfield.core.checks import resolve_jobs
 from crfield.errors import CrfieldError
-from crfield.estimators.jobs import resolve_jobs
 
 _NOTE_EVERY = 15.0  # seconds between two notes on how far it is
 

@@ -172,6 +172,7 @@ class Estimator(BaseEstimator):
         joins = sum(hasattr(base, "__dataclass_fields__") for base in cls.__bases__) > 1
         if (declares or joins) and "__init__" not in vars(cls):
             dataclass(kw_only=True, repr=False, eq=False, match_args=False)(cls)
+            _own_first(cls)
 
     def check(self) -> None:
         """`InputError` unless every parameter has a value that can be used, alone and beside the others."""
@@ -199,6 +200,14 @@ class Estimator(BaseEstimator):
         """Set parameters by name; ``part__name`` reaches into a part that is an estimator itself."""
         check_parameter_names(type(self), (name.partition("__")[0] for name in params))
         return super().set_params(**params)
+
+
+def _own_first(cls: type) -> None:
+    """Let the signature begin with what the class declares itself, which readers look for; all are keywords."""
+    first, *others = inspect.signature(cls.__init__).parameters.values()  # type: ignore[misc]
+    place = {name: number for number, name in enumerate(vars(cls).get("__annotations__", ()))}
+    ordered = sorted(others, key=lambda each: (each.kind, place.get(each.name, len(place))))
+    cls.__init__.__signature__ = inspect.Signature([first, *ordered])  # type: ignore[misc]
 
 
 def check_parameter_names(cls: type, names: Iterable[str]) -> None:

@@ -27,7 +27,7 @@ from crfield.data.graphs.batch import GraphBatch
 from crfield.data.large import refuse_large
 from crfield.errors import ConvergenceWarning, InputError, LabelError, NotFittedError, ShapeError
 from crfield.estimators.base.progress import Progress
-from crfield.estimators.chain.checks import check_weights, without_weightless
+from crfield.estimators.base.sequences import check_weights, without_weightless
 from crfield.features.graphs.sequences_as_graphs import StepsOrGraphs
 from crfield.inference.gaussian import GaussianEngine
 from crfield.objectives.gaussian import clamp

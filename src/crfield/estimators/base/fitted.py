@@ -37,7 +37,7 @@ class Model(Protocol):
 
 M = TypeVar("M", bound=Model)
 
-REPORT: dict[str, type] = {
+REPORTED: dict[str, type] = {  # what training may tell, and of which type it is
     "objective_": float,
     "n_iter_": int,
     "n_evaluations_": int,
@@ -51,7 +51,7 @@ class Fitted(Estimator, Generic[M]):
 
     kind: ClassVar[str] = ""  # the word of its model files
     model_type: ClassVar[Any] = None  # the class of its fitted model
-    report: ClassVar[Mapping[str, type]] = REPORT  # what training tells and a file keeps
+    report: ClassVar[tuple[str, ...]] = ("objective_", "n_iter_", "n_evaluations_", "converged_", "stop_reason_")
 
     _model: M | None = learnt()
     history_: list[Step] = learnt()
@@ -165,8 +165,8 @@ class Fitted(Estimator, Generic[M]):
     def _set_report(self, state: State) -> None:
         """What a header says of training."""
         told = state.part("report").header
-        for name, kind in self.report.items():
-            value = told.get(name)
+        for name in self.report:
+            kind, value = REPORTED[name], told.get(name)
             if kind is float and value is None:
                 value = math.nan  # JSON has no such number; some trainings know no objective
             if not isinstance(value, kind):

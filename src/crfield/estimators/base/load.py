@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from crfield.errors import ModelFileError
+from crfield.estimators.base.registry import HOMES, class_of
 from crfield.estimators.chain import file as chain_file
 from crfield.features.templates.template import Template
 from crfield.features.transformed import TRANSFORMERS, transformer_from_state
@@ -18,6 +19,7 @@ from crfield.storage.archive import Archive, read_archive
 from crfield.storage.checked import check_numbers, reading
 from crfield.storage.files import name_of, peek
 from crfield.storage.foreign.tools import chain_tool
+from crfield.storage.state import State
 
 _GRAPHS = {
     "graph_crf": ("crfield.estimators.graph.crf", "GraphCRF"),
@@ -47,12 +49,11 @@ _READERS = {  # where the function lies that makes the model of an archive
     "semi_markov": ("crfield.estimators.segments.file", "load_semi_markov"),
     "maxent_classifier": ("crfield.estimators.maxent.file", "load_maxent"),
     "kernel_logistic": ("crfield.estimators.similarity.logistic_file", "load_kernel_logistic"),
-    "hmm": ("crfield.estimators.markov.hmm_file", "load_hmm"),
 }
 _MAGIC = 16  # bytes that tell the tool
 _CHAINS = (chain_file.KIND, chain_file.M_ESTIMATED, chain_file.LOCAL)
 _PIPELINE = "pipeline"
-KINDS = (*_CHAINS, *_GRAPHS, *_FIELDS, *_LATENT, *_READERS, *TRANSFORMERS, _PIPELINE)
+KINDS = (*HOMES, *_CHAINS, *_GRAPHS, *_FIELDS, *_LATENT, *_READERS, *TRANSFORMERS, _PIPELINE)
 
 
 def load(
@@ -113,6 +114,8 @@ def _model(archive: Archive, name: str, functions: dict[str, Any], *, lazy: bool
         if not lazy:
             model._fitted  # noqa: B018  (builds and checks everything now)
         return model
+    if kind in HOMES:
+        return class_of(kind)._from_state(State(archive.header, archive.arrays), lazy=lazy)
     if kind in TRANSFORMERS:
         return transformer_from_state(archive.header, archive.arrays)
     if kind in _GRAPHS:

@@ -9,7 +9,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-HOMES: dict[str, str] = {}
+HOMES: dict[str, str] = {
+    "hmm": "crfield.estimators.markov.hmm:HMM",
+}
 
 
 def class_of(kind: str) -> Any:

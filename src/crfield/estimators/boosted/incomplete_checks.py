@@ -11,9 +11,9 @@ import numpy as np
 import sklearn.exceptions
 
 from crfield.boosting.incomplete.losses import FACTORISING, LOSSES
+from crfield.core.checks import resolve_jobs
 from crfield.data.large import refuse_large_rows
 from crfield.errors import FeatureError, InputError, LabelError, NotFittedError, ShapeError
-from crfield.estimators.jobs import resolve_jobs
 from crfield.estimators.maxent.classifier import column_names
 
 SOLVERS = ("lbfgs", "parallel", "sequential")

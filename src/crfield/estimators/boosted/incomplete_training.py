@@ -11,9 +11,9 @@ import numpy as np
 from crfield.boosting.incomplete import updates
 from crfield.boosting.incomplete.hidden_values import as_table, learn_values
 from crfield.boosting.incomplete.structures import Bag, Form, Values, Windows, chain_of
+from crfield.core.checks import resolve_jobs
 from crfield.errors import InputError
 from crfield.estimators.base.progress import Progress
-from crfield.estimators.jobs import resolve_jobs
 from crfield.optimize.history import Result, Step
 from crfield.optimize.lbfgs import minimize
 from crfield.optimize.penalty import Penalty

@@ -28,11 +28,11 @@ from crfield.boosting.weak_learners.candidates import Candidates
 from crfield.boosting.weak_learners.responses import LEAST_WEIGHT
 from crfield.boosting.weak_learners.stumps import Categories, Stump
 from crfield.boosting.weak_learners.trees import RegressionTree
+from crfield.core.checks import resolve_jobs
 from crfield.core.estimator import ClassifierMixin, Estimator
 from crfield.errors import InputError, NotFittedError, ShapeError
 from crfield.estimators.base.progress import Progress
 from crfield.estimators.boosted.boost_checks import check_boost_parameters
-from crfield.estimators.jobs import resolve_jobs
 
 
 class _NotFitted(NotFittedError, SklearnNotFittedError):

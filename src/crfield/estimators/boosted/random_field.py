@@ -16,6 +16,7 @@ import numpy as np
 from crfield.boosting.random_field import FIELD_LEARNERS, FieldModel, boost_field
 from crfield.boosting.round_table import Round, RoundTable
 from crfield.boosting.virtual_evidence.rounds import RoundOptions, blocks_of, class_priors
+from crfield.core.checks import resolve_jobs
 from crfield.core.estimator import Estimator
 from crfield.core.graphs import Graphs
 from crfield.core.potentials import Potentials
@@ -24,6 +25,7 @@ from crfield.data.graphs.graph import Graph
 from crfield.data.graphs.labels import GraphLabels
 from crfield.errors import InputError, NotFittedError
 from crfield.estimators.base.progress import Progress
+from crfield.estimators.base.sequences import without_weightless
 from crfield.estimators.boosted.model import step_name
 from crfield.estimators.boosted.virtual_checks import (
     STARTS,
@@ -35,9 +37,7 @@ from crfield.estimators.boosted.virtual_checks import (
     relation_numbers,
 )
 from crfield.estimators.boosted.virtual_evidence import RoundStep, node_weights
-from crfield.estimators.chain.checks import without_weightless
 from crfield.estimators.graph.answers import GraphAnswers, target_of
-from crfield.estimators.jobs import resolve_jobs
 from crfield.features.graphs.encoder import GraphEncoder
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from crfield.boosting.functional_gradient import TRANSITIONS, Growth, grow_field
 from crfield.boosting.round_table import RoundTable
 from crfield.boosting.tree_field import TreeField
-from crfield.core.estimator import Estimator
+from crfield.core.checks import random_generator, resolve_jobs
 from crfield.core.potentials import Potentials
 from crfield.core.target import Target
 from crfield.core.topology import Chains
@@ -27,11 +27,10 @@ from crfield.data.batch import Batch
 from crfield.data.labels import LabelCoder
 from crfield.errors import ConvergenceWarning, InputError, NotFittedError
 from crfield.estimators.base.progress import Progress
+from crfield.estimators.base.sequences import check_weights, without_weightless
 from crfield.estimators.chain.answers import ChainAnswers
-from crfield.estimators.chain.checks import check_weights, random_generator, without_weightless
 from crfield.estimators.export.step_scores import StepScorer, single_steps
 from crfield.estimators.graph.discriminative_field import as_matrix
-from crfield.estimators.jobs import resolve_jobs
 from crfield.features.columns.step_windows import check_window, window_offsets, windowed
 from crfield.features.detect import encoder_for
 from crfield.features.encoder import Encoder
@@ -45,7 +44,7 @@ _SHARES = {"subsample": "above 0 and at most 1", "max_features": "above 0 and at
 MOST_BINS = 255
 
 
-class TreeCRF(ChainAnswers, Estimator):
+class TreeCRF(ChainAnswers[Any]):
     """Chain CRF with boosted regression trees for scores.
 
     X is a list of sequences in any form that `ChainCRF` reads without templates and functions: 2-D arrays (steps,
@@ -232,6 +231,9 @@ class TreeCRF(ChainAnswers, Estimator):
         """The trees and tables that were learnt."""
         self._coder  # noqa: B018  (says so where nothing is fitted)
         return self._field
+
+    def _states(self) -> None:
+        return None
 
     def potentials(self, X: Any) -> Potentials:
         """The scores of X, for engines and comparisons of your own."""

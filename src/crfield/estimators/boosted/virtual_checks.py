@@ -12,11 +12,11 @@ import numpy as np
 from crfield.boosting.virtual_evidence.couplings import POTENTIALS
 from crfield.boosting.virtual_evidence.rounds import LEARNERS
 from crfield.boosting.virtual_evidence.verified import PROPOSALS
+from crfield.core.checks import random_generator
 from crfield.data.graphs.batch import GraphSchema
 from crfield.data.graphs.builders import chain
 from crfield.data.graphs.graph import Graph
 from crfield.errors import FeatureError, InputError
-from crfield.estimators.chain.checks import random_generator
 from crfield.estimators.graph.checks import check_answering
 
 MODES = ("exact", "paper", "verified")

@@ -24,6 +24,7 @@ import numpy as np
 from crfield.boosting.round_table import Round, RoundTable
 from crfield.boosting.virtual_evidence.rounds import Block, RoundOptions, blocks_of, boost, class_priors
 from crfield.boosting.virtual_evidence.verified import verify
+from crfield.core.checks import random_generator, resolve_jobs
 from crfield.core.estimator import Estimator
 from crfield.core.potentials import Potentials
 from crfield.core.target import Target
@@ -32,12 +33,11 @@ from crfield.data.graphs.graph import Graph
 from crfield.data.graphs.labels import GraphLabels
 from crfield.errors import ConvergenceWarning, DataWarning, InputError, NotFittedError
 from crfield.estimators.base.progress import Progress
+from crfield.estimators.base.sequences import without_weightless
 from crfield.estimators.boosted.model import BoostedModel, step_name
 from crfield.estimators.boosted.virtual_checks import check_virtual_parameters, graphs_of, relation_numbers
-from crfield.estimators.chain.checks import random_generator, without_weightless
 from crfield.estimators.graph.answers import GraphAnswers, target_of
 from crfield.estimators.graph.crf import GraphCRF
-from crfield.estimators.jobs import resolve_jobs
 from crfield.features.graphs.encoder import GraphEncoder
 from crfield.optimize.history import INTERRUPTED
 from crfield.report.weights import FeatureList, TransitionTable

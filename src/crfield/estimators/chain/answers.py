@@ -7,33 +7,63 @@ depends on where the scores come from, be it columns, trees, a classifier or cou
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from crfield.core.checks import one_of, resolve_jobs, threads
 from crfield.core.graphs import Graphs
+from crfield.core.parameters import learnt, parameter
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
+from crfield.core.states import StateSpace
 from crfield.core.target import Target
 from crfield.core.topology import Chains
+from crfield.data.labels import LabelCoder
 from crfield.errors import LabelError
-from crfield.estimators.chain.checks import check_weights
+from crfield.estimators.base.fitted import Fitted, Model
+from crfield.estimators.base.sequences import check_weights
 from crfield.estimators.chain.constraints import dead_step, known_potentials, refuse_impossible
 from crfield.estimators.chain.posterior import PosteriorAnswers
 from crfield.estimators.export.stream import Streaming
-from crfield.estimators.jobs import resolve_jobs
 from crfield.inference.chain import ChainEngine
-from crfield.inference.decode import best_marginals, check_decoder, legal_marginals
+from crfield.inference.decode import DECODERS, best_marginals, check_decoder, legal_marginals
 from crfield.inference.labellings import path_scores
 
 
-class ChainAnswers(PosteriorAnswers, Streaming):
+class ChainModel(Model, Protocol):
+    """The fitted value of a model of chains."""
+
+    @property
+    def labels(self) -> LabelCoder:
+        """The labels."""
+        ...
+
+    @property
+    def states(self) -> StateSpace | None:
+        """What scores are over, where it is states of labels and not labels."""
+        ...
+
+
+M = TypeVar("M", bound=ChainModel)
+
+
+class ChainAnswers(PosteriorAnswers, Streaming, Fitted[M]):
     """Prediction, probabilities and scores for models of chains."""
 
-    decode: str
-    n_jobs: int | None
+    decode: str = parameter(one_of(*DECODERS), default="viterbi")
+    n_jobs: int | None = parameter(threads, default=None)
 
-    # ------------------------------ what a model gives: its labels ``_coder`` (NotFittedError before ``fit``), and
+    classes_: np.ndarray = learnt()
+
+    @property
+    def _coder(self) -> LabelCoder:
+        return self._fitted.labels
+
+    def _show(self, model: M) -> None:
+        self.classes_ = model.labels.classes_
+
+    # ------------------------------ what a model gives
 
     def potentials(self, X: Any) -> Potentials:
         """The scores of X, for engines and comparisons of your own."""
@@ -49,9 +79,9 @@ class ChainAnswers(PosteriorAnswers, Streaming):
         """(L, L) pairs of labels that no answer may have; None where there are none."""
         return None
 
-    def _states_of_labels(self) -> Any:
-        """The states of each label where scores are of states (`crfield.scoring.latent`); None where of labels."""
-        return None
+    def _states(self) -> StateSpace | None:
+        """The states of each label where scores are of states; None where of labels."""
+        return self._fitted.states
 
     def _refuse_impossible(self, total: np.ndarray, potentials: Potentials, X: Any, known: Any = None) -> None:
         """LabelError where no path is left through the scores of X: total (B,) of −∞."""
@@ -71,10 +101,11 @@ class ChainAnswers(PosteriorAnswers, Streaming):
         return ""
 
     def _beliefs(self, X: Any, known: Any = None) -> tuple[np.ndarray, Chains | Graphs]:
-        potentials = known_potentials(self.potentials(X), known, self._coder, self._states_of_labels())
+        states = self._states()
+        potentials = known_potentials(self.potentials(X), known, self._coder, states)
         beliefs = self._engine.infer(potentials, Semiring.LOG)
         self._refuse_impossible(beliefs.total, potentials, X, known)
-        return beliefs.node, potentials.topology
+        return beliefs.node if states is None else states.label_sums(beliefs.node), potentials.topology
 
     def _codes(self, X: Any, known: Any = None) -> tuple[np.ndarray, Chains | Graphs]:
         if check_decoder(self.decode) == "marginal":
@@ -83,10 +114,16 @@ class ChainAnswers(PosteriorAnswers, Streaming):
             if forbidden is not None and isinstance(topology, Chains):
                 return legal_marginals(node, forbidden, topology, n_jobs=resolve_jobs(self.n_jobs)), topology
             return best_marginals(node), topology
-        potentials = known_potentials(self.potentials(X), known, self._coder, self._states_of_labels())
+        _, path, topology = self._best(X, known)
+        return path, topology
+
+    def _best(self, X: Any, known: Any = None) -> tuple[np.ndarray, np.ndarray, Chains | Graphs]:
+        """Score of the best path of each sequence (B,), its labels (N,), and the chains."""
+        states = self._states()
+        potentials = known_potentials(self.potentials(X), known, self._coder, states)
         total, path = self._engine.best_path(potentials)
         self._refuse_impossible(total, potentials, X, known)
-        return path, potentials.topology
+        return total, path if states is None else states.label_of_state[path], potentials.topology
 
     def predict(self, X: Any, *, known: Any = None) -> np.ndarray:
         """Labels of every sequence: always a 1-D object array with one label array for each.
@@ -119,9 +156,11 @@ class ChainAnswers(PosteriorAnswers, Streaming):
         coder, potentials = self._coder, self.potentials(X)
         chains = potentials.topology
         labels, allowed = coder.encode(y, chains.lengths)
-        target = Target(chains, coder.n_labels, labels, allowed)
+        target, states = Target(chains, coder.n_labels, labels, allowed), self._states()
         free = self._engine.infer(potentials, Semiring.LOG).total
         self._refuse_impossible(free, potentials, X)
+        if states is not None:
+            target = states.target(target)
         if target.complete.all():
             clamped = path_scores(potentials, target.labels)
         else:
@@ -145,7 +184,7 @@ class ChainAnswers(PosteriorAnswers, Streaming):
         return float(weight[counted & right].sum() / total) if total > 0 else 0.0
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         tags.input_tags.two_d_array = False
         tags.input_tags.allow_nan = False

@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from crfield.core.checks import Check, number, one_of
-from crfield.errors import InputError, ShapeError
+from crfield.core.checks import Check, number, one_of, random_generator, resolve_jobs
+from crfield.errors import InputError
 from crfield.estimators.chain.constraints import check_rules
 from crfield.estimators.chain.higher_order import check_order
-from crfield.estimators.jobs import resolve_jobs
 from crfield.features.templates.template import Template
 from crfield.inference.decode import DECODERS
 from crfield.training.chain.plan import OBJECTIVES, SOLVERS, check_solver_options, plan_chain
@@ -168,66 +167,6 @@ def check_label_functions(parameters: Mapping[str, Any]) -> list[Any]:
         if given is not None and not (isinstance(given, tuple | list) and not given):
             raise InputError(f"label_functions stand alone, since they see everything: leave {name} out.")
     return functions
-
-
-def random_generator(random_state: Any) -> np.random.Generator:
-    """The generator that a ``random_state`` means; a Generator is itself.
-
-    >>> random_generator(0).integers(10, size=3).tolist()
-    [8, 6, 5]
-    """
-    try:
-        return np.random.default_rng(random_state)
-    except (TypeError, ValueError) as error:
-        raise InputError(
-            f"random_state must be a whole number of at least 0, a numpy Generator or None, got {random_state!r} "
-            f"({error})."
-        ) from None
-
-
-def check_weights(sample_weight: Any, n_sequences: int) -> np.ndarray:
-    """(B,) float64: one finite weight of at least 0 for each sequence, not all of them 0.
-
-    >>> check_weights([1, 0, 2.5], 3).tolist()
-    [1.0, 0.0, 2.5]
-    """
-    try:
-        weight = np.asarray(sample_weight, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"sample_weight must be one number for each sequence: {error}.") from None
-    if weight.shape != (n_sequences,):
-        raise ShapeError(
-            f"sample_weight must have one number for each of {n_sequences} sequences, got shape {weight.shape}. "
-            "Weights belong to sequences, not to steps."
-        )
-    good = np.isfinite(weight) & (weight >= 0)
-    if not good.all():
-        bad = int(np.argmin(good))
-        raise InputError(f"sample_weight must be finite and not negative, got {weight[bad]} for sequence {bad}.")
-    if n_sequences and not weight.any():
-        raise InputError(f"sample_weight is 0 for all {n_sequences} sequences, which leaves nothing to work with.")
-    return weight
-
-
-def without_weightless(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
-    """X, y and weights without the sequences of weight 0, which then leave no feature, label or scale behind.
-
-    >>> without_weightless(["ab", "c"], [[1, 2], [3]], [0.0, 2.0])
-    (['c'], [[3]], array([2.]))
-    """
-    if sample_weight is None or not hasattr(X, "__len__") or not hasattr(y, "__len__") or len(X) != len(y):
-        return X, y, sample_weight
-    weight = check_weights(sample_weight, len(X))
-    kept = np.flatnonzero(weight)
-    if len(kept) == len(weight):
-        return X, y, weight
-    return _taken(X, kept), _taken(y, kept), weight[kept]
-
-
-def _taken(sequences: Any, kept: np.ndarray) -> Any:
-    if hasattr(sequences, "shape"):
-        return sequences[kept]
-    return [sequences[k] for k in kept.tolist()]
 
 
 def _is_number(value: Any) -> bool:

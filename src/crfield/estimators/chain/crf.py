@@ -15,8 +15,19 @@ from typing import Any, Self
 
 import numpy as np
 
-from crfield.core.checks import file_path, flag, function, integer, loudness, number, one_of, seed, share, threads
-from crfield.core.estimator import Estimator
+from crfield.core.checks import (
+    file_path,
+    flag,
+    function,
+    integer,
+    loudness,
+    number,
+    one_of,
+    resolve_jobs,
+    seed,
+    share,
+    threads,
+)
 from crfield.core.graphs import Graphs
 from crfield.core.parameters import learnt, parameter
 from crfield.core.potentials import Potentials
@@ -26,6 +37,7 @@ from crfield.data.batch import Batch
 from crfield.data.label_growth import grown_labels
 from crfield.data.labels import LabelCoder
 from crfield.errors import InputError, NotFittedError
+from crfield.estimators.base.sequences import check_weights, without_weightless
 from crfield.estimators.chain.answers import ChainAnswers
 from crfield.estimators.chain.calibration import cooled, fitted_temperature
 from crfield.estimators.chain.checks import (
@@ -35,8 +47,6 @@ from crfield.estimators.chain.checks import (
     TOLERANCE,
     check_label_functions,
     check_parameters,
-    check_weights,
-    without_weightless,
 )
 from crfield.estimators.chain.columns import fresh_columns, grown_columns
 from crfield.estimators.chain.constraints import forbidden_pairs, ruled, with_costs, with_rules
@@ -56,7 +66,6 @@ from crfield.estimators.chain.training import divide, train_planned, training_di
 from crfield.estimators.explain.margins import ChainExplanations
 from crfield.estimators.explain.weights import strongest_features
 from crfield.estimators.export.step_scores import StepScorer, column_steps
-from crfield.estimators.jobs import resolve_jobs
 from crfield.features.templates.template import Template
 from crfield.inference.chain import ChainEngine
 from crfield.inference.decode import DECODERS, check_decoder
@@ -67,7 +76,7 @@ from crfield.storage.encoded import EncodedDataset
 from crfield.training.chain.plan import OBJECTIVES, SOLVERS, ChainParts, Plan, plan_chain, prepare
 
 
-class ChainCRF(ChainAnswers, ChainExplanations, Estimator):
+class ChainCRF(ChainAnswers[Any], ChainExplanations):
     """Linear-chain conditional random field.
 
     Training minimises −Σ weight · log p(y | x) + ``l1`` ‖w‖₁ + ½ ``l2`` ‖w‖², or another ``objective``.
@@ -339,6 +348,9 @@ class ChainCRF(ChainAnswers, ChainExplanations, Estimator):
         weights = self._fitted.weights.view()
         weights.flags.writeable = False
         return weights
+
+    def _states(self) -> None:
+        return None
 
     def potentials(self, X: Any) -> Potentials:
         """The scores of X, for engines and comparisons of your own."""

@@ -10,16 +10,15 @@ from typing import Any
 
 import numpy as np
 
+from crfield.core.checks import random_generator, resolve_jobs
 from crfield.core.target import Target
 from crfield.data.batch import Batch
 from crfield.errors import InputError, ModelFileError
-from crfield.estimators.chain.checks import random_generator
 from crfield.estimators.chain.columns import observe_layout
 from crfield.estimators.chain.constraints import with_costs, with_rules
 from crfield.estimators.chain.early_stopping import HeldOut, check_validation
 from crfield.estimators.chain.model import ColumnModel
 from crfield.estimators.chain.training import Watch, chain_penalty, open_checkpoint, parameters_digest, run_training
-from crfield.estimators.jobs import resolve_jobs
 from crfield.features.detect import encoder_from_state
 from crfield.features.encoder import Encoder
 from crfield.optimize.history import Result

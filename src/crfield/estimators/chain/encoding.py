@@ -21,7 +21,7 @@ from crfield.data.label_growth import grown_labels
 from crfield.data.labels import LabelCoder
 from crfield.data.large import refuse_large
 from crfield.errors import InputError
-from crfield.estimators.chain.checks import check_weights
+from crfield.estimators.base.sequences import check_weights
 from crfield.estimators.chain.early_stopping import numbered
 from crfield.features.columns.select import check_min_count, row_counts
 from crfield.features.detect import encoder_for

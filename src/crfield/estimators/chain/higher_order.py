@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from crfield.core.checks import resolve_jobs
 from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.data.batch import Batch
 from crfield.errors import InputError
 from crfield.estimators.chain.constraints import forbidden_pairs, refuse_impossible
 from crfield.estimators.chain.model import ColumnModel
-from crfield.estimators.jobs import resolve_jobs
 from crfield.inference.decode import best_marginals, check_decoder, legal_marginals
 from crfield.scoring.higher_order import LabelRuns, RunLayout, RunScores
 from crfield.training.chain.higher_order import RunParts, check_run_plan

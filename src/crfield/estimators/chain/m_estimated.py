@@ -15,6 +15,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from crfield.core.checks import resolve_jobs
 from crfield.core.target import Target
 from crfield.data.batch import Batch
 from crfield.data.labels import LabelCoder
@@ -24,7 +25,6 @@ from crfield.estimators.chain.crf import ChainCRF
 from crfield.estimators.chain.early_stopping import HeldOut
 from crfield.estimators.chain.model import ColumnModel, FunctionModel
 from crfield.estimators.chain.training import Watch, run_training
-from crfield.estimators.jobs import resolve_jobs
 from crfield.features.templates.template import Template
 from crfield.optimize.history import Result, Step
 from crfield.training.m_estimate import AUTO, REFERENCES, m_estimate

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from crfield.core.checks import resolve_jobs
 from crfield.core.graphs import Graphs
 from crfield.core.potentials import Potentials
 from crfield.core.target import Target
@@ -30,7 +31,6 @@ from crfield.estimators.chain.answers import ChainAnswers
 from crfield.estimators.chain.crf import ChainCRF
 from crfield.estimators.chain.model import ColumnModel
 from crfield.estimators.export.step_scores import StepScorer, column_steps
-from crfield.estimators.jobs import resolve_jobs
 from crfield.inference.chain import ChainEngine
 from crfield.objectives.gold_past import GoldPast, next_totals, normalised
 from crfield.scoring.layout import Layout

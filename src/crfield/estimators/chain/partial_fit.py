@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from crfield.core.checks import random_generator
 from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.data.label_growth import grown_labels
 from crfield.errors import InputError
-from crfield.estimators.chain.checks import random_generator, without_weightless
+from crfield.estimators.base.sequences import without_weightless
 from crfield.estimators.chain.columns import fresh_columns, grown_columns
 from crfield.estimators.chain.constraints import with_rules
 from crfield.estimators.chain.model import ColumnModel

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from crfield.core.checks import random_generator
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.core.target import Target
 from crfield.data.labels import LabelCoder
 from crfield.errors import InputError, ShapeError
-from crfield.estimators.chain.checks import random_generator
 from crfield.inference.beam import beam_paths
 from crfield.inference.n_best import n_best_paths
 from crfield.inference.posterior import SpanRules, best_spans, draw, entropies, likely_spans, span_chances

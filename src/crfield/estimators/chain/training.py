@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from crfield.core.checks import random_generator, resolve_jobs
 from crfield.errors import ConvergenceWarning, InputError
 from crfield.estimators.base.progress import Progress
-from crfield.estimators.chain.checks import random_generator
 from crfield.estimators.chain.early_stopping import HeldOut, check_validation, split_sequences, taken
 from crfield.estimators.chain.model import ColumnModel, FunctionModel
-from crfield.estimators.jobs import resolve_jobs
 from crfield.optimize.history import CALLBACK, HELD_OUT, INTERRUPTED, Result, Step
 from crfield.optimize.penalty import Penalty
 from crfield.storage.checkpoints import Checkpoint

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from crfield.core.beliefs import Beliefs
+from crfield.core.checks import resolve_jobs
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.core.target import Target
@@ -23,9 +24,8 @@ from crfield.data.graphs.batch import GraphBatch
 from crfield.data.graphs.graph import Graph
 from crfield.data.graphs.labels import GraphLabels
 from crfield.errors import ConvergenceWarning
-from crfield.estimators.chain.checks import check_weights
+from crfield.estimators.base.sequences import check_weights
 from crfield.estimators.graph.checks import check_answering
-from crfield.estimators.jobs import resolve_jobs
 from crfield.inference.decode import best_marginals
 from crfield.inference.graphs.catalogue import choose_engine, choose_map_engine
 from crfield.inference.graphs.loopy import LoopyEngine

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from crfield.core.checks import random_generator, resolve_jobs
 from crfield.errors import InputError
-from crfield.estimators.chain.checks import check_numbers, random_generator
-from crfield.estimators.jobs import resolve_jobs
+from crfield.estimators.chain.checks import check_numbers
 from crfield.inference.decode import check_decoder
 from crfield.scoring.graph_layout import PAIRS, TABLES
 from crfield.training.graph.fit import INITIAL

@@ -18,6 +18,7 @@ from typing import Any, Self, TypedDict, TypeVar
 
 import numpy as np
 
+from crfield.core.checks import random_generator, resolve_jobs
 from crfield.core.estimator import Estimator
 from crfield.core.potentials import Potentials
 from crfield.core.target import Target
@@ -26,11 +27,10 @@ from crfield.data.graphs.labels import GraphLabels
 from crfield.data.large import refuse_large
 from crfield.errors import ConvergenceWarning, DataWarning, InputError, NotFittedError
 from crfield.estimators.base.progress import Progress
-from crfield.estimators.chain.checks import random_generator, without_weightless
+from crfield.estimators.base.sequences import without_weightless
 from crfield.estimators.graph.answers import GraphAnswers, target_of
 from crfield.estimators.graph.checks import check_graph_parameters
 from crfield.estimators.graph.model import GraphModel
-from crfield.estimators.jobs import resolve_jobs
 from crfield.features.graphs.encoder import GraphEncoder
 from crfield.objectives.local import counted
 from crfield.optimize.history import CALLBACK, INTERRUPTED, Result, Step

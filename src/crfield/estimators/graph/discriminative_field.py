@@ -18,6 +18,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import clone
 
+from crfield.core.checks import resolve_jobs
 from crfield.core.estimator import Estimator
 from crfield.core.potentials import Potentials
 from crfield.core.target import Target
@@ -25,11 +26,11 @@ from crfield.data.graphs.batch import GraphBatch
 from crfield.data.graphs.labels import GraphLabels
 from crfield.data.large import refuse_large
 from crfield.errors import ConvergenceWarning, DataWarning, InputError, NotFittedError
-from crfield.estimators.chain.checks import check_numbers, without_weightless
+from crfield.estimators.base.sequences import without_weightless
+from crfield.estimators.chain.checks import check_numbers
 from crfield.estimators.graph.answers import GraphAnswers, target_of
 from crfield.estimators.graph.checks import check_answering
 from crfield.estimators.graph.grid import PixelGrids
-from crfield.estimators.jobs import resolve_jobs
 from crfield.features.graphs.encoder import GraphEncoder
 from crfield.optimize.penalty import Penalty
 from crfield.scoring.interaction import FIXED, InteractionScorer, Sites

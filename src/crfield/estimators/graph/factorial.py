@@ -19,7 +19,7 @@ import numpy as np
 from crfield.data.graphs.builders import layers as build_layers
 from crfield.data.graphs.graph import Graph
 from crfield.errors import InputError, ShapeError
-from crfield.estimators.chain.checks import without_weightless
+from crfield.estimators.base.sequences import without_weightless
 from crfield.estimators.graph.crf import GraphCRF, GraphOptions, takes_options_of
 
 

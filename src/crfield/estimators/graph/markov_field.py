@@ -22,7 +22,7 @@ from crfield.data.graphs.graph import Edges, Graph
 from crfield.data.graphs.labels import GraphLabels
 from crfield.data.large import refuse_large
 from crfield.errors import InputError, NotFittedError
-from crfield.estimators.chain.checks import without_weightless
+from crfield.estimators.base.sequences import without_weightless
 from crfield.estimators.graph.answers import GraphAnswers, target_of
 from crfield.estimators.graph.checks import check_answering
 from crfield.estimators.graph.crf import GraphCRF

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from crfield.core.states import StateSpace
 from crfield.core.topology import Chains
 from crfield.data.batch import Batch
 from crfield.data.label_json import label_from_json, label_to_json
@@ -23,7 +24,7 @@ from crfield.estimators.latent.hidden_crf import HiddenCRF, check_hidden_paramet
 from crfield.estimators.latent.latent_dynamic import LatentDynamicCRF, check_dynamic_parameters
 from crfield.features.detect import encoder_from_state
 from crfield.features.encoder import Encoder
-from crfield.scoring.latent import ClassScorer, LabelStates
+from crfield.scoring.latent import ClassScorer
 from crfield.scoring.layout import Layout
 from crfield.storage.archive import Archive, write_archive
 from crfield.storage.checked import section
@@ -37,7 +38,7 @@ def save_dynamic(model: LatentDynamicCRF, path: Any) -> None:
     inner = model._model
     layout_header, layout_arrays = inner.layout.state()
     header, arrays = _common(model, DYNAMIC, inner.encoder, inner.weights)
-    header |= {"layout": layout_header, "states": model._states.counts.tolist()}
+    header |= {"layout": layout_header, "states": model._space.counts.tolist()}
     if isinstance(model.n_states, Mapping):
         named = [[label_to_json(label), int(count)] for label, count in model.n_states.items()]
         header["parameters"]["n_states"] = named
@@ -56,12 +57,12 @@ def load_dynamic(
     good = isinstance(counts, list) and len(counts) == coder.n_labels
     if not good or not all(type(n) is int and 0 < n < 2**31 for n in counts):  # type: ignore[union-attr]
         raise ModelFileError("the model file does not say how many states each label has: the file is damaged.")
-    states = LabelStates(np.array(counts))
+    states = StateSpace.repeated(np.array(counts))
     section(header, "layout")
     inner = build_columns(header, archive.arrays, functions, transition_functions, states.n_states)
     if functions is not None:
         model.set_params(functions=functions, transition_functions=transition_functions)
-    model._labels_known, model._states, model._model = coder, states, inner
+    model._labels_known, model._space, model._model = coder, states, inner
     return model
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from crfield.core.checks import random_generator, resolve_jobs
 from crfield.errors import ConvergenceWarning, InputError
 from crfield.estimators.base.progress import Progress
-from crfield.estimators.chain.checks import check_numbers, check_template, random_generator
-from crfield.estimators.jobs import resolve_jobs
+from crfield.estimators.chain.checks import check_numbers, check_template
 from crfield.optimize.history import CALLBACK, INTERRUPTED, Result, Step
 from crfield.optimize.penalty import Penalty
 from crfield.training.latent import TRAININGS, Halves, fit_best

@@ -22,14 +22,14 @@ from typing import Any, Self
 
 import numpy as np
 
+from crfield.core.checks import integer, resolve_jobs
 from crfield.core.estimator import ClassifierMixin, Estimator
 from crfield.data.batch import Batch, Columns
 from crfield.data.labels import LabelCoder
 from crfield.data.large import refuse_large, refuse_unbearable
 from crfield.errors import InputError, LabelError, NotFittedError
-from crfield.estimators.chain.checks import check_weights, without_weightless
+from crfield.estimators.base.sequences import check_weights, without_weightless
 from crfield.estimators.graph.discriminative_field import as_matrix
-from crfield.estimators.jobs import resolve_jobs
 from crfield.estimators.latent.fit import LatentReport, check_latent_parameters, report_training, train_latent
 from crfield.features.columns.step_windows import check_window, windowed
 from crfield.features.detect import encoder_for
@@ -38,7 +38,7 @@ from crfield.features.templates.template import Template
 from crfield.inference.chain import ChainEngine
 from crfield.optimize.history import Step
 from crfield.optimize.penalty import Penalty
-from crfield.scoring.latent import ClassScorer, check_count
+from crfield.scoring.latent import ClassScorer
 from crfield.storage.exchange import template_text
 from crfield.training.latent import HiddenClasses, class_totals, pooled
 
@@ -325,5 +325,5 @@ def check_hidden_parameters(parameters: Mapping[str, Any]) -> None:
     crfield.errors.InputError: window must be a whole number from 0 to 4096, got -1.
     """
     check_latent_parameters(parameters)
-    check_count(parameters["n_states"])
+    integer(1)("n_states", parameters["n_states"])
     check_window(parameters["window"])

@@ -22,20 +22,19 @@ from typing import Any, Self
 
 import numpy as np
 
-from crfield.core.estimator import Estimator
+from crfield.core.checks import resolve_jobs
 from crfield.core.graphs import Graphs
 from crfield.core.potentials import Potentials
-from crfield.core.semiring import Semiring
+from crfield.core.states import StateSpace, check_counts, count_for_each
 from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.data.labels import LabelCoder
 from crfield.data.large import refuse_large
 from crfield.errors import InputError, NotFittedError
+from crfield.estimators.base.sequences import check_weights, without_weightless
 from crfield.estimators.chain.answers import ChainAnswers
-from crfield.estimators.chain.checks import check_weights, without_weightless
 from crfield.estimators.chain.model import ColumnModel
 from crfield.estimators.explain.weights import strongest_features
-from crfield.estimators.jobs import resolve_jobs
 from crfield.estimators.latent.fit import LatentReport, check_latent_parameters, report_training, train_latent
 from crfield.features.detect import encoder_for
 from crfield.features.templates.template import Template
@@ -43,7 +42,6 @@ from crfield.inference.decode import check_decoder
 from crfield.optimize.history import Step
 from crfield.optimize.penalty import Penalty
 from crfield.report.weights import FeatureList, TransitionTable
-from crfield.scoring.latent import LabelStates, check_count
 from crfield.scoring.layout import Layout
 from crfield.storage.exchange import template_text
 from crfield.training.latent import LatentChain
@@ -52,7 +50,7 @@ _CHOICES = {"feature_pairs": ("observed", "all"), "transition_pairs": ("observed
 _FLAGS = ("intercept", "boundaries", "penalize_intercepts")
 
 
-class LatentDynamicCRF(LatentReport, ChainAnswers, Estimator):
+class LatentDynamicCRF(LatentReport, ChainAnswers[Any]):
     """Chain CRF with several latent states for each label.
 
     X and y are as for `ChainCRF`: sequences in any of its forms, and in y a step may be unknown (``None``) or one of
@@ -115,7 +113,7 @@ class LatentDynamicCRF(LatentReport, ChainAnswers, Estimator):
 
     _model: ColumnModel
     _labels_known: LabelCoder
-    _states: LabelStates
+    _space: StateSpace
 
     def __init__(
         self,
@@ -183,7 +181,7 @@ class LatentDynamicCRF(LatentReport, ChainAnswers, Estimator):
         check_dynamic_parameters(self.get_params(deep=False))
         X, y, sample_weight = without_weightless(X, y, sample_weight)
         coder = LabelCoder().fit(y)
-        states = LabelStates.of_labels(coder.labels, self.n_states)
+        states = StateSpace.repeated(count_for_each(coder.labels, self.n_states, "n_states"))
         encoder = encoder_for(
             X,
             template=template_text(self.template),
@@ -215,7 +213,7 @@ class LatentDynamicCRF(LatentReport, ChainAnswers, Estimator):
         penalised = None if self.penalize_intercepts else (~layout.intercepts).astype(np.uint8)
         penalty = Penalty(l1=self.l1, l2=self.l2, penalised=penalised)
         result = train_latent(self, problem, penalty, hidden=states.n_states > states.n_labels)
-        self._labels_known, self._states = coder, states
+        self._labels_known, self._space = coder, states
         self._model = ColumnModel(encoder, layout, result.weights)
         self.classes_ = coder.classes_
         report_training(self, result)
@@ -236,21 +234,14 @@ class LatentDynamicCRF(LatentReport, ChainAnswers, Estimator):
         self._coder  # noqa: B018  (says so where nothing is fitted)
         return self._model.potentials(X, n_jobs=resolve_jobs(self.n_jobs))
 
-    def _states_of_labels(self) -> Any:
-        return self._states
-
-    def _beliefs(self, X: Any, known: Any = None) -> tuple[np.ndarray, Chains | Graphs]:
-        node, topology = super()._beliefs(X, known)
-        return self._states.label_sums(node), topology
+    def _states(self) -> StateSpace:
+        return self._space
 
     def _codes(self, X: Any, known: Any = None) -> tuple[np.ndarray, Chains | Graphs]:
-        if check_decoder(self.decode) == "marginal":
+        if known is not None or check_decoder(self.decode) == "marginal":
             return super()._codes(X, known)
-        if known is not None:
-            path, topology = super()._codes(X, known)
-            return self._states.label_of_state[path], topology
         path, chains = self._model.best_paths(X, n_jobs=resolve_jobs(self.n_jobs))
-        return self._states.label_of_state[path], chains
+        return self._space.label_of_state[path], chains
 
     def predict_states(self, X: Any) -> np.ndarray:
         """The best path of latent states: a 1-D object array of int arrays, numbers as in ``states_``."""
@@ -261,24 +252,13 @@ class LatentDynamicCRF(LatentReport, ChainAnswers, Estimator):
             out[s] = path[start:stop]
         return out
 
-    def log_prob(self, X: Any, y: Any) -> np.ndarray:
-        """log p(y | x) of every sequence, (B,), summed over states; for partial labels over all they allow."""
-        coder, potentials = self._coder, self.potentials(X)
-        chains = potentials.topology
-        labels, allowed = coder.encode(y, chains.lengths)
-        target = self._states.target(Target(chains, coder.n_labels, labels, allowed))
-        free = self._engine.infer(potentials, Semiring.LOG).total
-        masked = Potentials(np.where(target.mask, potentials.node, -np.inf), potentials.edge, chains)
-        # Two large numbers that may round past each other; no part weighs more than the whole.
-        return np.minimum(self._engine.infer(masked, Semiring.LOG).total - free, 0.0)
-
     # -------------------------------------------------------------- explanation
 
     @property
     def states_(self) -> list[tuple[Hashable, int]]:
         """(label, number within the label) of every latent state."""
         labels = self._coder.labels
-        return [(labels[k], n) for k, count in enumerate(self._states.counts.tolist()) for n in range(count)]
+        return [(labels[k], n) for k, count in enumerate(self._space.counts.tolist()) for n in range(count)]
 
     @property
     def coef_(self) -> np.ndarray:
@@ -315,12 +295,10 @@ def check_dynamic_parameters(parameters: Mapping[str, Any]) -> None:
 
     >>> check_dynamic_parameters(LatentDynamicCRF(n_states=0).get_params())
     Traceback (most recent call last):
-    crfield.errors.InputError: n_states must be a whole number of at least 1, or one for each label, got 0.
+    crfield.errors.InputError: n_states must be an integer ≥ 1, or one for each label, got 0.
     """
     check_latent_parameters(parameters)
-    counts = parameters["n_states"]
-    for count in counts.values() if isinstance(counts, Mapping) else [counts]:
-        check_count(count)
+    check_counts("n_states", parameters["n_states"])
     for name, choices in _CHOICES.items():
         if not isinstance(parameters[name], str) or parameters[name] not in choices:
             raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}, got {parameters[name]!r}.")

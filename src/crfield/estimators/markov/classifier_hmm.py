@@ -20,17 +20,16 @@ from typing import Any, Self
 
 import numpy as np
 
-from crfield.core.estimator import Estimator
+from crfield.core.checks import resolve_jobs
 from crfield.core.potentials import Potentials
 from crfield.core.target import Target
 from crfield.data.labels import LabelCoder
 from crfield.data.large import ADVICE, largest_cell
 from crfield.errors import FeatureError, InputError, LabelError, NotFittedError
+from crfield.estimators.base.sequences import check_weights, without_weightless
 from crfield.estimators.chain.answers import ChainAnswers
-from crfield.estimators.chain.checks import check_weights, without_weightless
 from crfield.estimators.export.step_scores import StepScorer, single_steps
 from crfield.estimators.graph.discriminative_field import as_matrix, fit_clone, node_weights
-from crfield.estimators.jobs import resolve_jobs
 from crfield.features.columns.step_windows import check_window, windowed
 from crfield.features.detect import encoder_for
 from crfield.features.encoder import Encoder
@@ -40,7 +39,7 @@ from crfield.training.markov.counting import counted
 FLOOR = 1e-10  # no classifier is so sure of what a label is not
 
 
-class ClassifierHMM(ChainAnswers, Estimator):
+class ClassifierHMM(ChainAnswers[Any]):
     """Hidden Markov model with counted transitions and a classifier's scores.
 
     X is a list of sequences: 2-D arrays, CSR matrices, or dicts or lists of strings for every step. Steps of unknown
@@ -150,6 +149,9 @@ class ClassifierHMM(ChainAnswers, Estimator):
         return self._labels_known
 
     _encoder: Encoder
+
+    def _states(self) -> None:
+        return None
 
     def potentials(self, X: Any) -> Potentials:
         """The scores of X: emission_weight · log p(c | x) / p(c) at steps, log p(c | b) on edges."""

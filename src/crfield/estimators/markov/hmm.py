@@ -20,40 +20,41 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from itertools import pairwise
-from numbers import Integral
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from crfield.core.estimator import Estimator
-from crfield.core.graphs import Graphs
+from crfield.core.checks import integer, is_integer, loudness, number, one_of, random_generator, resolve_jobs, seed
+from crfield.core.parameters import learnt, parameter
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
-from crfield.core.target import Target
+from crfield.core.states import check_counts
 from crfield.core.topology import Chains
 from crfield.data.batch import Columns
 from crfield.data.labels import LabelCoder
 from crfield.data.large import ADVICE, LARGEST, ROOM, largest_cell, refuse_large
-from crfield.errors import DataWarning, FeatureError, InputError, LabelError, NotFittedError
+from crfield.errors import DataWarning, FeatureError, InputError, LabelError
+from crfield.estimators.base.sequences import sequence_target, without_weightless
 from crfield.estimators.chain.answers import ChainAnswers
-from crfield.estimators.chain.checks import check_weights, random_generator, without_weightless
 from crfield.estimators.export.step_scores import StepScorer
 from crfield.estimators.graph.discriminative_field import as_matrix
-from crfield.estimators.jobs import resolve_jobs
-from crfield.estimators.markov.hmm_checks import check_hmm
 from crfield.estimators.markov.hmm_fit import trained
+from crfield.estimators.markov.model import HiddenMarkov
 from crfield.estimators.markov.steps import density_steps
 from crfield.features.detect import encoder_for
-from crfield.features.encoder import Encoder
-from crfield.inference.decode import check_decoder
-from crfield.optimize.history import Step
-from crfield.training.markov.em import Markov
+from crfield.inference.decode import DECODERS
+from crfield.scoring.densities.gaussian import family_named
 
 if TYPE_CHECKING:
     from crfield.estimators.chain.crf import ChainCRF
 
 
-class HMM(ChainAnswers, Estimator):
+def emission_family(name: str, value: Any) -> None:
+    """InputError unless there is a family of that name, or it is an estimator of densities."""
+    family_named(value)
+
+
+class HMM(ChainAnswers[HiddenMarkov], kind="hmm", model=HiddenMarkov):
     """Hidden Markov model whose states are the labels.
 
     X is a list of sequences: 2-D arrays (steps, columns), or anything else that `ChainCRF` reads as columns. In y a
@@ -122,58 +123,47 @@ class HMM(ChainAnswers, Estimator):
     [0.2, 1.1]
     """
 
-    _encoder: Encoder
-    objective_: float
-    n_iter_: int
-    converged_: bool
-    history_: list[Step]
-    start_objectives_: np.ndarray
+    emissions: Any = parameter(emission_family, default="gaussian", kw_only=False)
+    training: str = parameter(one_of("counting", "em", "discriminative"), default="counting")
+    n_states: int | None = parameter(integer(1) | None, default=None)
+    n_components: int = parameter(integer(1), default=2)
+    n_init: int = parameter(integer(1), default=3)
+    deviation_factor: float = parameter(number(above=0), default=1.0)
+    variance_floor: float = parameter(number(0), default=1e-6)
+    smoothing: float = parameter(number(0), default=1.0)
+    emission_smoothing: float = parameter(number(0), default=1.0)
+    min_duration: int | Mapping[Any, int] = parameter(check_counts, default=1)
+    l2: float = parameter(number(0), default=1.0)
+    tol: float = parameter(number(above=0), default=1e-4)
+    max_iter: int = parameter(integer(1), default=200)
+    decode: str = parameter(one_of(*DECODERS), default="marginal")
+    random_state: Any = parameter(seed, default=0)
+    verbose: int = parameter(loudness, default=0)
 
-    def __init__(
-        self,
-        emissions: Any = "gaussian",
-        *,
-        training: str = "counting",
-        n_states: int | None = None,
-        n_components: int = 2,
-        n_init: int = 3,
-        deviation_factor: float = 1.0,
-        variance_floor: float = 1e-6,
-        smoothing: float = 1.0,
-        emission_smoothing: float = 1.0,
-        min_duration: int | Mapping[Any, int] = 1,
-        l2: float = 1.0,
-        tol: float = 1e-4,
-        max_iter: int = 200,
-        decode: str = "marginal",
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-        verbose: int = 0,
-    ) -> None:
-        self.emissions = emissions
-        self.training = training
-        self.n_states = n_states
-        self.n_components = n_components
-        self.n_init = n_init
-        self.deviation_factor = deviation_factor
-        self.variance_floor = variance_floor
-        self.smoothing = smoothing
-        self.emission_smoothing = emission_smoothing
-        self.min_duration = min_duration
-        self.l2 = l2
-        self.tol = tol
-        self.max_iter = max_iter
-        self.decode = decode
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    emissions_: Any = learnt()
+    start_probabilities_: np.ndarray = learnt()
+    transition_probabilities_: np.ndarray = learnt()
+    objective_: float = learnt()
+    n_iter_: int = learnt()
+    converged_: bool = learnt()
+    start_objectives_: np.ndarray = learnt()
+
+    report = ("n_iter_", "converged_", "objective_")
+
+    def _check_together(self) -> None:
+        if self.n_states is not None and self.training != "em":
+            raise InputError(
+                f"n_states is for data without labels, which only training='em' can use, got {self.training!r}."
+            )
+        if self.training == "discriminative" and (isinstance(self.min_duration, Mapping) or self.min_duration != 1):
+            raise InputError("min_duration must be 1 in discriminative training; use 'counting' or 'em' with others.")
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn the tables and densities; ``sample_weight`` has one number for each sequence, 0 leaves it out.
 
         Ctrl-C ends training with the best parameters so far.
         """
-        check_hmm(self.get_params(deep=False))
+        self.check()
         if (y is None) != (self.n_states is not None):
             raise LabelError(
                 "y is missing. Without labels, write HMM(training='em', n_states=…).fit(X)."
@@ -181,56 +171,33 @@ class HMM(ChainAnswers, Estimator):
                 else f"n_states={self.n_states} is for data without labels, and y has some. Leave one of them out."
             )
         X, y, sample_weight = without_weightless(X, X if y is None else y, sample_weight)
-        hidden = self.n_states is not None
-        coder = LabelCoder().fit(y) if self.n_states is None else LabelCoder.from_classes(range(self.n_states))
+        labels = LabelCoder().fit(y) if self.n_states is None else LabelCoder.from_classes(range(self.n_states))
         encoder = encoder_for(X)
         with warnings.catch_warnings():
             # Densities have scales of their own, so columns of different size are nothing to warn of.
             warnings.filterwarnings("ignore", "numeric features differ widely", DataWarning)
             batch = encoder.fit(X)
         refuse_large(batch, encoder)
-        chains = batch.topology
-        if hidden:
-            nodes = chains.n_nodes
-            labels, allowed = np.full(nodes, -1, np.int32), np.ones((nodes, coder.n_labels), bool)
-        else:
-            labels, allowed = coder.encode(y, chains.lengths)  # type: ignore[assignment]
-        if chains.n_nodes == 0:
-            raise InputError("X holds no steps at all; at least one sequence with one step is needed to train.")
-        weight = None if sample_weight is None else check_weights(sample_weight, chains.n_sequences)
-        target = Target(chains, coder.n_labels, labels, allowed, weight)
-        found, report = trained(self, batch, dense_rows(batch.node), target, coder)
-        self._encoder, self._labels_known, self.classes_ = encoder, coder, coder.classes_
-        self._set(found)
-        for name, value in report.items():
+        unknown = [[None] * int(length) for length in batch.topology.lengths]
+        target = sequence_target(batch.topology, labels, y if self.n_states is None else unknown, sample_weight)
+        markov, told = trained(self, batch, dense_rows(batch.node), target, labels)
+        for name, value in told.items():
             setattr(self, name, value)
-        return self
+        return self._learn(HiddenMarkov(labels, encoder, markov))
 
-    def _set(self, found: Markov) -> None:
-        self._durations = found.durations
-        self.start_probabilities_, self.transition_probabilities_ = found.start, found.transition
-        self.emissions_ = found.emissions
+    def _show(self, model: HiddenMarkov) -> None:
+        super()._show(model)
+        self.start_probabilities_, self.transition_probabilities_ = model.markov.start, model.markov.transition
+        self.emissions_ = model.markov.emissions
 
     # ------------------------------------------------------------------------- answers
-
-    @property
-    def _coder(self) -> LabelCoder:
-        if not self.__sklearn_is_fitted__():
-            raise NotFittedError("this HMM is not fitted yet. Call fit(X, y) first, or load a model file.")
-        return self._labels_known
-
-    @property
-    def _markov(self) -> Markov:
-        self._coder  # noqa: B018  (says so where nothing is fitted)
-        tables = self.start_probabilities_, self.transition_probabilities_
-        return Markov(*tables, self.emissions_, self._durations)
 
     def potentials(self, X: Any) -> Potentials:
         """The scores of X: log p(x | c), and log p(c) at first steps; log p(c | b) on edges.
 
         With ``min_duration`` they are over the states that see to it (`crfield.training.markov.durations`).
         """
-        markov, encoder = self._markov, self._encoder
+        markov, encoder = self._fitted.markov, self._fitted.encoder
         batch = encoder.encode(X)
         most = LARGEST if markov.emissions.kind == "density" else ROOM
         refuse_large(batch, encoder, most=most, doing="have a density")
@@ -246,31 +213,11 @@ class HMM(ChainAnswers, Estimator):
         return scores
 
     def _cell(self, X: Any, sequence: int, step: int) -> str:
-        batch = self._encoder.encode(X)
+        encoder = self._fitted.encoder
+        batch = encoder.encode(X)
         row = int(batch.topology.offsets[sequence]) + step
         column = self.emissions_.farthest(dense_rows(batch.node)[row])
-        return f" ({largest_cell(batch, self._encoder, row, column=column).split(': ', 1)[-1]})"
-
-    def _states_of_labels(self) -> Any:
-        return None if self._durations is None else self._durations.states
-
-    def _beliefs(self, X: Any, known: Any = None) -> tuple[np.ndarray, Chains | Graphs]:
-        node, topology = super()._beliefs(X, known)
-        return node if self._durations is None else self._durations.states.label_sums(node), topology
-
-    def _best(self, X: Any) -> tuple[np.ndarray, np.ndarray, Chains | Graphs]:
-        potentials = self.potentials(X)
-        total, path = self._engine.best_path(potentials)
-        self._refuse_impossible(total, potentials, X)
-        if self._durations is not None:
-            path = self._durations.states.label_of_state[path]
-        return total, path, potentials.topology
-
-    def _codes(self, X: Any, known: Any = None) -> tuple[np.ndarray, Chains | Graphs]:
-        path, topology = super()._codes(X, known)
-        if self._durations is None or check_decoder(self.decode) == "marginal":
-            return path, topology
-        return self._durations.states.label_of_state[path], topology
+        return f" ({largest_cell(batch, encoder, row, column=column).split(': ', 1)[-1]})"
 
     def best_labellings(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """log p(y, x) (B,) of the best labelling of each sequence, and the labellings themselves.
@@ -280,30 +227,16 @@ class HMM(ChainAnswers, Estimator):
         >>> labels[0].tolist(), total.shape
         (['a', 'b'], (1,))
         """
-        coder = self._coder
         total, path, topology = self._best(X)
-        return total, coder.decode(path, topology.offsets)
-
-    def log_prob(self, X: Any, y: Any) -> np.ndarray:
-        """log p(y | x) of every sequence, (B,); for partial labels the probability of all they allow."""
-        if not self.__sklearn_is_fitted__() or self._durations is None:
-            return super().log_prob(X, y)
-        coder, potentials = self._coder, self.potentials(X)
-        chains = potentials.topology
-        labels, allowed = coder.encode(y, chains.lengths)
-        target = self._durations.states.target(Target(chains, coder.n_labels, labels, allowed))
-        masked = Potentials(np.where(target.mask, potentials.node, -np.inf), potentials.edge, chains)
-        free, clamped = (self._engine.infer(scores, Semiring.LOG).total for scores in (potentials, masked))
-        self._refuse_impossible(free, potentials, X)
-        return np.minimum(clamped - free, 0.0)
+        return total, self._coder.decode(path, topology.offsets)
 
     def _step_scorer(self, *, history: int | None = None) -> StepScorer:
-        self._coder  # noqa: B018  (says so where nothing is fitted)
-        if self._durations is not None:
+        model = self._fitted
+        if model.states is not None:
             raise InputError("a stream needs min_duration=1: it knows labels and not the states that make them last.")
         with np.errstate(divide="ignore"):
-            start, transition = np.log(self.start_probabilities_), np.log(self.transition_probabilities_)
-        return density_steps(self, self._encoder, self.emissions_, start, transition)
+            start, transition = np.log(model.markov.start), np.log(model.markov.transition)
+        return density_steps(self, model.encoder, model.markov.emissions, start, transition)
 
     def log_likelihood(self, X: Any) -> np.ndarray:
         """(B,) log p(x) of every sequence, labels summed out.
@@ -325,13 +258,14 @@ class HMM(ChainAnswers, Estimator):
         ([(2, 1), (3, 1)], (3,))
         """
         coder, rng = self._coder, random_generator(random_state)
-        listed = [lengths] if isinstance(lengths, Integral) else list(lengths)
-        if any(isinstance(n, bool) or not isinstance(n, Integral) or n < 0 for n in listed):
-            raise InputError(f"lengths must be whole numbers of at least 0, got {lengths!r:.60}.")
+        listed = [lengths] if is_integer(lengths) else list(lengths)
+        if not all(is_integer(n) and n >= 0 for n in listed):
+            raise InputError(f"lengths must be integers ≥ 0, got {lengths!r:.60}.")
         chains = Chains.from_lengths([int(n) for n in listed])
-        start, transition = self.start_probabilities_, self.transition_probabilities_
-        if self._durations is not None:
-            start, transition = self._durations.starts(start), self._durations.transitions(transition)
+        markov = self._fitted.markov
+        start, transition, durations = markov.start, markov.transition, markov.durations
+        if durations is not None:
+            start, transition = durations.starts(start), durations.transitions(transition)
         bounds = np.cumsum(np.vstack([start, transition]), axis=1)
         codes, draws, before = np.zeros(chains.n_nodes, np.int64), rng.random(chains.n_nodes), 0
         first = set(chains.offsets[:-1].tolist())
@@ -339,9 +273,9 @@ class HMM(ChainAnswers, Estimator):
             row = bounds[0 if t in first else 1 + before]
             before = min(int(np.searchsorted(row, draw * row[-1], side="right")), len(row) - 1)
             codes[t] = before
-        if self._durations is not None:
-            codes = self._durations.states.label_of_state[codes].astype(np.int64)
-        rows = self.emissions_.sample(codes, rng)
+        if durations is not None:
+            codes = durations.states.label_of_state[codes].astype(np.int64)
+        rows = markov.emissions.sample(codes, rng)
         pieces = [rows[a:b] for a, b in zip(chains.offsets[:-1], chains.offsets[1:])]
         return pieces, coder.decode(codes.astype(np.int32), chains.offsets)
 
@@ -359,10 +293,10 @@ class HMM(ChainAnswers, Estimator):
         """
         from crfield.estimators.markov.to_crf import framed
 
-        self._coder  # noqa: B018
-        batch = self._encoder.encode(X)
-        refuse_large(batch, self._encoder, doing="be squared")
-        table = framed(self.emissions_)[0](dense_rows(batch.node))
+        model = self._fitted
+        batch = model.encoder.encode(X)
+        refuse_large(batch, model.encoder, doing="be squared")
+        table = framed(model.markov.emissions)[0](dense_rows(batch.node))
         offsets = batch.topology.offsets
         return [table[a:b] for a, b in pairwise(offsets)]
 
@@ -379,18 +313,7 @@ class HMM(ChainAnswers, Estimator):
         """
         from crfield.estimators.markov.to_crf import as_crf
 
-        self._coder  # noqa: B018
-        return as_crf(self)
-
-    def save(self, path: Any) -> None:
-        """Write the model to one file, atomically; `crfield.load` reads it. Nothing in it is ever executed."""
-        from crfield.estimators.markov.hmm_file import save_hmm
-
-        self._coder  # noqa: B018
-        save_hmm(self, path)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "emissions_")
+        return as_crf(self._fitted, decode=self.decode, n_jobs=self.n_jobs)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from crfield.core.checks import random_generator, resolve_jobs
 from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.data.batch import Batch
 from crfield.data.labels import LabelCoder
 from crfield.errors import ConvergenceWarning, InputError, LabelError
 from crfield.estimators.base.progress import Progress
-from crfield.estimators.chain.checks import random_generator
-from crfield.estimators.jobs import resolve_jobs
 from crfield.optimize.history import INTERRUPTED, Result, Step
 from crfield.scoring.densities.gaussian import Fitting, family_named, family_of_kind
 from crfield.training.markov.counting import counted, shares

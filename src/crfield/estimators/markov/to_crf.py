@@ -22,6 +22,7 @@ import numpy as np
 from crfield.errors import DataWarning, InputError
 from crfield.estimators.chain.crf import ChainCRF
 from crfield.estimators.chain.model import ColumnModel
+from crfield.estimators.markov.model import HiddenMarkov
 from crfield.features.detect import encoder_for
 from crfield.scoring.layout import Layout
 
@@ -44,19 +45,19 @@ def framed(emissions: Any) -> tuple[Callable[[np.ndarray], np.ndarray], Any]:
     return lambda rows: moved.statistics((rows - shift) / unit), moved
 
 
-def as_crf(model: Any) -> ChainCRF:
-    """The field of a fitted `HMM`; see there."""
-    if model._durations is not None:
+def as_crf(model: HiddenMarkov, **options: Any) -> ChainCRF:
+    """The field of a fitted `HMM`; ``options`` are parameters of it."""
+    if model.states is not None:
         raise InputError("to_crf needs min_duration=1: a chain CRF has one state for each label.")
-    moved = framed(model.emissions_)[1]
+    moved = framed(model.markov.emissions)[1]
     natural, offset = moved.natural()
-    tables = model.start_probabilities_, model.transition_probabilities_
+    tables = model.markov.start, model.markov.transition
     if any((table <= 0).any() for table in tables) or not np.isfinite(natural).all():
         raise InputError(
             "a probability of zero has no finite weight in a CRF. Fit the HMM with smoothing and emission_smoothing "
             "above 0."
         )
-    labels, columns = model._coder.n_labels, len(natural)
+    labels, columns = model.labels.n_labels, len(natural)
     layout = Layout(
         n_labels=labels,
         n_dense=columns,
@@ -75,12 +76,11 @@ def as_crf(model: Any) -> ChainCRF:
     field = ChainCRF(
         feature_pairs="all",
         transition_pairs="all",
-        decode=model.decode,
         warm_start=True,
-        n_jobs=model.n_jobs,
+        **options,
     )
-    field._model, field._labels_known, field._parts = ColumnModel(encoder, layout, weights), model._coder, None
-    field.classes_ = model.classes_
+    field._model, field._labels_known, field._parts = ColumnModel(encoder, layout, weights), model.labels, None
+    field.classes_ = model.labels.classes_
     field.objective_, field.n_iter_, field.n_evaluations_ = 0.0, 0, 0
     field.history_, field.converged_, field.stop_reason_ = [], True, "converted"
     return field

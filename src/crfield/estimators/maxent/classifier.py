@@ -20,12 +20,12 @@ from sklearn.exceptions import NotFittedError as SklearnNotFittedError
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, column_or_1d, validate_data
 
+from crfield.core.checks import random_generator, resolve_jobs
 from crfield.core.estimator import ClassifierMixin, Estimator
 from crfield.data.large import bearable, refuse_large_rows
 from crfield.errors import ConvergenceWarning, InputError, NotFittedError
 from crfield.estimators.base.progress import Progress
-from crfield.estimators.chain.checks import check_numbers, random_generator
-from crfield.estimators.jobs import resolve_jobs
+from crfield.estimators.chain.checks import check_numbers
 from crfield.estimators.maxent.rows import RowReader, looks_like_records, named_functions
 from crfield.optimize.history import INTERRUPTED, Result, Step
 from crfield.optimize.penalty import Penalty

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from crfield.core.checks import resolve_jobs
 from crfield.errors import InputError
 from crfield.estimators.chain.checks import check_numbers, check_template
-from crfield.estimators.jobs import resolve_jobs
 from crfield.estimators.segments.labels import OUTSIDE, RUNS, check_segment_scheme
 from crfield.features.columns.segment_features import check_symbols
 from crfield.inference.decode import check_decoder

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from crfield.core.checks import resolve_jobs
 from crfield.core.segments import Segmentation
 from crfield.data.batch import Batch
 from crfield.data.labels import LabelCoder
 from crfield.data.large import refuse_large
 from crfield.errors import InputError
-from crfield.estimators.chain.checks import check_weights
-from crfield.estimators.jobs import resolve_jobs
+from crfield.estimators.base.sequences import check_weights
 from crfield.estimators.segments.checks import length_bins, length_limits
 from crfield.estimators.segments.labels import read_segments
 from crfield.estimators.segments.model import SegmentModel

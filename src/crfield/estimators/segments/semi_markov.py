@@ -18,14 +18,14 @@ from typing import Any, Self
 
 import numpy as np
 
+from crfield.core.checks import resolve_jobs
 from crfield.core.estimator import Estimator
 from crfield.core.segments import Segmentation
 from crfield.core.topology import Chains
 from crfield.data.labels import LabelCoder
 from crfield.errors import ConvergenceWarning, DataWarning, InputError, NotFittedError
 from crfield.estimators.base.progress import Progress
-from crfield.estimators.chain.checks import check_weights, without_weightless
-from crfield.estimators.jobs import resolve_jobs
+from crfield.estimators.base.sequences import check_weights, without_weightless
 from crfield.estimators.segments.checks import check_semi_markov
 from crfield.estimators.segments.fit import Prepared, prepare
 from crfield.estimators.segments.labels import (

@@ -11,7 +11,7 @@ from crfield.core.topology import Chains
 from crfield.data.labels import LabelCoder
 from crfield.data.large import ROOM, refuse_large
 from crfield.errors import InputError
-from crfield.estimators.chain.checks import check_weights
+from crfield.estimators.base.sequences import check_weights
 from crfield.estimators.chain.model import ColumnModel
 from crfield.estimators.selected.model import (
     ChosenColumns,

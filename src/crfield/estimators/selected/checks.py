@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from crfield.core.checks import random_generator, resolve_jobs
 from crfield.core.topology import Chains
 from crfield.errors import InputError
-from crfield.estimators.chain.checks import random_generator
-from crfield.estimators.jobs import resolve_jobs
 from crfield.features.relational.catalogue import Catalogue
 from crfield.inference.decode import check_decoder
 from crfield.selection.choice import automatic_method, method_options

@@ -18,17 +18,16 @@ from typing import Any, Self, cast
 
 import numpy as np
 
-from crfield.core.estimator import Estimator
+from crfield.core.checks import random_generator, resolve_jobs
 from crfield.core.potentials import Potentials
 from crfield.data.labels import LabelCoder
 from crfield.errors import ConvergenceWarning, InputError, NotFittedError
 from crfield.estimators.base.progress import Progress
+from crfield.estimators.base.sequences import without_weightless
 from crfield.estimators.chain.answers import ChainAnswers
-from crfield.estimators.chain.checks import random_generator, without_weightless
 from crfield.estimators.chain.model import ColumnModel
 from crfield.estimators.export.step_scores import StepScorer, column_steps
 from crfield.estimators.export.stream import MAX_LAG, Features, LabelStream
-from crfield.estimators.jobs import resolve_jobs
 from crfield.estimators.selected.candidates import Candidates
 from crfield.estimators.selected.checks import check_selected_parameters
 from crfield.estimators.selected.model import ChosenColumns
@@ -43,7 +42,7 @@ from crfield.selection.scale import ColumnScale
 RIDGES = (0.01, 0.1, 1.0, 10.0, 100.0)  # tried by refit_l2="auto"
 
 
-class SelectedCRF(ChainAnswers, Estimator):
+class SelectedCRF(ChainAnswers[Any]):
     """Chain CRF with features selected out of many candidates.
 
     X is a list of sequences in any form that `ChainCRF` reads (2-D arrays, CSR matrices, dicts, lists of strings),
@@ -287,7 +286,11 @@ class SelectedCRF(ChainAnswers, Estimator):
     @property
     def _fitted(self) -> ColumnModel | ChosenColumns:
         self._coder  # noqa: B018  (says so where nothing is fitted)
-        return self._model
+        model: Any = self._model
+        return model
+
+    def _states(self) -> None:
+        return None
 
     def potentials(self, X: Any) -> Potentials:
         """The scores of X, for engines and comparisons of your own."""

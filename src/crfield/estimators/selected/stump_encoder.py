@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from crfield.boosting.weak_learners.candidates import Candidates
+from crfield.core.checks import resolve_jobs
 from crfield.core.estimator import Estimator
-from crfield.estimators.jobs import resolve_jobs
 from crfield.estimators.selected.stump_columns import Question, StumpColumns
 from crfield.kernels.boost import histograms
 

@@ -15,9 +15,9 @@ from crfield.boosting.logit_rounds import Rows, Stumps, boost_rounds
 from crfield.boosting.virtual_evidence.evidence import Evidence
 from crfield.boosting.weak_learners.candidates import Candidates
 from crfield.boosting.weak_learners.stumps import Stump
+from crfield.core.checks import resolve_jobs
 from crfield.core.estimator import Estimator
 from crfield.errors import InputError
-from crfield.estimators.jobs import resolve_jobs
 from crfield.estimators.selected.stump_columns import Question, StumpColumns
 
 

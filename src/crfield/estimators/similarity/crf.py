@@ -17,6 +17,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from crfield.core.checks import random_generator, resolve_jobs
 from crfield.core.estimator import Estimator
 from crfield.core.potentials import Potentials
 from crfield.data.graphs.batch import GraphBatch
@@ -24,9 +25,8 @@ from crfield.data.graphs.labels import GraphLabels
 from crfield.data.large import refuse_large
 from crfield.errors import ConvergenceWarning, InputError, NotFittedError
 from crfield.estimators.base.progress import Progress
-from crfield.estimators.chain.checks import random_generator, without_weightless
+from crfield.estimators.base.sequences import without_weightless
 from crfield.estimators.graph.answers import GraphAnswers, target_of
-from crfield.estimators.jobs import resolve_jobs
 from crfield.estimators.similarity.checks import check_kernel_parameters
 from crfield.estimators.similarity.model import KernelModel
 from crfield.estimators.similarity.work import KernelWork

@@ -22,12 +22,11 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from crfield.core.checks import random_generator, resolve_jobs
 from crfield.core.estimator import ClassifierMixin, Estimator
 from crfield.data.large import ADVICE, refuse_large_rows
 from crfield.errors import ConvergenceWarning, FeatureError, InputError, NotFittedError
 from crfield.estimators.base.progress import Progress
-from crfield.estimators.chain.checks import random_generator
-from crfield.estimators.jobs import resolve_jobs
 from crfield.estimators.maxent.classifier import column_names, seed_of
 from crfield.estimators.similarity.checks import EXACT_ROWS, check_kernel_logistic
 from crfield.features.columns.random_features import Landmarks, distinct, pick_landmarks

@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
+from crfield.core.checks import resolve_jobs
 from crfield.core.target import Target
 from crfield.data.centred import middle_of
 from crfield.data.graphs.batch import GraphBatch
 from crfield.data.graphs.labels import GraphLabels
 from crfield.errors import InputError
 from crfield.estimators.base.progress import Progress
-from crfield.estimators.jobs import resolve_jobs
 from crfield.estimators.similarity.checks import EXACT_ROWS
 from crfield.estimators.similarity.model import (
     KernelModel,

@@ -28,15 +28,16 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import clone
 
+from crfield.core.checks import resolve_jobs
 from crfield.core.estimator import Estimator
 from crfield.data.label_growth import grown_labels
 from crfield.errors import ConvergenceWarning, InputError, NotFittedError
 from crfield.estimators.base.progress import Progress
-from crfield.estimators.chain.checks import SCORES, check_weights, without_weightless
+from crfield.estimators.base.sequences import check_weights, without_weightless
+from crfield.estimators.chain.checks import SCORES
 from crfield.estimators.chain.crf import ChainCRF
 from crfield.estimators.chain.early_stopping import HeldOut, numbered, taken
 from crfield.estimators.chain.training import train_planned
-from crfield.estimators.jobs import resolve_jobs
 from crfield.optimize.history import INTERRUPTED, Step
 from crfield.training.side_by_side import side_by_side
 

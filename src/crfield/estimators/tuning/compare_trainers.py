@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from crfield.core.checks import random_generator, resolve_jobs
 from crfield.data.labels import LabelCoder
 from crfield.errors import InputError
-from crfield.estimators.chain.checks import random_generator
 from crfield.estimators.chain.crf import ChainCRF
 from crfield.estimators.chain.training import chain_penalty
-from crfield.estimators.jobs import resolve_jobs
 from crfield.kernels import linear
 from crfield.metrics.span_scores import span_f1
 from crfield.metrics.tokens import token_accuracy

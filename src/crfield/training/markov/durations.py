@@ -17,15 +17,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 
+from crfield.core.states import StateSpace, count_for_each
 from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.errors import InputError, LabelError
-from crfield.scoring.latent import LabelStates
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,15 +47,7 @@ class Durations:
         >>> Durations.of_labels(["run", "walk"], {"walk": 3}).least.tolist()
         [1, 3]
         """
-        check_durations(min_duration)
-        if not isinstance(min_duration, Mapping):
-            return cls(np.full(len(labels), int(min_duration)))
-        foreign = [label for label in min_duration if label not in labels]
-        if foreign:
-            raise InputError(
-                f"min_duration names {foreign[0]!r}, which is no label of y; those are {list(labels)!r:.80}."
-            )
-        return cls(np.array([int(min_duration.get(label, 1)) for label in labels]))
+        return cls(count_for_each(labels, min_duration, "min_duration"))
 
     @property
     def plain(self) -> bool:
@@ -64,9 +55,9 @@ class Durations:
         return bool((self.least == 1).all())
 
     @cached_property
-    def states(self) -> LabelStates:
+    def states(self) -> StateSpace:
         """The states of each label."""
-        return LabelStates(self.least)
+        return StateSpace.repeated(self.least)
 
     @cached_property
     def last(self) -> np.ndarray:
@@ -135,18 +126,3 @@ class Durations:
                 f"{int(self.least[before[edge]])}. Lower min_duration, or mend the labels."
             )
         return np.asarray(done | (unsure & (before != after)))
-
-
-def check_durations(min_duration: Any) -> None:
-    """InputError unless it is a whole number of at least 1, or has one for each label.
-
-    >>> check_durations(0)
-    Traceback (most recent call last):
-    crfield.errors.InputError: min_duration must be a whole number of at least 1, or one for each label, got 0.
-    """
-    values = min_duration.values() if isinstance(min_duration, Mapping) else [min_duration]
-    for value in values:
-        if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-            raise InputError(
-                f"min_duration must be a whole number of at least 1, or one for each label, got {value!r}."
-            )

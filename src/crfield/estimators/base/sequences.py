@@ -1,0 +1,71 @@
+"""The user's sequences, labels and weights as every model of chains reads them: checked, and made into a `Target`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from crfield.core.target import Target
+from crfield.core.topology import Chains
+from crfield.data.labels import LabelCoder
+from crfield.errors import InputError, ShapeError
+
+
+def sequence_target(chains: Chains, labels: LabelCoder, y: Any, sample_weight: Any) -> Target:
+    """The target of labels y on chains; InputError where X holds no steps at all.
+
+    >>> target = sequence_target(Chains.from_lengths([2]), LabelCoder().fit([["a", "b"]]), [["b", None]], None)
+    >>> target.labels.tolist()
+    [1, -1]
+    """
+    codes, allowed = labels.encode(y, chains.lengths)
+    if chains.n_nodes == 0:
+        raise InputError("X holds no steps at all; at least one sequence with one step is needed to train.")
+    weight = None if sample_weight is None else check_weights(sample_weight, chains.n_sequences)
+    return Target(chains, labels.n_labels, codes, allowed, weight)
+
+
+def check_weights(sample_weight: Any, n_sequences: int) -> np.ndarray:
+    """(B,) float64: one finite weight of at least 0 for each sequence, not all of them 0.
+
+    >>> check_weights([1, 0, 2.5], 3).tolist()
+    [1.0, 0.0, 2.5]
+    """
+    try:
+        weight = np.asarray(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"sample_weight must be one number for each sequence: {error}.") from None
+    if weight.shape != (n_sequences,):
+        raise ShapeError(
+            f"sample_weight must have one number for each of {n_sequences} sequences, got shape {weight.shape}. "
+            "Weights belong to sequences, not to steps."
+        )
+    good = np.isfinite(weight) & (weight >= 0)
+    if not good.all():
+        bad = int(np.argmin(good))
+        raise InputError(f"sample_weight must be finite and not negative, got {weight[bad]} for sequence {bad}.")
+    if n_sequences and not weight.any():
+        raise InputError(f"sample_weight is 0 for all {n_sequences} sequences, which leaves nothing to work with.")
+    return weight
+
+
+def without_weightless(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
+    """X, y and weights without the sequences of weight 0, which then leave no feature, label or scale behind.
+
+    >>> without_weightless(["ab", "c"], [[1, 2], [3]], [0.0, 2.0])
+    (['c'], [[3]], array([2.]))
+    """
+    if sample_weight is None or not hasattr(X, "__len__") or not hasattr(y, "__len__") or len(X) != len(y):
+        return X, y, sample_weight
+    weight = check_weights(sample_weight, len(X))
+    kept = np.flatnonzero(weight)
+    if len(kept) == len(weight):
+        return X, y, weight
+    return _taken(X, kept), _taken(y, kept), weight[kept]
+
+
+def _taken(sequences: Any, kept: np.ndarray) -> Any:
+    if hasattr(sequences, "shape"):
+        return sequences[kept]
+    return [sequences[k] for k in kept.tolist()]
