@@ -186,7 +186,7 @@ def test_whitened_columns_are_round() -> None:
     extended = np.column_stack([table, np.ones(300)])
     for centred, X in ((True, extended), (False, table)):
         ridge = rng.uniform(0.1, 2.0, X.shape[1])
-        turn = whitening(moments.mean, moments.gram, moments.count, ridge=ridge, centred=centred)
+        turn = whitening(moments.mean, moments.gram, moments.count, ridge=ridge, intercepts=int(centred))
         bend = X.T @ (rows[:, None] * X) + np.diag(ridge)
         np.testing.assert_allclose(turn.T @ bend @ turn, np.eye(X.shape[1]), atol=1e-6)
     parts = [
@@ -196,6 +196,19 @@ def test_whitened_columns_are_round() -> None:
     merged = Moments.of(parts[0], weight[:1]).merged(Moments.of(parts[1], weight[1:]))
     np.testing.assert_allclose(merged.gram, moments.gram, rtol=1e-9)
     np.testing.assert_allclose(merged.mean, moments.mean, rtol=1e-12)
+
+
+def test_columns_of_ones_are_let_be() -> None:
+    """Words in dicts that hold numbers too: only numbers are centred and mixed, however many words there are."""
+    rng = np.random.default_rng(4)
+    numbers = rng.standard_normal((700, 2)) * [1.0, 1e3] + 1e4
+    rows = [[(k, 1.0), (700, a), (701, b)] for k, (a, b) in enumerate(numbers.tolist())]
+    indices, values = ([cell[part] for row in rows for cell in row] for part in (0, 1))
+    columns = Columns(3 * np.arange(701), np.array(indices), 702, np.array(values))
+    moments = Moments.of(Batch(Chains.from_lengths([300, 400]), columns))
+    assert moments.sparse.tolist() == [700, 701]
+    np.testing.assert_allclose(moments.mean, numbers.mean(axis=0))
+    np.testing.assert_allclose(moments.gram, 699 * np.cov(numbers.T), rtol=1e-9)
 
 
 def test_a_basis_goes_out_and_in() -> None:

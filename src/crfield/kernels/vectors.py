@@ -43,10 +43,13 @@ class OrthantStep(NamedTuple):
     n_active: int
 
 
+DOUBLE = np.dtype(np.float64)  # comparing with the class would look it up each time
+
+
 def _check(penalised: np.ndarray | None = None, /, **vectors: np.ndarray) -> None:
     length = -1
     for name, vector in vectors.items():
-        if not isinstance(vector, np.ndarray) or vector.dtype != np.float64 or vector.ndim != 1:
+        if not isinstance(vector, np.ndarray) or vector.dtype != DOUBLE or vector.ndim != 1:
             got = f"{vector.dtype} {vector.shape}" if isinstance(vector, np.ndarray) else type(vector).__name__
             raise ShapeError(f"{name} must be a 1-D float64 array, got {got}.")
         if not vector.flags.c_contiguous:

@@ -98,34 +98,32 @@ class Basis:
         return cls(scale, blocks)
 
 
-def whitening(mean: np.ndarray, gram: np.ndarray, count: float, *, ridge: np.ndarray, centred: bool) -> np.ndarray:
-    """(K, K) the matrix T of D columns, and of an intercept behind them where ``centred``.
+def whitening(mean: np.ndarray, gram: np.ndarray, count: float, *, ridge: np.ndarray, intercepts: int) -> np.ndarray:
+    """(K, K) the matrix T of D columns, and of intercepts behind them, of which every row has one.
 
     ``mean`` (D,) and ``gram`` (D, D) = Σ (x − mean)(x − mean)ᵀ, or only its diagonal (D,), are over ``count`` rows,
     sums already multiplied by how much a row bends the objective; ``ridge`` (K,) is what the penalty adds for each
     weight. Without an intercept, columns cannot be centred, and the mean is one more direction in which they bend.
 
-    >>> whitening(np.array([3.0]), np.array([[4.0]]), 1.0, ridge=np.zeros(2), centred=True).tolist()
+    >>> whitening(np.array([3.0]), np.array([[4.0]]), 1.0, ridge=np.zeros(2), intercepts=1).tolist()
     [[0.5, 0.0], [-1.5, 1.0]]
     """
-    size, whole = len(mean) + centred, gram.ndim == 2
-    if not centred:
+    width, size, whole = len(mean), len(mean) + intercepts, gram.ndim == 2
+    if not intercepts:
         gram = gram + count * (np.outer(mean, mean) if whole else mean**2)
     spread = np.sqrt((np.diag(gram) if whole else gram) / max(count, 1e-300))
     # A column that does not vary, up to rounding, is left as it is.
     spread[spread <= 1e-14 * np.abs(mean)] = 0.0
     spread[spread == 0] = 1.0
-    change = np.zeros((size, size))
-    change[: len(mean), : len(mean)] = np.diag(1.0 / spread)
-    if centred:
-        change[-1, : len(mean)] = -mean / spread
-        change[-1, -1] = 1.0
+    change = np.eye(size)
+    change[:width, :width] /= spread
+    change[width:, :width] = -mean / spread
+    bend = np.full(size, count / max(intercepts, 1))  # of centred columns of one size, and of intercepts
+    bend[:width] = count
     if not whole:
-        return change / np.sqrt(np.maximum(count + ridge * (change**2).sum(axis=0), 1e-300))
-    even = np.zeros((size, size))
-    even[: len(mean), : len(mean)] = gram / np.outer(spread, spread)
-    if centred:
-        even[-1, -1] = count
+        return change / np.sqrt(np.maximum(bend + ridge @ change**2, 1e-300))
+    even = np.diag(bend)
+    even[:width, :width] = gram / np.outer(spread, spread)
     values, vectors = np.linalg.eigh(even)
     root = np.sqrt(np.maximum(values, LEAST * max(float(values[-1]), 1e-300)))[:, None] * vectors.T
     # By rows, not by adding up squares: a penalised intercept of columns far from zero is stiff by many orders.

@@ -337,6 +337,10 @@ class _Run:
     @property
     def guarantee_near(self) -> bool:
         """Whether the guarantee of a ridge comes sooner than the second derivative, which is a proof too."""
+        if not self.stopping.bound < math.inf:
+            return False
+        if not self.n_renewed and self.since < (self.renew_after or 0):
+            return True
         first = len(self.steps) - min(self.since - 1, RECENT)
         squares = [step.gradient_norm**2 for step in self.steps[first:]]
         goal = self.here.squared_norm * self.stopping.tol / self.stopping.bound

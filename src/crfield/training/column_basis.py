@@ -9,11 +9,14 @@ Centring needs an intercept, which takes up what the means leave: x w = (x − m
 mean stays, as one direction among the others. Two passes over the data are made for it, the second over what is left
 of each column once its mean is taken off: the squares of Unix times would hold no digit of their deviations.
 
-Cost: N C² for C columns; above ``MIXED`` columns only means and sizes are used, at N C.
+Columns of which every value is one (words, in dicts that also hold numbers) have a size already and are let be.
+
+Cost: N C² for C numeric columns; above ``MIXED`` only means and sizes are used, at N C.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -22,6 +25,7 @@ import numpy as np
 from crfield.data.batch import Batch, Columns
 from crfield.optimize.basis import Basis, whitening
 from crfield.optimize.penalty import Penalty
+from crfield.scoring.layout import Layout
 
 MIXED = 512  # columns up to which correlations are taken into account
 LARGE = 100.0  # mean square of a column that asks for another scale
@@ -32,7 +36,7 @@ AnyProblem = TypeVar("AnyProblem")
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """What a training set says of its columns, the sparse ones with values before the dense ones.
+    """What a training set says of its numeric columns, the sparse ones before the dense ones.
 
     >>> from crfield.core.topology import Chains
     >>> table = np.array([[1e9, 0.0], [1e9 + 2, 4.0]])
@@ -45,21 +49,28 @@ class Moments:
     count: float  # rows, as they are weighted
     mean: np.ndarray  # (C,)
     gram: np.ndarray  # (C, C) Σ weight (x − mean)(x − mean)ᵀ, or only its diagonal (C,)
-    sparse: bool  # whether the sparse columns are among them
+    sparse: np.ndarray  # which of the sparse columns are among them
     squares: np.ndarray  # (width,) Σ weight x² of every sparse column
     edge_squares: np.ndarray  # (DE + width,) the same for columns of edges, sparse before dense
     n_sequences: float
     n_edges: float
 
     @classmethod
-    def of(cls, batch: Batch, weight: np.ndarray | None = None) -> Moments:
-        """Those of a batch, whose sequences may have weights (B,)."""
+    def of(cls, batch: Batch, weight: np.ndarray | None = None, *, whole: bool = True) -> Moments:
+        """Those of a batch, whose sequences may have weights (B,).
+
+        Unless it is the ``whole`` data, any sparse column may hold numbers elsewhere.
+        """
         topology, node = batch.topology, batch.node
         by_sequence = np.ones(topology.n_sequences) if weight is None else np.asarray(weight, dtype=np.float64)
         rows = by_sequence[topology.sequence_of_node]
         edges = rows[topology.heads]
-        sparse = node.values is not None and node.width + node.n_dense <= MIXED
-        size = node.n_dense + (node.width if sparse else 0)
+        sparse = np.zeros(0, dtype=np.int64)
+        if node.values is not None:
+            sparse = np.unique(node.indices[node.values != 1.0]) if whole else np.arange(node.width)
+        if len(sparse) + node.n_dense > MIXED:
+            sparse = sparse[:0]
+        size = len(sparse) + node.n_dense
         count = float(rows.sum())
         mean = np.zeros(size)
         for block, part in _blocks(node, sparse):
@@ -82,7 +93,7 @@ class Moments:
 
     @property
     def even(self) -> bool:
-        """Whether there are only sparse columns, too many to be mixed, none of which is in units far from one."""
+        """Whether no column is to be mixed with others, and none is in units far from one."""
         far = LARGE * max(self.count, 1e-300)
         squares = np.concatenate([self.squares, self.edge_squares])
         return not len(self.mean) and float(squares.max(initial=0.0)) <= far
@@ -139,7 +150,7 @@ def column_basis(layout: Any, moments: Moments, penalty: Penalty) -> Basis:
     if penalty.penalised is not None:
         ridge[penalty.penalised == 0] = 0.0
     bend = np.full(n_weights, moments.n_edges / labels**3)
-    column, label = layout.node_features()
+    column, _ = layout.node_features()
     bend[part["node"]] = moments.squares[column] / labels
     bend[part["bias"]] = moments.count / labels
     bend[part["start"]] = bend[part["end"]] = moments.n_sequences / labels
@@ -149,48 +160,66 @@ def column_basis(layout: Any, moments: Moments, penalty: Penalty) -> Basis:
         dense = moments.edge_squares[layout.n_edge_columns :]
         bend[part["edge_dense"]] = np.repeat(dense, labels**2) / labels**2
     scale = 1.0 / np.sqrt(np.maximum(bend + ridge, 1e-3))
-    places = np.full((len(moments.mean), labels), -1)  # of the weight of a column and a label
-    if moments.sparse:
-        places[column, label] = np.arange(len(column))
-    places[len(places) - layout.n_dense :] = np.arange(part["dense"].start, part["dense"].stop).reshape(-1, labels)
-    intercepts = np.arange(part["bias"].start, part["bias"].stop)[None]
-    kinds, of_label = np.unique(places >= 0, axis=1, return_inverse=True)
-    blocks = []
+    intercepts = np.arange(part["bias"].start, part["bias"].stop).reshape(-1, labels)
+    return Basis(scale, tuple(mixed(column_places(layout, moments), intercepts, moments, labels, ridge)))
+
+
+def column_places(layout: Layout, moments: Moments) -> np.ndarray:
+    """(C, L) the weight of every numeric column and label; −1 where there is none."""
+    labels, (column, label), dense = layout.n_labels, layout.node_features(), layout.part["dense"]
+    places = np.full((len(moments.mean), labels), -1)
+    rank = np.full(max(len(moments.squares), layout.n_columns), -1)
+    rank[moments.sparse] = np.arange(len(moments.sparse))
+    known = np.flatnonzero(rank[column] >= 0)
+    places[rank[column[known]], label[known]] = known
+    places[len(places) - layout.n_dense :] = np.arange(dense.start, dense.stop).reshape(-1, labels)
+    return places
+
+
+def mixed(
+    places: np.ndarray, intercepts: np.ndarray, moments: Moments, share: float, ridge: np.ndarray
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Blocks of a `Basis` for weights ``places`` (C, M) of columns and groups, with their ``intercepts`` (J, M).
+
+    A row counts in one of the J intercepts of a group, and bends the objective by 1 / ``share``.
+    """
+    kinds, of_group = np.unique(places >= 0, axis=1, return_inverse=True)
     for kind in range(kinds.shape[1] if len(places) else 0):
-        known, group = np.flatnonzero(kinds[:, kind]), np.flatnonzero(of_label.ravel() == kind)
+        known, group = np.flatnonzero(kinds[:, kind]), np.flatnonzero(of_group.ravel() == kind)
         if not len(known):
             continue
-        block = places[np.ix_(known, group)]
-        if layout.bias:
-            block = np.concatenate([block, intercepts[:, group]])
+        block = np.concatenate([places[np.ix_(known, group)], intercepts[:, group]])
         gram = moments.gram[np.ix_(known, known)] if moments.gram.ndim == 2 else moments.gram[known]
-        matrix = whitening(
-            moments.mean[known],
-            gram / labels,
-            moments.count / labels,
-            ridge=ridge[block[:, 0]],
-            centred=layout.bias,
+        yield (
+            block,
+            whitening(
+                moments.mean[known],
+                gram / share,
+                moments.count / share,
+                ridge=ridge[block[:, 0]],
+                intercepts=len(intercepts),
+            ),
         )
-        blocks.append((block, matrix))
-    return Basis(scale, tuple(blocks))
 
 
-def _blocks(columns: Columns, sparse: bool) -> Any:
+def _blocks(columns: Columns, sparse: np.ndarray) -> Iterator[tuple[np.ndarray, slice]]:
     """Dense pieces of some rows each, and which rows these are."""
-    from scipy.sparse import csr_matrix
-
+    rank = np.full(columns.width, -1)
+    rank[sparse] = np.arange(len(sparse))
     for begin in range(0, columns.n_rows, ROWS):
         part = slice(begin, min(begin + ROWS, columns.n_rows))
-        pieces = []
-        if sparse:
-            taken = slice(columns.indptr[part.start], columns.indptr[part.stop])
-            indptr = columns.indptr[part.start : part.stop + 1] - columns.indptr[part.start]
-            shape = (part.stop - part.start, columns.width)
+        rows = part.stop - part.start
+        pieces = [] if columns.dense is None else [columns.dense[part]]
+        if len(sparse):
             assert columns.values is not None
-            pieces.append(csr_matrix((columns.values[taken], columns.indices[taken], indptr), shape).toarray())
-        if columns.dense is not None:
-            pieces.append(np.array(columns.dense[part]))
-        yield (np.concatenate(pieces, axis=1) if pieces else np.zeros((part.stop - part.start, 0))), part
+            taken = slice(columns.indptr[part.start], columns.indptr[part.stop])
+            at = rank[columns.indices[taken]]
+            row = np.repeat(np.arange(rows), np.diff(columns.indptr[part.start : part.stop + 1]))
+            kept = at >= 0
+            cell = row[kept] * len(sparse) + at[kept]
+            table = np.bincount(cell, columns.values[taken][kept], minlength=rows * len(sparse))
+            pieces.insert(0, table.reshape(rows, -1))
+        yield np.concatenate([np.zeros((rows, 0)), *pieces], axis=1), part
 
 
 def _squares(columns: Columns, rows: np.ndarray, *, dense: bool = False) -> np.ndarray:

@@ -90,7 +90,7 @@ def fit_encoded(
         )
         layout = seen if layout is None else joined(layout, seen)
         if numeric(shard.batch):
-            met = Moments.of(shard.batch, shard.target.weight)
+            met = Moments.of(shard.batch, shard.target.weight, whole=False)
             moments = met if moments is None else moments.merged(met)
         with_rules(seen, constraints, coder, shard.target)  # labels that break a rule are told of before training
     if layout is None or not dataset.n_steps:
