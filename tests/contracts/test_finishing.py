@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from crfield import MEMM, ChainCRF, MaxentClassifier, encode_dataset
+from crfield import MEMM, ChainCRF, MaxentClassifier, SemiMarkovCRF, encode_dataset
 from crfield.core.topology import Chains
 from crfield.data.batch import Batch, Columns
 from crfield.errors import ConvergenceWarning, InputError
@@ -17,7 +18,9 @@ from crfield.kernels import choice, vectors
 from crfield.optimize.basis import Basis, whitening
 from crfield.optimize.lbfgs import minimize
 from crfield.optimize.penalty import Penalty
+from crfield.scoring.latent import ClassScorer
 from crfield.training.column_basis import Moments
+from crfield.training.latent import HiddenClasses, fit_start
 from tests.contracts.optimize_problems import dense
 
 pytestmark = pytest.mark.filterwarnings("ignore:numeric features differ widely")
@@ -141,6 +144,48 @@ def test_rows_in_raw_units() -> None:
         assert model.converged_
         best = MaxentClassifier(**{**options, "solver": "newton"}, tol=1e-10).fit(rows, labels)
         assert model.objective_ <= best.objective_ * (1 + TOL)
+
+
+def raw_units(seed: int, *, noise: float = 0.0) -> World:
+    """Four columns, one of them in ten thousands around a million, one around a hundred, one in hundredths."""
+    X, y = recordings(seed, mean=0.0, least=0.0, most=0.0, columns=4)
+    rng = np.random.default_rng(seed)
+    X = [x + noise * rng.standard_normal(x.shape) for x in X]
+    return [x * [1.0, 1e4, 1.0, 1e-2] + [0.0, 1e6, 100.0, 5.0] for x in standardised(X)], y
+
+
+@pytest.mark.parametrize("options", [{}, {"l2": 10.0}, {"penalize_intercepts": False}, {"length_features": "none"}])
+def test_segments_of_columns_in_raw_units(options: dict[str, Any]) -> None:
+    for seed in (0, 1):
+        X, y = raw_units(seed)
+        model = fitted(SemiMarkovCRF(max_length=30, **options), X, y)
+        best = SemiMarkovCRF(max_length=30, **options, tol=1e-8, max_iter=3000).fit(X, y)
+        assert model.converged_
+        assert model.objective_ <= best.objective_ * (1 + TOL)
+
+
+def test_segments_are_the_same_in_other_units_where_the_penalty_is_next_to_none() -> None:
+    X, y = raw_units(2, noise=6.0)  # labels that columns cannot tell apart have an optimum without a penalty
+    options: dict[str, Any] = {"max_length": 30, "length_features": [1, 6, 11, 16, 21], "l2": 1e-7}
+    raw, even = (fitted(SemiMarkovCRF(**options), columns, y) for columns in (X, standardised(X)))
+    assert even.objective_ > 100
+    assert raw.objective_ == pytest.approx(even.objective_, rel=2 * TOL)
+
+
+def test_hidden_states_of_columns_in_raw_units_end_at_a_minimum() -> None:
+    for seed in (0, 1):
+        X, y = raw_units(seed)
+        chains = Chains.from_lengths([len(x) for x in X])
+        table = np.concatenate(X)
+        batch = Batch(chains, Columns(np.zeros(len(table) + 1), np.zeros(0), 0, dense=table))
+        scorer = ClassScorer.of_batch(batch, n_classes=3, n_states=3)
+        allowed = np.eye(3, dtype=bool)[[np.bincount(labels).argmax() for labels in y]]
+        problem = HiddenClasses(scorer, batch, allowed)
+        start = 0.1 * np.random.default_rng(0).standard_normal(problem.n_weights)
+        run = partial(fit_start, problem, Penalty(l2=0.1), training="gradient", max_iter=500)
+        found = run(start=start, tol=TOL)
+        assert found.converged
+        assert run(start=found.weights, tol=1e-9).value >= found.value * (1 - TOL)
 
 
 def test_one_long_sequence() -> None:

@@ -121,8 +121,7 @@ class _Run:
         self.here = Point(start, np.empty_like(start))
         self.there = Point(np.empty_like(start), np.empty_like(start))
         self.direction, self.slope, self.whole, self.products = np.empty(0), 0.0, False, 0
-        mask = np.ones(len(start)) if penalty.penalised is None else penalty.penalised.astype(np.float64)
-        self.ridge = penalty.l2 * mask
+        self.ridge = penalty.ridge(len(start))
 
     @property
     def n_evaluations(self) -> int:

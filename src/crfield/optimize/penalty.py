@@ -41,6 +41,14 @@ class Penalty:
                 raise ShapeError(f"penalised must be 1-D, one entry per weight, got shape {mask.shape}.")
             object.__setattr__(self, "penalised", None if mask.all() else mask)
 
+    def ridge(self, n_weights: int) -> np.ndarray:
+        """(W,) what the ridge adds to the second derivative of each weight.
+
+        >>> Penalty(l2=2.0, penalised=np.array([True, False])).ridge(2).tolist()
+        [2.0, 0.0]
+        """
+        return np.full(n_weights, self.l2) if self.penalised is None else self.l2 * self.penalised
+
 
 @dataclass(slots=True)
 class Point:

@@ -73,11 +73,11 @@ class Moments:
         size = len(sparse) + node.n_dense
         count = float(rows.sum())
         mean = np.zeros(size)
-        for block, part in _blocks(node, sparse):
+        for block, part in numeric_blocks(node, sparse):
             mean += rows[part] @ block
         mean /= max(count, 1e-300)
         gram = np.zeros((size, size) if size <= MIXED else size)
-        for block, part in _blocks(node, sparse):
+        for block, part in numeric_blocks(node, sparse):
             block -= mean
             gram += (rows[part, None] * block).T @ block if gram.ndim == 2 else rows[part] @ block**2
         return cls(
@@ -146,9 +146,7 @@ def column_basis(layout: Any, moments: Moments, penalty: Penalty) -> Basis:
     """
     n_weights, layout = layout.n_weights, getattr(layout, "plain", layout)
     labels, part = layout.n_labels, layout.part
-    ridge = np.full(n_weights, penalty.l2)
-    if penalty.penalised is not None:
-        ridge[penalty.penalised == 0] = 0.0
+    ridge = penalty.ridge(n_weights)
     bend = np.full(n_weights, moments.n_edges / labels**3)
     column, _ = layout.node_features()
     bend[part["node"]] = moments.squares[column] / labels
@@ -202,8 +200,8 @@ def mixed(
         )
 
 
-def _blocks(columns: Columns, sparse: np.ndarray) -> Iterator[tuple[np.ndarray, slice]]:
-    """Dense pieces of some rows each, and which rows these are."""
+def numeric_blocks(columns: Columns, sparse: np.ndarray) -> Iterator[tuple[np.ndarray, slice]]:
+    """The ``sparse`` columns chosen and all dense ones behind them: tables of some rows each, and which these are."""
     rank = np.full(columns.width, -1)
     rank[sparse] = np.arange(len(sparse))
     for begin in range(0, columns.n_rows, ROWS):

@@ -12,7 +12,8 @@ starts, several, of which the one with the smallest F is kept.
 below it (that is the E step: the slope c are the expected features under the states that the labels allow), and makes
 free(w) − c·w + penalty(w) smaller, a convex problem (the M step; Dempster, Laird & Rubin 1977; McLachlan & Krishnan
 2008 for steps that do not go to the end). Since the tangent touches where the step begins, F never rises, however
-short the M step. Gradients need fewer evaluations; EM is there to compare, and for starts that must not be left.
+short the M step. Gradients need fewer evaluations; EM is there to compare, and for starts that must not be left: its
+short M steps go in the weights' own coordinates, whatever the columns.
 
 A problem here is an `optimize.problem.Problem` with the two halves beside ``evaluate``. Starts are independent of
 each other, so with several jobs each goes to a process of its own (`training.parallel`).
@@ -35,6 +36,7 @@ from crfield.core.topology import Chains
 from crfield.data.batch import Batch
 from crfield.errors import InputError
 from crfield.inference.chain import ChainEngine
+from crfield.optimize.basis import Basis
 from crfield.optimize.history import CALLBACK, INTERRUPTED, MAX_ITER, NO_IMPROVEMENT, TOLERANCE, Result, Step
 from crfield.optimize.lbfgs import minimize
 from crfield.optimize.penalty import Penalised, Penalty, Point
@@ -42,7 +44,7 @@ from crfield.scoring.latent import ClassScorer
 from crfield.scoring.layout import Layout
 from crfield.scoring.linear import LinearScorer
 from crfield.training.chain.fused import FusedChain
-from crfield.training.column_basis import measured
+from crfield.training.column_basis import Moments, column_basis, column_places, measured, mixed, numeric
 from crfield.training.likelihood import fit_likelihood, history_pairs
 from crfield.training.parallel import run_each
 
@@ -200,6 +202,27 @@ class HiddenClasses:
         return np.flatnonzero(inside[chains.sequence_of_node])
 
 
+def class_basis(problem: HiddenClasses, penalty: Penalty) -> Basis | None:
+    """Coordinates in which numeric columns are centred and of one size (`training.column_basis`), if there are some.
+
+    Classes share the columns' weights, and each has intercepts θ(y, h): a column's mean goes to those of all classes.
+    """
+    if penalty.l1 or not numeric(problem.batch):
+        return None
+    telling = problem.weight * ~problem.allowed.all(axis=1)  # a sequence that may be of any class bends nothing
+    scorer, moments = problem.scorer, Moments.of(problem.batch, telling)
+    columns, states, size = scorer.columns, scorer.n_states, scorer.n_weights
+    if moments.even:
+        return None
+    own = column_basis(columns, moments, Penalty(l2=penalty.l2)).scale
+    bend = np.full(size - len(own), moments.n_edges / (scorer.n_classes * states**2))
+    bend[: scorer.n_classes * states] = moments.count / (scorer.n_classes * states)
+    intercepts = np.arange(len(own), len(own) + scorer.n_classes * states).reshape(-1, states)
+    blocks = mixed(column_places(columns, moments), intercepts, moments, states, penalty.ridge(size))
+    scale = np.concatenate([own, 1.0 / np.sqrt(np.maximum(bend + penalty.l2, 1e-3))])
+    return Basis(scale, tuple(blocks))
+
+
 def class_totals(scorer: ClassScorer, weights: np.ndarray, batch: Batch, *, n_jobs: int = 1) -> np.ndarray:
     """(B, K) log Z_y of every sequence and class."""
     engine = ChainEngine(n_jobs)
@@ -344,11 +367,14 @@ def fit_start(
             rng=np.random.default_rng(0),
             callback=callback,
         )
+    basis = class_basis(problem, penalty) if isinstance(problem, HiddenClasses) else None
     return minimize(
         problem,
         np.zeros(problem.n_weights) if start is None else start,
         penalty,
         memory=None if penalty.l1 else history_pairs(problem.n_weights, penalty),
+        basis=basis,
+        renew=basis is not None,
         tol=tol,
         max_iter=max_iter,
         n_jobs=problem.n_jobs,

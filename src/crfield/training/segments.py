@@ -19,12 +19,16 @@ from collections.abc import Callable
 import numpy as np
 
 from crfield.core.segments import Segmentation
+from crfield.core.topology import Chains
+from crfield.data.batch import Batch, Columns
 from crfield.errors import InputError, LabelError
 from crfield.kernels import segments
+from crfield.optimize.basis import Basis
 from crfield.optimize.history import Result, Step
 from crfield.optimize.lbfgs import minimize
 from crfield.optimize.penalty import Penalty
 from crfield.scoring.segments import SegmentData, SegmentLayout, SegmentScorer
+from crfield.training.column_basis import Moments, column_basis, column_places, mixed, numeric, numeric_blocks
 from crfield.training.likelihood import history_pairs
 
 PAIRS = 25
@@ -66,7 +70,7 @@ class FusedSegments:
                 f"{int(layout.limit[gold.label[longer[0]]])}. Cut it first (Segmentation.limited)."
             )
         self.weight = np.ones(chains.n_sequences) if weight is None else np.asarray(weight, np.float64)
-        self.counts = self.scorer.counts(gold, data, weight=self.weight)
+        self.gold, self.counts = gold, self.scorer.counts(gold, data, weight=self.weight)
 
     @property
     def n_weights(self) -> int:
@@ -102,6 +106,43 @@ def segment_pairs(n_weights: int, penalty: Penalty) -> int | None:
     return max(history_pairs(n_weights, penalty) or 0, most) or None
 
 
+def segment_basis(problem: FusedSegments, penalty: Penalty) -> Basis | None:
+    """Coordinates in which numeric columns are centred and of one size (`training.column_basis`), if there are some.
+
+    The intercept of a step takes up the means of the role "sum". Those of the other roles, which count once for a
+    segment, go to the weights of its length; without these they stay. What a role is like the gold segments tell.
+    """
+    layout, batch, gold = problem.scorer.layout, problem.data.batch, problem.gold
+    labels, part = layout.n_labels, layout.part
+    if penalty.l1 or not layout.roles or not numeric(batch):
+        return None
+    moments = Moments.of(batch, problem.weight)
+    if moments.even:
+        return None
+    ridge, by_segment = penalty.ridge(layout.n_weights), problem.weight[gold.sequence]
+    scale = 1.0 / np.sqrt(np.maximum(by_segment.sum() / labels**2 + ridge, 1e-3))
+    for name, own in (("steps", layout.steps), ("base", layout.base)):
+        scale[part[name]] = column_basis(own, moments, Penalty(l2=penalty.l2)).scale
+    places = dict(zip(layout.roles, np.split(column_places(layout.steps, moments), len(layout.roles), axis=1)))
+    blocks: list[tuple[np.ndarray, np.ndarray]] = []
+    if "sum" in places:
+        bias = np.arange(layout.base.n_weights)[layout.base.part["bias"]].reshape(-1, labels) + part["base"].start
+        blocks += mixed(places.pop("sum"), bias, moments, labels, ridge)
+    if places:
+        table = np.concatenate([rows for rows, _ in numeric_blocks(batch.node, moments.sparse)])
+        met = {"first": table[gold.start], "last": table[gold.stop - 1]}
+        met["mean"] = np.add.reduceat(table, gold.start, axis=0) / gold.lengths[:, None]
+        rows = np.concatenate([met[role] for role in places], axis=1)
+        empty = np.zeros(len(rows) + 1, np.int64), np.zeros(0, np.int32), 0
+        of_segments = Batch(Chains.from_lengths(np.ones(len(rows), np.int64)), Columns(*empty, dense=rows))
+        lengths = np.arange(layout.n_weights)[part["length"]].reshape(-1, labels)
+        lengths = lengths if (layout.bins >= 0).all() else lengths[:0]
+        blocks += mixed(
+            np.concatenate(list(places.values())), lengths, Moments.of(of_segments, by_segment), labels, ridge
+        )
+    return Basis(scale, tuple(blocks))
+
+
 def fit_segments(
     problem: FusedSegments,
     penalty: Penalty,
@@ -123,11 +164,14 @@ def fit_segments(
     >>> fit_segments(problem, Penalty(l2=1.0), np.zeros(problem.n_weights)).converged
     True
     """
+    basis = segment_basis(problem, penalty)
     return minimize(
         problem,
         start,
         penalty,
         memory=segment_pairs(problem.n_weights, penalty),
+        basis=basis,
+        renew=basis is not None,
         tol=tol,
         max_iter=max_iter,
         n_jobs=problem.n_jobs,
