@@ -190,7 +190,7 @@ def test_files_and_pickles_answer_the_same(front: Front, tmp_path: Path) -> None
     model, X, _ = fitted(front, **{k: v for k, v in front.options if k != "forbidden"})
     path = tmp_path / "model.crfield"
     model.save(path)
-    for copy in (crfield.load(path), pickle.loads(pickle.dumps(model))):
+    for copy in (crfield.load(path), crfield.load(path, mmap=True), pickle.loads(pickle.dumps(model))):
         assert type(copy) is type(model)
         assert equal(copy.predict(X), model.predict(X))
         assert equal(copy.predict_proba(X), model.predict_proba(X))

@@ -174,12 +174,16 @@ class Estimator(BaseEstimator):
             dataclass(kw_only=True, repr=False, eq=False, match_args=False)(cls)
             _own_first(cls)
 
-    def check(self) -> None:
-        """`InputError` unless every parameter has a value that can be used, alone and beside the others."""
+    def check(self, *names: str) -> None:
+        """`InputError` unless every parameter has a value that can be used, alone and beside the others.
+
+        Given names, it looks at these parameters alone.
+        """
         for name, declared in declared_parameters(type(self)).items():
-            if declared.check is not None:
+            if declared.check is not None and (not names or name in names):
                 declared.check(name, getattr(self, name))
-        self._check_together()
+        if not names:
+            self._check_together()
 
     def _check_together(self) -> None:
         """Rules of more than one parameter; an estimator that has some says them here."""

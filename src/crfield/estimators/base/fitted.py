@@ -52,6 +52,7 @@ class Fitted(Estimator, Generic[M]):
     kind: ClassVar[str] = ""  # the word of its model files
     model_type: ClassVar[Any] = None  # the class of its fitted model
     report: ClassVar[tuple[str, ...]] = ("objective_", "n_iter_", "n_evaluations_", "converged_", "stop_reason_")
+    lazy: ClassVar[bool] = False  # whether arrays of a mapped file may wait on disk; what it shows must then wait too
 
     _model: M | None = learnt()
     history_: list[Step] = learnt()
@@ -115,8 +116,9 @@ class Fitted(Estimator, Generic[M]):
     def _state(self) -> State:
         """All that a model file holds."""
         state = self._fitted.state()
-        told = {name: json_value(getattr(self, name)) for name in self.report}
-        header = {"kind": self.kind, "parameters": self._stored_parameters(), "report": told}
+        header = {"kind": self.kind, "parameters": self._stored_parameters()}
+        if self.report:
+            header["report"] = {name: json_value(getattr(self, name)) for name in self.report}
         return State(header | state.header, state.arrays)
 
     def _stored_parameters(self) -> dict[str, Any]:
@@ -130,7 +132,7 @@ class Fitted(Estimator, Generic[M]):
 
     @classmethod
     def _from_state(cls, state: State, *, lazy: bool = False, **code: Any) -> Self:
-        """The estimator of a model file; with ``lazy`` its arrays are read when it is first asked.
+        """The estimator of a model file; with ``lazy``, if its class is, its arrays are read when it is first asked.
 
         ``code`` is what no file holds (functions), given again by the user.
         """
@@ -139,7 +141,7 @@ class Fitted(Estimator, Generic[M]):
         if code:
             made.set_params(**code)
         made._stored = state
-        if not lazy:
+        if not (lazy and cls.lazy):
             made._show(made._fitted)
         return made
 
@@ -164,7 +166,7 @@ class Fitted(Estimator, Generic[M]):
 
     def _set_report(self, state: State) -> None:
         """What a header says of training."""
-        told = state.part("report").header
+        told = state.part("report").header if self.report else {}
         for name in self.report:
             kind, value = REPORTED[name], told.get(name)
             if kind is float and value is None:
