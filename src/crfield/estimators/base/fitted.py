@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
+import sklearn.exceptions
 
 from crfield.core.estimator import Estimator
 from crfield.core.parameters import declared_parameters, learnt
@@ -37,12 +38,18 @@ class Model(Protocol):
 
 M = TypeVar("M", bound=Model)
 
+
+class NotYetFitted(NotFittedError, sklearn.exceptions.NotFittedError):
+    """A model was asked before ``fit``, as both crfield and scikit-learn's tools say it."""
+
+
 REPORTED: dict[str, type] = {  # what training may tell, and of which type it is
     "objective_": float,
     "n_iter_": int,
     "n_evaluations_": int,
     "converged_": bool,
     "stop_reason_": str,
+    "n_rounds_": int,
 }
 
 
@@ -74,7 +81,7 @@ class Fitted(Estimator, Generic[M]):
         stored, model = self.__dict__.get("_stored"), self.__dict__.get("_model")
         if model is None:
             if stored is None:
-                raise NotFittedError(
+                raise NotYetFitted(
                     f"this {type(self).__name__} is not fitted yet. Call fit first, or load a model file."
                 )
             with reading("the model file"):
