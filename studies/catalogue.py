@@ -1,178 +1,246 @@
-"""Experiments by name: what ``crfield experiment NAME`` runs, whole or in a quick form.
+"""Every study by name: one sentence, the paper, the data it reads, and how long its quick form takes.
 
-The whole form is the one whose tables stand in the documentation. The quick form shows the same rows on less data,
-so that a change of the code which breaks an experiment is noticed within seconds.
+``crfield experiment NAME`` and ``crfield reproduce NAME`` run what stands here, whole or in a quick form. The whole
+form is the one whose tables stand in the documentation. The quick form shows the same rows on less data, so that a
+change of the code which breaks a study is noticed soon.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from inspect import signature
 from types import MappingProxyType
-from typing import Any
 
 from crfield.errors import InputError
-from crfield.report.findings import Findings
+from studies.framework import Study
 
 
 @dataclass(frozen=True)
-class Experiment:
-    """Where an experiment lives, what it shows, and the options of its quick form."""
+class Entry:
+    """Where a study lives and what it shows; each module has a `Study` called ``STUDY``."""
 
-    module: str
-    summary: str
-    quick: Mapping[str, Any]
-    needs_data: bool = False
+    module: str  # below studies
+    sentence: str
+    cost: str  # of the quick form, on one processor
+    paper: str = ""
+    data: str = ""  # folder of the corpus below --data; generated where empty
 
-    def run(
-        self, *, quick: bool = False, data: str | None = None, n_jobs: int = 1, folds: tuple[int, ...] | None = None
-    ) -> Findings:
-        """Run it; ``data`` is the folder with the corpora for those that need one, ``folds`` those to test on."""
-        name = self.module.rpartition(".")[2]
-        function: Callable[..., Findings] = getattr(import_module(self.module), name)
-        options: dict[str, Any] = dict(self.quick) if quick else {}
-        if "n_jobs" in signature(function).parameters:
-            options["n_jobs"] = n_jobs
-        if folds is not None:
-            known = signature(function).parameters.get("folds")
-            if known is None or not isinstance(known.default, tuple):
-                raise InputError(f"the experiment {name!r} has no folds to choose from. Leave out --folds.")
-            options["folds"] = folds
-        if not self.needs_data:
-            return function(**options)
-        if not data:
-            raise InputError(
-                f"the experiment {name!r} reads files: name the folder that holds them with --data FOLDER, or in the "
-                "environment as CRFIELD_DATA."
-            )
-        return function(data, **options)
+    @property
+    def summary(self) -> str:
+        """The sentence, whose table it is, and whether it needs data.
+
+        >>> Entry("coins", "throws of coins", "1 s", "Bernoulli 1713, part 4", "coins").summary
+        'throws of coins (Bernoulli 1713, part 4; needs data)'
+        """
+        notes = [self.paper] * bool(self.paper) + ["needs data"] * bool(self.data)
+        return self.sentence + (f" ({'; '.join(notes)})" if notes else "")
 
 
-EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
+CATALOGUE: Mapping[str, Entry] = MappingProxyType(
     {
-        "snakes": Experiment(
-            "studies.graphs.snakes",
-            "labels that follow from a chain of coloured cells (needs data)",
-            {"quick": True},
-            needs_data=True,
+        "snakes": Entry("graphs.snakes", "labels that follow from a chain of coloured cells", "39 s", data="snakes"),
+        "letters": Entry(
+            "handwriting.letters",
+            "handwritten words: a linear chain, boosted trees alone, before a chain and in it",
+            "20 s",
+            data="letters",
         ),
-        "letters": Experiment(
-            "studies.handwriting.letters",
-            "handwritten words: a linear chain, boosted trees alone, before a chain and in it (needs data)",
-            {"folds": (0,), "n_rounds": 25, "max_depth": 6, "learning_rate": 0.3, "most_words": 1_500},
-            needs_data=True,
+        "kernel-letters": Entry(
+            "handwriting.kernel_letters",
+            "handwritten words: kernels on pixels, landmarks, greedy cliques, waves",
+            "19 s",
+            data="letters",
         ),
-        "kernel-letters": Experiment(
-            "studies.handwriting.kernel_letters",
-            "handwritten words: kernels on pixels, landmarks, greedy cliques, waves (needs data)",
-            {"folds": (0,), "n_components": 200, "most_words": 600},
-            needs_data=True,
+        "order-chains": Entry(
+            "graphs.order_chains", "which of five relations is true? exact, pseudo and Bethe likelihood", "21 s"
         ),
-        "order-chains": Experiment(
-            "studies.graphs.order_chains",
-            "which of five relations is true? exact, pseudo and Bethe likelihood",
-            {"orders": (1, 3), "seeds": (1, 2), "n_chains": 4, "length": 300},
-        ),
-        "graph-defaults": Experiment(
-            "studies.graphs.graph_defaults",
+        "graph-defaults": Entry(
+            "graphs.graph_defaults",
             "what graph models do by default where exact inference is too large, beside the model without edges",
-            {"seeds": (0,), "image_seeds": (0,), "compare": False},
+            "COST:graph-defaults",
         ),
-        "noisy-images": Experiment(
-            "studies.graphs.noisy_images",
-            "logistic regression, MRF, CRF and DRF under bimodal noise",
-            {"seeds": (0, 1, 2), "n_train": 4, "n_test": 2, "size": 32},
+        "noisy-images": Entry(
+            "graphs.noisy_images", "logistic regression, MRF, CRF and DRF under bimodal noise", "20 s"
         ),
-        "rfid-trials": Experiment(
-            "studies.activities.rfid_trials",
-            "activities by a batteryless sensor: boosted fields, a linear chain, a Markov model (needs data)",
-            {"repetitions": 2, "folds": 2, "inner_folds": 0, "most_trials": 16},
-            needs_data=True,
+        "rfid-trials": Entry(
+            "activities.rfid_trials",
+            "activities by a batteryless sensor: boosted fields, a linear chain, a Markov model",
+            "25 s",
+            data="har_rfid",
         ),
-        "chest-persons": Experiment(
-            "studies.activities.chest_persons",
-            "activities by an accelerometer: a chain with selected columns against its rivals (needs data)",
-            {"people": (2, 3, 6), "inner_folds": 2, "n_selected": 40},
-            needs_data=True,
+        "chest-persons": Entry(
+            "activities.chest_persons",
+            "activities by an accelerometer: a chain with selected columns against its rivals",
+            "2 min",
+            data="chest_acc",
         ),
-        "rfid-activities": Experiment(
-            "studies.activities.rfid_activities",
-            "activities by a batteryless sensor: a chain with selected columns against its rivals (needs data)",
-            {"folds": 2, "most_trials": 10, "n_selected": 60},
-            needs_data=True,
+        "rfid-activities": Entry(
+            "activities.rfid_activities",
+            "activities by a batteryless sensor: a chain with selected columns against its rivals",
+            "4 min",
+            data="har_rfid",
         ),
-        "smooth-series": Experiment(
-            "studies.models.smooth_series",
+        "smooth-series": Entry(
+            "models.smooth_series",
             "real-valued labels: ridge and a continuous field, its numbers and its intervals",
-            {"seeds": (0, 1, 2), "n_series": 20},
+            "6 s",
         ),
-        "label-bias": Experiment(
-            "studies.models.label_bias",
+        "label-bias": Entry(
+            "models.label_bias",
             "rib or rob: a maximum-entropy Markov model and a CRF with the same features",
-            {"seeds": (0, 1), "n_words": 1000},
+            "5 s",
+            "Lafferty et al. 2001, section 5.1",
         ),
-        "motions": Experiment(
-            "studies.models.motions",
+        "motions": Entry(
+            "models.motions",
             "one label for a sequence: hidden CRF, voting chain, linear SVM (needs the package aeon)",
-            {"sets": ("BasicMotions",), "seeds": (0,), "states": (4,), "penalties": (1.0,), "folds": 2, "n_init": 1},
+            "a minute",
         ),
-        "sub-structure": Experiment(
-            "studies.models.sub_structure",
+        "sub-structure": Entry(
+            "models.sub_structure",
             "labels that differ in the order of their phases: latent-dynamic CRF, plain chain, Bayes rule",
-            {"seeds": (0, 1), "n_sequences": 40, "n_test": 40},
+            "6 s",
         ),
-        "higher-order": Experiment(
-            "studies.text.higher_order",
-            "chains of order one, two and three: worlds of known order, chunks of sentences (needs data)",
-            {"worlds": (2,), "orders": (1, 2), "seeds": (1, 2), "length": 200, "most_sentences": 60, "tol": 1e-2},
-            needs_data=True,
+        "higher-order": Entry(
+            "text.higher_order",
+            "chains of order one, two and three: worlds of known order, chunks of sentences",
+            "16 s",
+            data="conll2000",
         ),
-        "one-data-set": Experiment(
-            "studies.models.one_data_set",
+        "one-data-set": Entry(
+            "models.one_data_set",
             "which model when: HMM, MEMM, CRF and their relatives on one world with four switches",
-            {"seeds": (0, 1), "n_sequences": 12, "n_test": 10},
+            "32 s",
         ),
-        "spanish-segments": Experiment(
-            "studies.text.spanish_segments",
-            "Spanish names: tags of tokens against labels of segments, with lengths and texts (needs data)",
-            {"penalties": (1.0,), "most_sentences": 300, "tol": 1e-2},
-            needs_data=True,
+        "spanish-segments": Entry(
+            "text.spanish_segments",
+            "Spanish names: tags of tokens against labels of segments, with lengths and texts",
+            "19 s",
+            data="conll2002",
         ),
-        "spanish-entities": Experiment(
-            "studies.text.spanish_entities",
-            "Spanish names: features of text, rules of tags; each group of features left out (needs data)",
-            {
-                "sets": ("shapes together",),
-                "penalties": (1.0,),
-                "groups": ("affixes",),
-                "most_sentences": 300,
-                "tol": 1e-2,
-            },
-            needs_data=True,
+        "spanish-entities": Entry(
+            "text.spanish_entities",
+            "Spanish names: features of text, rules of tags; each group of features left out",
+            "14 s",
+            data="conll2002",
         ),
-        "hidden-labels": Experiment(
-            "studies.text.hidden_labels",
-            "chunks with half of the labels hidden, against half of the sentences (needs data)",
-            {"seeds": (0, 1), "most_sentences": 400, "tol": 1e-2},
-            needs_data=True,
+        "hidden-labels": Entry(
+            "text.hidden_labels",
+            "chunks with half of the labels hidden, against half of the sentences",
+            "12 s",
+            data="conll2000",
         ),
-        "wearable-layers": Experiment(
-            "studies.graphs.wearable_layers",
-            "motion and context: two chains, coupled layers, one chain of pairs",
-            {"n_episodes": 6, "length": 120, "folds": 3},
+        "wearable-layers": Entry(
+            "graphs.wearable_layers", "motion and context: two chains, coupled layers, one chain of pairs", "6 s"
+        ),
+        "veb-fig1a": Entry(
+            "virtual_evidence.chains",
+            "accuracy against the strength of coupling on chains",
+            "COST:veb-fig1a",
+            "Liao et al. 2007, figure 1a",
+        ),
+        "veb-fig1b": Entry(
+            "virtual_evidence.orders",
+            "which of five relations is true: accuracy and picks on chains of order k",
+            "COST:veb-fig1b",
+            "Liao et al. 2007, figure 1b",
+        ),
+        "veb-activities": Entry(
+            "virtual_evidence.activities",
+            "days of activities, many numeric features",
+            "COST:veb-activities",
+            "Liao et al. 2007, table 1, on simulated days",
+        ),
+        "veb-contexts": Entry(
+            "virtual_evidence.contexts",
+            "motions and places, two coupled layers",
+            "COST:veb-contexts",
+            "Liao et al. 2007, table 2, on simulated episodes",
+        ),
+        "incomplete-visual": Entry(
+            "incomplete.visual",
+            "visual words with contours for some pictures",
+            "COST:incomplete-visual",
+            "Haffari et al. 2008, table 1",
+        ),
+        "incomplete-text": Entry(
+            "incomplete.text",
+            "words of phrases and names with tags for some sentences",
+            "COST:incomplete-text",
+            "Haffari et al. 2008, tables 3 and 4",
+            data="conll2000",
+        ),
+        "incomplete-text-large": Entry(
+            "incomplete.text_large",
+            "words of names at half the size of the paper: 2,500 and 3,000 sentences",
+            "COST:incomplete-text-large",
+            "Haffari et al. 2008",
+            data="conll2000",
+        ),
+        "incomplete-rivals": Entry(
+            "incomplete.rivals",
+            "hidden values: IncompleteBoost against logistic regression on imputed values and boosting with NaN",
+            "COST:incomplete-rivals",
+        ),
+        "tag-table21": Entry(
+            "vail.tag_observations",
+            "who seeks: fifteen feature sets, a Gaussian HMM against a chain CRF",
+            "COST:tag-table21",
+            "Vail 2008, table 2.1",
+        ),
+        "tag-table22": Entry(
+            "vail.tag_smoothing",
+            "an HMM counted, smoothed and trained for its labels, beside the CRF",
+            "COST:tag-table22",
+            "Vail 2008, table 2.2, figures 2.5, 2.6",
+        ),
+        "m-estimator": Entry(
+            "vail.m_estimator",
+            "the M-estimator against maximum likelihood: a known chain, and tag with 93 weights",
+            "COST:m-estimator",
+        ),
+        "weak-features": Entry(
+            "vail.weak_features",
+            "selection among fading copies: error and size of models",
+            "COST:weak-features",
+            "Vail 2008, figures 3.4 to 3.9",
+        ),
+        "linked-features": Entry(
+            "vail.linked_features",
+            "features of labels or of changes: what selectors take",
+            "COST:linked-features",
+            "Vail 2008, figures 3.10 and 3.11",
+        ),
+        "sparse-columns": Entry(
+            "vail.sparse_columns",
+            "20 true columns of 2,000, and other worlds: recall, precision and accuracy of `SelectedCRF`",
+            "COST:sparse-columns",
+        ),
+        "tag-selection": Entry(
+            "vail.tag_selection",
+            "selecting among 1,200 features of robot tag",
+            "COST:tag-selection",
+            "Vail 2008, tables 3.1 and 3.2, figures 3.2 and 3.12",
+        ),
+        "hmm-vs-crf": Entry(
+            "vail.hmm_vs_crf",
+            "an HMM and a CRF with few data, copied observations and switched transitions",
+            "COST:hmm-vs-crf",
+            "Vail 2008, figures 2.2 to 2.4",
+            data="pima",
         ),
     }
 )
 
 
-def experiment_named(name: str) -> Experiment:
-    """The experiment of that name.
+def study_named(name: str) -> Study:
+    """The study of that name.
 
-    >>> experiment_named("snakes").needs_data
-    True
+    >>> study_named("veb-fig1a").full["seeds"]
+    [1, 2, 3, 4, 5]
     """
-    if name not in EXPERIMENTS:
-        raise InputError(f"there is no experiment {name!r}; there are {', '.join(EXPERIMENTS)}.")
-    return EXPERIMENTS[name]
+    if name not in CATALOGUE:
+        raise InputError(f"there is no study {name!r}; there are {', '.join(CATALOGUE)}.")
+    study: Study = import_module(f"studies.{CATALOGUE[name].module}").STUDY
+    return study

@@ -1,4 +1,4 @@
-"""Experiments that are repeated: settings, cases, outcomes, and what they say together.
+"""What every study is: settings, cases, outcomes, and what they say together.
 
 A table of a paper is the mean of many trainings: seeds × held-out sequences × whatever the horizontal axis shows. A
 `Study` splits such an experiment into *cases* that share nothing, so that they run in any order and in several
@@ -7,76 +7,131 @@ JSON; a case is known by its text, and an outcome is never computed twice.
 
     cases(settings)             →  every case, as a dict
     run(settings, case)         →  the outcome of one: a dict of numbers
-    report(settings, outcomes)  →  table, claims and charts
+    report(settings, outcomes)  →  the table, and charts if there are any
+    claims(settings, outcomes)  →  what was claimed, whether it holds, and the number that decides it
 
-`settings["seeds"]` are the independent repetitions: intervals are taken over their means, never over the folds within
-one, which share their training data and the world that made them.
+`settings["seeds"]` are the independent repetitions, or the folds of data that is what it is: intervals are taken over
+their means, never over parts within one, which share their training data and the world that made them. A study
+without seeds has no repetitions. `settings["n_jobs"]`, which `run_study` adds, are the threads that one case may use.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 import numpy as np
 
 from crfield.errors import InputError
-from crfield.report.displays.curves import Chart, Curve
-from crfield.report.findings import Findings, Interval, mean_interval, paired_interval
+from crfield.report.displays.curves import Curve
+from crfield.report.findings import Claim, Findings, Interval, mean_interval, paired_interval
 from crfield.training.parallel import run_each
 
 Settings = Mapping[str, Any]
 Case = dict[str, Any]
 Outcome = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Reproduced:
-    """What came of an experiment: a table with claims, and charts to draw."""
-
-    findings: Findings
-    charts: tuple[Chart, ...] = ()
+Outcomes = list[tuple[Case, Outcome]]
 
 
 @dataclass(frozen=True)
 class Study:
     """An experiment in cases. ``run`` is a function of a module, not a lambda: it travels to other processes.
 
-    >>> coins = Study("throws of coins", {"seeds": [1, 2, 3]}, {"seeds": [1]}, needs_data=False,
-    ...     cases=lambda settings: [{"seed": seed} for seed in settings["seeds"]],
+    >>> coins = Study({"seeds": [1, 2, 3]}, {"seeds": [1]},
+    ...     cases=by_seeds,
     ...     run=lambda settings, case: {"heads": case["seed"] % 2},
-    ...     report=lambda settings, outcomes: Reproduced(Findings("coins", ("coin", "heads"), (("mine",
-    ...         mean_interval(outcome["heads"] for _, outcome in outcomes)),))))
-    >>> settings = settings_of(coins, quick=True, repetitions=3, seed=5)
-    >>> settings
+    ...     report=lambda settings, outcomes: Findings("coins", ("coin", "heads"), (("mine",
+    ...         mean_interval(each(outcomes, "heads"))),)),
+    ...     claims=lambda settings, outcomes: [Claim("heads at all", any(o["heads"] for _, o in outcomes), "yes")])
+    >>> coins.settings(quick=True, repetitions=3, seed=5)
     {'seeds': [5, 6, 7]}
-    >>> coins.report(settings, run_study(coins, settings)).findings["mine", "heads"].mean
-    0.666...
+    >>> found = coins(seeds=[5, 6, 7])
+    >>> found["mine", "heads"].mean, found.verdict
+    (0.666..., 'all 1 claims hold')
     """
 
-    summary: str
     full: Settings
     quick: Settings
     cases: Callable[[Settings], list[Case]]
     run: Callable[[Settings, Case], Outcome]
-    report: Callable[[Settings, list[tuple[Case, Outcome]]], Reproduced]
-    needs_data: bool = False  # then settings["data"] names the folder
+    report: Callable[[Settings, Outcomes], Findings]
+    claims: Callable[[Settings, Outcomes], Sequence[Claim]]
+    folds: bool = False  # whether seeds are numbers of folds
+
+    def __call__(self, *, quick: bool = False, n_jobs: int = 1, **changes: Any) -> Findings:
+        """Run it with some settings changed; ``data`` is the folder with the corpora."""
+        settings = dict(self.quick if quick else self.full)
+        unknown = sorted(set(changes) - {*settings, "data"})
+        if unknown:
+            raise InputError(f"there is no setting {', '.join(unknown)}; there are {', '.join(settings)}.")
+        settings.update(changes)
+        return self.found(settings, run_study(self, settings, n_jobs=n_jobs))
+
+    def settings(
+        self,
+        *,
+        quick: bool = False,
+        repetitions: int | None = None,
+        seed: int | None = None,
+        folds: Sequence[int] | None = None,
+    ) -> dict[str, Any]:
+        """The settings of the whole or the quick form; other seeds are ``seed``, ``seed`` + 1, … ."""
+        settings = dict(self.quick if quick else self.full)
+        if repetitions is not None and repetitions < 1:
+            raise InputError(f"an experiment needs at least one repetition, got {repetitions}.")
+        if folds is not None:
+            if not self.folds:
+                raise InputError("this experiment has no folds to choose from. Leave out --folds.")
+            settings["seeds"] = list(folds)
+        elif repetitions is not None or seed is not None:
+            if "seeds" not in settings:
+                raise InputError("this experiment has no seeds. Leave out --repetitions and --seed.")
+            first = settings["seeds"][0] if seed is None else seed
+            settings["seeds"] = list(range(first, first + (repetitions or len(settings["seeds"]))))
+        return settings
+
+    def found(self, settings: Settings, outcomes: Outcomes) -> Findings:
+        """Table, claims and charts."""
+        return replace(self.report(settings, outcomes), claims=tuple(self.claims(settings, outcomes)))
 
 
-def settings_of(
-    study: Study, *, quick: bool = False, repetitions: int | None = None, seed: int | None = None
-) -> dict[str, Any]:
-    """The settings of the whole or the quick form; other seeds are ``seed``, ``seed`` + 1, … ."""
-    settings = dict(study.quick if quick else study.full)
-    usual = list(settings["seeds"])
-    if repetitions is not None and repetitions < 1:
-        raise InputError(f"an experiment needs at least one repetition, got {repetitions}.")
-    if repetitions is not None or seed is not None:
-        first = usual[0] if seed is None else seed
-        settings["seeds"] = list(range(first, first + (repetitions or len(usual))))
-    return settings
+def by_seeds(settings: Settings) -> list[Case]:
+    """A case for each seed, or for each fold."""
+    if not settings["seeds"]:
+        raise InputError("at least one seed is needed, got none.")
+    return [{"seed": seed} for seed in settings["seeds"]]
+
+
+def folds_of(n: int) -> Callable[[Settings], list[Case]]:
+    """`by_seeds` for numbers of n folds.
+
+    >>> folds_of(10)({"seeds": [0, 9]})
+    [{'seed': 0}, {'seed': 9}]
+    """
+
+    def cases(settings: Settings) -> list[Case]:
+        folds = settings["seeds"]
+        if not folds or not set(folds) <= set(range(n)):
+            raise InputError(f"folds are numbers of 0 … {n - 1}, got {list(folds)}.")
+        return by_seeds(settings)
+
+    return cases
+
+
+def data_path(settings: Settings, *parts: str) -> str:
+    """A file in the folder with the corpora."""
+    folder = settings.get("data") or os.environ.get("CRFIELD_DATA")
+    if not folder:
+        raise InputError(
+            "this experiment reads files: name the folder that holds them with --data FOLDER, or in the environment "
+            "as CRFIELD_DATA."
+        )
+    return os.path.join(folder, *parts)
 
 
 def case_name(case: Case) -> str:
@@ -95,12 +150,13 @@ def run_study(
     n_jobs: int = 1,
     known: Mapping[str, Outcome] | None = None,
     after: Callable[[str, Outcome, int, int], None] | None = None,
-) -> list[tuple[Case, Outcome]]:
+) -> Outcomes:
     """Run every case that is not ``known`` yet; ``after(name, outcome, done, all)`` is called when one has ended."""
     cases = study.cases(settings)
     found = {name: outcome for name, outcome in (known or {}).items() if name in set(map(case_name, cases))}
     missing = [case for case in cases if case_name(case) not in found]
-    for number, outcome in run_each(study.run, [(dict(settings), case) for case in missing], n_jobs=n_jobs):
+    own = {**settings, "n_jobs": max(1, n_jobs // max(1, len(missing)))}
+    for number, outcome in run_each(study.run, [(own, case) for case in missing], n_jobs=n_jobs):
         name = case_name(missing[number])
         found[name] = outcome
         if after is not None:
@@ -126,21 +182,35 @@ def by_seed(outcomes: Iterable[tuple[Case, Outcome]], value: Callable[[Outcome],
     return [sum(own) / len(own) for _, own in sorted(values.items())]
 
 
-def above(one: Sequence[float], other: Sequence[float]) -> tuple[bool, str]:
+def each(outcomes: Outcomes, *path: Any) -> list[Any]:
+    """What stands at a place of every outcome, such as (model, score).
+
+    >>> each([({}, {"mine": {"words": 0.5}}), ({}, {"mine": {"words": 0.75}})], "mine", "words")
+    [0.5, 0.75]
+    """
+    return [reduce(getitem, path, outcome) for _, outcome in outcomes]
+
+
+def above(one: Sequence[float], other: Sequence[float], *, digits: int = 3) -> tuple[bool, str]:
     """Whether one is above the other, seed by seed: the interval of the difference is above zero.
 
     >>> above([0.75, 0.80, 0.78], [0.70, 0.74, 0.72])
     (True, '+0.057, 95 % interval +0.042 … +0.071')
     """
     gap = paired_interval(one, other)
-    return bool(gap.low > 0), gap_text(gap)
+    return bool(gap.low > 0), gap_text(gap, digits)
 
 
-def gap_text(gap: Interval) -> str:
+def above_if_one(one: Sequence[float], other: Sequence[float]) -> tuple[bool, str]:
+    """`above`, but of a single repetition the difference itself decides."""
+    gap = paired_interval(one, other)
+    return bool((gap.mean if np.isnan(gap.low) else gap.low) > 0), gap_text(gap)
+
+
+def gap_text(gap: Interval, digits: int = 3) -> str:
     """A difference in words."""
-    if np.isnan(gap.low):
-        return f"{gap.mean:+.3f} (one repetition)"
-    return f"{gap.mean:+.3f}, 95 % interval {gap.low:+.3f} … {gap.high:+.3f}"
+    mean, low, high = (f"{value:+.{digits}f}" for value in (gap.mean, gap.low, gap.high))
+    return f"{mean} (one repetition)" if np.isnan(gap.low) else f"{mean}, 95 % interval {low} … {high}"
 
 
 def curve(name: str, places: Sequence[Any], values: Sequence[Sequence[float]], *, faint: bool = False) -> Curve:

@@ -1,10 +1,9 @@
-"""Experiments of the papers by name, and the files in which a run of one is kept.
+"""The files in which a run of a study is kept.
 
-Each name has a module of its own with a `Study` called ``STUDY``. A run in a folder leaves three files: ``NAME.txt``
-with the table and the claims in words, ``NAME.png`` with the charts, and ``NAME.json`` with everything: command,
-settings, seeds, versions, intervals, charts, and the outcome of every single case, so that other questions can be
-asked of a run without repeating it. A quick run is called ``NAME-quick``, so that it never takes the place of a
-whole one.
+A run in a folder leaves three files: ``NAME.txt`` with the table and the claims in words, ``NAME.png`` with the
+charts, and ``NAME.json`` with everything: command, settings, seeds, versions, intervals, charts, and the outcome of
+every single case, so that other questions can be asked of a run without repeating it. A quick run is called
+``NAME-quick``, so that it never takes the place of a whole one.
 
 While a run lasts, ``NAME.partial.json`` holds the cases that are done. A run with the same settings and versions goes
 on from there; it is removed at the end.
@@ -20,61 +19,16 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
 from importlib.metadata import version
-from importlib.util import find_spec
-from types import MappingProxyType
 from typing import Any
 
-from crfield.errors import FormatError, InputError
+from crfield.errors import FormatError
 from crfield.report.displays.curves import plot_charts
 from crfield.report.findings import Findings
 from crfield.storage.files import read_text, write_bytes, write_text
-from studies.framework import Case, Outcome, Reproduced, Settings, Study
+from studies.framework import Outcome, Outcomes, Settings
 
-MODULES: Mapping[str, str] = MappingProxyType(
-    {
-        "veb-fig1a": "studies.virtual_evidence.chains",
-        "veb-fig1b": "studies.virtual_evidence.orders",
-        "veb-activities": "studies.virtual_evidence.activities",
-        "veb-contexts": "studies.virtual_evidence.contexts",
-        "incomplete-visual": "studies.incomplete.visual",
-        "incomplete-text": "studies.incomplete.text",
-        "incomplete-text-large": "studies.incomplete.text_large",
-        "incomplete-rivals": "studies.incomplete.rivals",
-        "tag-table21": "studies.vail.tag_observations",
-        "tag-table22": "studies.vail.tag_smoothing",
-        "m-estimator": "studies.vail.m_estimator",
-        "weak-features": "studies.vail.weak_features",
-        "linked-features": "studies.vail.linked_features",
-        "sparse-columns": "studies.vail.sparse_columns",
-        "tag-selection": "studies.vail.tag_selection",
-        "hmm-vs-crf": "studies.vail.hmm_vs_crf",
-        "kernel-letters": "studies.handwriting.kernel_letters",
-    }
-)
 _SAVED_EVERY = 10.0  # seconds
-
-
-def study_names() -> list[str]:
-    """The names of the studies that this version holds.
-
-    >>> "veb-fig1a" in study_names()
-    True
-    """
-    return [name for name, module in MODULES.items() if find_spec(module) is not None]
-
-
-def study_named(name: str) -> Study:
-    """The study of that name.
-
-    >>> study_named("veb-fig1a").summary
-    'accuracy against the strength of coupling ...'
-    """
-    if name not in study_names():
-        raise InputError(f"there is no study {name!r} to reproduce; there are {', '.join(study_names())}.")
-    study: Study = import_module(MODULES[name]).STUDY
-    return study
 
 
 def summary(findings: Findings) -> str:
@@ -156,28 +110,26 @@ class Record:
 
     # ------------------------------------------------------------------------ its end
 
-    def write(
-        self, found: Reproduced, outcomes: list[tuple[Case, Outcome]], *, command: str, cpu_seconds: float
-    ) -> list[str]:
+    def write(self, found: Findings, outcomes: Outcomes, *, command: str, cpu_seconds: float) -> list[str]:
         """Write table and JSON, and drop what was kept on the way; returns the paths."""
         told = {
             "command": command,
             "settings": _plain(self.settings),
-            "seeds": list(self.settings["seeds"]),
+            "seeds": list(self.settings.get("seeds", ())),
             "confidence": "95 % by Student's t, over the means of the seeds",
             "versions": versions(),
             "processor": platform.machine(),
             "cpu_seconds": round(cpu_seconds, 1),
-            **found.findings.to_dict(),
+            **found.to_dict(),
             "charts": [chart.to_dict() for chart in found.charts],
         }
         write_text(self.path("json"), _document(told, outcomes))
-        write_text(self.path("txt"), f"$ {command}\n\n{found.findings}\n\n{summary(found.findings)}\n")
+        write_text(self.path("txt"), f"$ {command}\n\n{found}\n\n{summary(found)}\n")
         if os.path.exists(self.path("partial.json")):
             os.unlink(self.path("partial.json"))
         return [self.path("txt"), self.path("json")]
 
-    def draw(self, found: Reproduced) -> str:
+    def draw(self, found: Findings) -> str:
         """Draw the charts, which needs matplotlib; returns the path."""
         stream = io.BytesIO()
         plot_charts(found.charts).savefig(stream, format="png", dpi=80)
@@ -185,7 +137,7 @@ class Record:
         return self.path("png")
 
 
-def _document(told: dict[str, Any], outcomes: list[tuple[Case, Outcome]]) -> str:
+def _document(told: dict[str, Any], outcomes: Outcomes) -> str:
     """JSON for people at the top, and one line for each case below."""
     head = json.dumps(_plain(told), indent=2, ensure_ascii=False).removesuffix("\n}")
     cases = ",\n".join(f"    {json.dumps(_rounded({**case, **outcome}))}" for case, outcome in outcomes)

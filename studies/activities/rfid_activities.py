@@ -8,38 +8,26 @@ within the training trials (`studies.activities.rivals`).
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
-
 import numpy as np
 
 from crfield.features.sensors.readings import reading_columns
-from crfield.report.findings import Findings
-from crfield.storage.datasets.rfid import ANTENNAS, read_rfid_trials
+from crfield.storage.datasets.rfid import ANTENNAS
 from studies.activities.models import MODELS, Grids
+from studies.activities.rfid_windows import read_some_trials
 from studies.activities.rivals import Plan, Recorded
-from studies.activities.tables import recorded, run_folds, table_of
+from studies.activities.tables import Comparison
+from studies.framework import Settings
 
-READER = "studies.activities.rfid_activities:read_readings"
 AXES = ("frontal", "vertical", "lateral")
 TO_BEAT = {"accuracy": 0.984, "macro F1": 0.938, "segment F1@50": 0.818}  # boosting and Viterbi, as first measured
 
 
-def rfid_activities(
-    folder: str,
-    *,
-    folds: int = 10,
-    inner_folds: int = 3,
-    most_trials: int | None = None,
-    n_selected: int = 120,
-    models: Sequence[str] = MODELS,
-    n_jobs: int = 1,
-) -> Findings:
-    """All models on the same folds of trials."""
-    plan = Plan(
-        folds=folds,
-        inner_folds=inner_folds,
-        n_selected=n_selected,
+def plan(settings: Settings) -> Plan:
+    """Whole trials are left out."""
+    return Plan(
+        folds=settings["folds"],
+        inner_folds=settings["inner_folds"],
+        n_selected=settings["n_selected"],
         thin=3,
         most_alike=0.98,
         grids=Grids(
@@ -51,30 +39,28 @@ def rfid_activities(
             penalties_of_all=(30.0, 100.0, 300.0),
             factors=(0.2, 0.3, 0.5, 1.0, 2.0),
         ),
-        models=tuple(models),
-    )
-    options = (most_trials,)
-    found = run_folds(READER, folder, options, plan, n_jobs=n_jobs)
-    data = recorded(READER, folder, options)
-    return table_of(
-        f"RFID trials: {len(data.labels)} trials, {sum(map(len, data.labels)):,} readings; {folds} folds of trials",
-        found,
-        data,
-        plan,
-        to_beat=TO_BEAT,
-        together=True,
-        notes=(f"everything is chosen by {inner_folds} folds within the training trials",),
+        models=tuple(settings["models"]),
     )
 
 
-def read_readings(folder: str, most_trials: int | None = None) -> Recorded:
-    """The trials of ``har_rfid/S1_Dataset.tar.gz`` in the folder; or some, spread out."""
-    trials = read_rfid_trials(os.path.join(folder, "har_rfid", "S1_Dataset.tar.gz"))
-    if most_trials is not None and most_trials < len(trials):
-        trials = [trials[k] for k in np.linspace(0, len(trials) - 1, most_trials).astype(int)]
+def title(settings: Settings, data: Recorded) -> str:
+    """How many trials, readings and folds."""
+    readings = sum(map(len, data.labels))
+    return f"RFID trials: {len(data.labels)} trials, {readings:,} readings; {settings['folds']} folds of trials"
+
+
+def read_readings(settings: Settings) -> Recorded:
+    """The trials as sequences of readings."""
+    trials = read_some_trials(settings)
     made = [
         reading_columns(t.seconds, t.acceleration, t.antenna, t.strength, names=AXES, n_senders=ANTENNAS)
         for t in trials
     ]
     labels = [np.array(trial.activity.tolist(), dtype=object) for trial in trials]
     return Recorded([columns for columns, _ in made], labels, [trial.name for trial in trials], made[0][1])
+
+
+FULL: Settings = {"folds": 10, "inner_folds": 3, "most_trials": None, "n_selected": 120, "models": list(MODELS)}
+STUDY = Comparison(read_readings, plan, title, TO_BEAT, together=True, others="within the training trials").study(
+    FULL, {**FULL, "folds": 2, "most_trials": 10, "n_selected": 60}
+)

@@ -19,9 +19,8 @@ repetitions), since trials are what is independent; repetitions, which share the
 
 from __future__ import annotations
 
-import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,8 +31,9 @@ from crfield.estimators.boosted.tree_crf import TreeCRF
 from crfield.estimators.chain.crf import ChainCRF
 from crfield.estimators.markov.classifier_hmm import ClassifierHMM
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval
-from crfield.storage.datasets.rfid import ACTIVITIES, read_rfid_trials
-from studies.activities.rfid_windows import NAMES, trial_windows
+from crfield.storage.datasets.rfid import ACTIVITIES
+from studies.activities.rfid_windows import NAMES, read_some_trials, trial_windows
+from studies.framework import Case, Outcome, Outcomes, Settings, Study, above
 
 EXACT, VERIFIED, STUMPS, LINEAR, MARKOV, TREES = (
     "virtual evidence",
@@ -99,62 +99,25 @@ def model_and_grid(name: str, *, n_jobs: int = 1) -> tuple[Any, dict[str, list[A
     raise InputError(f"there is no model {name!r}; there are {', '.join(MODELS)}.")
 
 
-def rfid_trials(
-    folder: str,
-    *,
-    repetitions: int = 5,
-    folds: int = 5,
-    inner_folds: int = 2,
-    most_trials: int | None = None,
-    models: Sequence[str] = MODELS,
-    seconds: float = 2.0,
-    n_jobs: int = 1,
-) -> Findings:
-    """All models on the same folds; with ``inner_folds=0`` nothing is chosen and the first values are taken."""
-    data = read_windows(folder, seconds=seconds, most_trials=most_trials)
-    n_trials = len(data.labels)
-    found = {name: np.empty((repetitions, n_trials), dtype=object) for name in models}
-    for repetition in range(repetitions):
-        order = np.random.default_rng(repetition).permutation(n_trials)
-        for test in np.array_split(order, folds):
-            learn = np.setdiff1d(order, test)
-            for name in models:
-                labels = predict_trials(
-                    name, data, learn, test, inner_folds=inner_folds, random_state=repetition, n_jobs=n_jobs
-                )
-                for trial, own in zip(test.tolist(), labels, strict=True):
-                    found[name][repetition, trial] = own
-    right = {name: by_trial(runs, data.labels) for name, runs in found.items()}
-    rows = []
-    for name, runs in found.items():
-        gains = [
-            None if name == other or other not in found else paired_interval(right[name], right[other])
-            for other in (LINEAR, EXACT)
-        ]
-        shares, scores = zip(*(pooled(run, data.labels) for run in runs))
-        rows.append((name, mean_interval(shares), mean_interval(scores), mean_interval(right[name]), *gains))
-    counts = np.concatenate([np.asarray(own) for own in data.labels])
-    steps = ", ".join(f"{name} {int((counts == name).sum()):,}" for name in ACTIVITIES)
-    chosen = f"chosen by {inner_folds} folds within the training trials" if inner_folds else "not chosen"
-    return Findings(
-        f"RFID trials: {n_trials} trials, {len(counts):,} windows of {seconds:g} s; {folds} folds of trials, "
-        f"{repetitions} repetitions",
-        COLUMNS,
-        tuple(rows),
-        tuple(_claims(right)),
-        (
-            f"windows: {steps}; {len(NAMES)} columns; parameters {chosen}",
-            "± is half of a 95 % interval: of the first two columns over repetitions, of the others over trials",
-        ),
-    )
+def cases(settings: Settings) -> list[Case]:
+    """Every fold of every repetition."""
+    return [{"seed": seed, "fold": fold} for seed in settings["seeds"] for fold in range(settings["folds"])]
 
 
-def read_windows(folder: str, *, seconds: float = 2.0, most_trials: int | None = None) -> Windows:
-    """The trials of ``har_rfid/S1_Dataset.tar.gz`` in the folder as sequences of windows; or some, spread out."""
-    trials = read_rfid_trials(os.path.join(folder, "har_rfid", "S1_Dataset.tar.gz"))
-    if most_trials is not None and most_trials < len(trials):
-        trials = [trials[k] for k in np.linspace(0, len(trials) - 1, most_trials).astype(int)]
-    made = [trial_windows(trial, seconds=seconds) for trial in trials]
+def run(settings: Settings, case: Case) -> Outcome:
+    """The trials that are left out, and their labels by every model."""
+    data, seed = read_windows(settings), case["seed"]
+    order = np.random.default_rng(seed).permutation(len(data.labels))
+    test = np.array_split(order, settings["folds"])[case["fold"]]
+    learn = np.setdiff1d(order, test)
+    options = {"inner_folds": settings["inner_folds"], "random_state": seed, "n_jobs": settings["n_jobs"]}
+    labels = {name: predict_trials(name, data, learn, test, **options) for name in settings["models"]}
+    return {"test": test.tolist(), "labels": {name: [row.tolist() for row in own] for name, own in labels.items()}}
+
+
+def read_windows(settings: Settings) -> Windows:
+    """The trials as sequences of windows."""
+    made = [trial_windows(trial, seconds=settings["seconds"]) for trial in read_some_trials(settings)]
     return Windows([columns for columns, _ in made], [labels for _, labels in made])
 
 
@@ -203,12 +166,63 @@ def by_trial(runs: np.ndarray, truth: Sequence[np.ndarray]) -> np.ndarray:
     return np.array([np.mean([(run == own).mean() for run in runs[:, k]]) for k, own in enumerate(truth)])
 
 
-def _claims(right: Mapping[str, np.ndarray]) -> list[Claim]:
-    claims = []
+def _runs(settings: Settings, outcomes: Outcomes, n_trials: int) -> dict[str, np.ndarray]:
+    """(repetitions, trials) what each model said of each trial."""
+    found = {name: np.empty((len(settings["seeds"]), n_trials), dtype=object) for name in settings["models"]}
+    for case, outcome in outcomes:
+        repetition = settings["seeds"].index(case["seed"])
+        for name, labels in outcome["labels"].items():
+            for trial, own in zip(outcome["test"], labels, strict=True):
+                found[name][repetition, trial] = np.array(own)
+    return found
+
+
+def report(settings: Settings, outcomes: Outcomes) -> Findings:
+    """All models on the same folds; with ``inner_folds`` of 0 nothing is chosen and the first values are taken."""
+    data, rows, inner_folds = read_windows(settings), [], settings["inner_folds"]
+    found = _runs(settings, outcomes, len(data.labels))
+    right = {name: by_trial(runs, data.labels) for name, runs in found.items()}
+    for name, runs in found.items():
+        gains = [
+            None if name == other or other not in found else paired_interval(right[name], right[other])
+            for other in (LINEAR, EXACT)
+        ]
+        shares, scores = zip(*(pooled(run, data.labels) for run in runs))
+        rows.append((name, mean_interval(shares), mean_interval(scores), mean_interval(right[name]), *gains))
+    counts = np.concatenate([np.asarray(own) for own in data.labels])
+    steps = ", ".join(f"{name} {int((counts == name).sum()):,}" for name in ACTIVITIES)
+    chosen = f"chosen by {inner_folds} folds within the training trials" if inner_folds else "not chosen"
+    return Findings(
+        f"RFID trials: {len(data.labels)} trials, {len(counts):,} windows of {settings['seconds']:g} s; "
+        f"{settings['folds']} folds of trials, {len(settings['seeds'])} repetitions",
+        COLUMNS,
+        tuple(rows),
+        notes=(
+            f"windows: {steps}; {len(NAMES)} columns; parameters {chosen}",
+            "± is half of a 95 % interval: of the first two columns over repetitions, of the others over trials",
+        ),
+    )
+
+
+def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
+    """Boosted fields are above the others, trial by trial."""
+    truth = read_windows(settings).labels
+    right = {name: by_trial(runs, truth) for name, runs in _runs(settings, outcomes, len(truth)).items()}
     pairs = ((EXACT, LINEAR), (EXACT, MARKOV), (EXACT, STUMPS), (VERIFIED, LINEAR), (TREES, LINEAR))
-    for better, worse in pairs:
-        if better in right and worse in right:
-            gap = paired_interval(right[better], right[worse])
-            around = f"{gap.mean:+.4f}, 95 % interval {gap.low:+.4f} … {gap.high:+.4f}"
-            claims.append(Claim(f"{better} above {worse}", gap.low > 0, around))
-    return claims
+    return [
+        Claim(f"{better} above {worse}", *above(right[better].tolist(), right[worse].tolist(), digits=4))
+        for better, worse in pairs
+        if better in right and worse in right
+    ]
+
+
+FULL: Settings = {
+    "seeds": [0, 1, 2, 3, 4],
+    "folds": 5,
+    "inner_folds": 2,
+    "most_trials": None,
+    "models": list(MODELS),
+    "seconds": 2.0,
+}
+QUICK: Settings = {**FULL, "seeds": [0, 1], "folds": 2, "inner_folds": 0, "most_trials": 16}
+STUDY = Study(FULL, QUICK, cases, run, report, claims)

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from crfield.storage.datasets.rfid import ANTENNAS, Trial
+from crfield.storage.datasets.rfid import ANTENNAS, Trial, read_rfid_trials
+from studies.framework import Settings, data_path
 
 SILENT = -75.0  # strength where an antenna heard nothing; what it hears is stronger
 AXES = ("frontal", "vertical", "lateral")
@@ -83,3 +84,12 @@ def _phase_turn(antenna: np.ndarray, phase: np.ndarray) -> float:
     turns = [1.0 - np.cos(np.diff(phase[antenna == k])) for k in range(ANTENNAS)]
     turned = np.concatenate(turns)
     return float(turned.mean()) if len(turned) else 0.0
+
+
+def read_some_trials(settings: Settings) -> list[Trial]:
+    """The trials of ``har_rfid/S1_Dataset.tar.gz``; or ``most_trials`` of them, spread out."""
+    trials = read_rfid_trials(data_path(settings, "har_rfid", "S1_Dataset.tar.gz"))
+    most = settings["most_trials"]
+    if most is None or most >= len(trials):
+        return trials
+    return [trials[k] for k in np.linspace(0, len(trials) - 1, most).astype(int)]

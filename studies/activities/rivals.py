@@ -15,8 +15,7 @@ scores that nothing in training ever had. The models are in `activity_models`.
 from __future__ import annotations
 
 import warnings
-from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -154,11 +153,3 @@ def _marks(inside: Inside, sequences: Sequence[int], labels: Sequence[np.ndarray
         truth, said = [inside.labels[sequences[i]] for i in own], [labels[i] for i in own]
         out.append((macro_f1(truth, said) + segment_f1(truth, said, overlap=0.5)) / 2)
     return out
-
-
-def settings_told(found: Sequence[Mapping[str, Any]], model: str) -> str:
-    """Settings that the folds chose, with their counts."""
-    counts = Counter(
-        f"{fold['settings'][model]['setting']} × {fold['settings'][model]['factor']:g}" for fold in found
-    )
-    return ", ".join(f"{name} ({count})" for name, count in counts.most_common())

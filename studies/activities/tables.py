@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -13,10 +15,11 @@ import numpy as np
 from crfield.estimators.tuning.group_folds import GroupPredictions, macro_f1
 from crfield.metrics import segment_f1, token_accuracy
 from crfield.report.findings import Claim, Findings, Interval, mean_interval, paired_interval
-from crfield.training.parallel import run_each
 from studies.activities.models import CHAINS, RIVALS
-from studies.activities.rivals import Plan, Recorded, run_fold, settings_told
+from studies.activities.rivals import Plan, Recorded, run_fold
+from studies.framework import Case, Outcome, Outcomes, Settings, Study, above, each
 
+Scores = Mapping[str, Mapping[str, Mapping[Hashable, float]]]  # model → score → group
 MEASURED = ("accuracy", "macro F1", "segment F1@25", "segment F1@50")
 POOLED: Mapping[str, Callable[[Any, Any], float]] = {
     "accuracy": token_accuracy,
@@ -25,22 +28,103 @@ POOLED: Mapping[str, Callable[[Any, Any], float]] = {
 }
 
 
-def run_folds(reader: str, folder: str, options: tuple[Any, ...], plan: Plan, *, n_jobs: int = 1) -> list[Any]:
-    """Every fold of the data that ``reader`` ("module:function") makes of a folder, in ``n_jobs`` processes."""
-    cases = [(reader, folder, options, plan, number) for number in range(plan.folds)]
-    return [found for _, found in sorted(run_each(_one_fold, cases, n_jobs=n_jobs), key=lambda pair: pair[0])]
+@dataclass(frozen=True)
+class Comparison:
+    """All models on the same folds of groups: what one set of recordings has of its own.
 
+    Its methods travel to other processes, so its fields are functions of modules.
+    """
 
-def _one_fold(reader: str, folder: str, options: tuple[Any, ...], plan: Plan, number: int) -> dict[str, Any]:
-    return run_fold(recorded(reader, folder, options), plan, number)
+    read: Callable[[Settings], Recorded]
+    plan: Callable[[Settings], Plan]
+    title: Callable[[Settings, Recorded], str]
+    to_beat: Mapping[str, float]  # figures of all groups together, or means over groups
+    together: bool
+    others: str  # within which everything is chosen
+
+    def study(self, full: Settings, quick: Settings) -> Study:
+        """The comparison as a study of these settings."""
+        return Study(full, quick, self.cases, self.run, self.report, self.claims)
+
+    def data(self, settings: Settings) -> Recorded:
+        """The recordings, read once in each process."""
+        known = {name: value for name, value in settings.items() if name != "n_jobs"}
+        return _recorded(self.read, json.dumps(known, sort_keys=True), os.environ.get("CRFIELD_DATA"))
+
+    def cases(self, settings: Settings) -> list[Case]:
+        """A case for each fold that is left out."""
+        return [{"fold": number} for number in range(self.plan(settings).folds)]
+
+    def run(self, settings: Settings, case: Case) -> Outcome:
+        """Everything about one fold, with settings as text."""
+        found = run_fold(self.data(settings), self.plan(settings), case["fold"])
+        chosen = {model: f"{own['setting']} × {own['factor']:g}" for model, own in found["settings"].items()}
+        return {**found, "settings": chosen}
+
+    def report(self, settings: Settings, outcomes: Outcomes) -> Findings:
+        """Means with intervals, scores of all together, and what was chosen."""
+        data, models = self.data(settings), self.plan(settings).models
+        scores, pooled = self._scores(settings, outcomes)
+        rows = [
+            (
+                model,
+                *(mean_interval(scores[model][name].values()) for name in MEASURED),
+                *(pooled[model][name] for name in POOLED),
+            )
+            for model in models
+        ]
+        columns = each(outcomes, "columns")
+        common = _counted((name for own in columns for name in own), "; ", most=6)
+        count = np.mean([len(own) for own in columns])
+        chosen = {model: _counted(each(outcomes, "settings", model), ", ") for model in models[:-1]}
+        return Findings(
+            self.title(settings, data),
+            ("model", *MEASURED, *(f"{name}, pooled" for name in POOLED)),
+            tuple(rows),
+            notes=(
+                *_winners(scores, models),
+                f"everything is chosen by {settings['inner_folds']} folds {self.others}",
+                f"{len(data.names):,} candidate columns, {count:.0f} selected in a fold; most often: {common}",
+                "± is half of a 95 % interval over groups; pooled scores are of all steps and segments together",
+                *(f"{model}, setting × factor (folds): {counts}" for model, counts in chosen.items()),
+            ),
+        )
+
+    def claims(self, settings: Settings, outcomes: Outcomes) -> list[Claim]:
+        """Each chain against the figures to beat and, group by group, against every rival."""
+        plan, (scores, pooled) = self.plan(settings), self._scores(settings, outcomes)
+        ours = [model for model in CHAINS if model in plan.models]
+        claims = []
+        for model in ours:
+            for name, level in self.to_beat.items():
+                value = pooled[model][name] if self.together else float(np.mean(list(scores[model][name].values())))
+                claims.append(Claim(f"{model}: {name} above {level:.3f}", value > level, f"{value:.3f}"))
+        for model in ours:
+            for rival in (rival for rival in RIVALS if rival in plan.models):
+                for name in ("macro F1", "segment F1@50"):
+                    both = (list(scores[one][name].values()) for one in (model, rival))
+                    claims.append(Claim(f"{model} above {rival}, {name}", *above(*both)))
+        return claims
+
+    def _scores(self, settings: Settings, outcomes: Outcomes) -> tuple[Scores, dict[str, dict[str, float]]]:
+        found = [outcome for _, outcome in outcomes]
+        said = predictions(found, self.data(settings), self.plan(settings).models)
+        pooled = {model: {n: f(own.truth, own.predicted) for n, f in POOLED.items()} for model, own in said.items()}
+        return {model: own.scores() for model, own in said.items()}, pooled
 
 
 @lru_cache(maxsize=1)
-def recorded(reader: str, folder: str, options: tuple[Any, ...]) -> Recorded:
-    """The data, read once in each process."""
-    module, _, function = reader.partition(":")
-    data: Recorded = getattr(import_module(module), function)(folder, *options)
-    return data
+def _recorded(read: Callable[[Settings], Recorded], settings: str, folder: str | None) -> Recorded:
+    return read(json.loads(settings))
+
+
+def _counted(names: Iterable[str], between: str, *, most: int | None = None) -> str:
+    """Names with their counts, the most frequent first.
+
+    >>> _counted("abca", ", ", most=2)
+    'a (2), b (1)'
+    """
+    return between.join(f"{name} ({count})" for name, count in Counter(names).most_common(most))
 
 
 def predictions(
@@ -57,77 +141,14 @@ def predictions(
     return out
 
 
-def table_of(
-    title: str,
-    found: Sequence[Mapping[str, Any]],
-    data: Recorded,
-    plan: Plan,
-    *,
-    to_beat: Mapping[str, float],
-    together: bool,
-    notes: Sequence[str] = (),
-) -> Findings:
-    """The findings of all folds; figures ``to_beat`` are of all groups ``together``, or means over groups."""
-    said = predictions(found, data, plan.models)
-    scores = {model: own.scores() for model, own in said.items()}
-    pooled = {model: {n: f(own.truth, own.predicted) for n, f in POOLED.items()} for model, own in said.items()}
-    rows = [
-        (
-            model,
-            *(mean_interval(scores[model][name].values()) for name in MEASURED),
-            *(pooled[model][name] for name in POOLED),
-        )
-        for model in plan.models
-    ]
-    chosen = Counter(name for fold in found for name in fold["columns"])
-    common = "; ".join(f"{name} ({count})" for name, count in chosen.most_common(6))
-    count = np.mean([len(fold["columns"]) for fold in found])
-    return Findings(
-        title,
-        ("model", *MEASURED, *(f"{name}, pooled" for name in POOLED)),
-        tuple(rows),
-        tuple(_claims(scores, pooled, plan, to_beat, together)),
-        (
-            *_winners(scores, plan),
-            *notes,
-            f"{len(data.names):,} candidate columns, {count:.0f} selected in a fold; most often: {common}",
-            "± is half of a 95 % interval over groups; pooled scores are of all steps and segments together",
-            *(f"{model}, setting × factor (folds): {settings_told(found, model)}" for model in plan.models[:-1]),
-        ),
-    )
-
-
-def _claims(
-    scores: Mapping[str, Mapping[str, Mapping[Hashable, float]]],
-    pooled: Mapping[str, Mapping[str, float]],
-    plan: Plan,
-    to_beat: Mapping[str, float],
-    together: bool,
-) -> list[Claim]:
-    """Each chain against the figures ``to_beat`` and, group by group, against every rival."""
-    ours = [model for model in CHAINS if model in plan.models]
-    claims = []
-    for model in ours:
-        for name, level in to_beat.items():
-            value = pooled[model][name] if together else float(np.mean(list(scores[model][name].values())))
-            claims.append(Claim(f"{model}: {name} above {level:.3f}", value > level, f"{value:.3f}"))
-    for model in ours:
-        for rival in (rival for rival in RIVALS if rival in plan.models):
-            for name in ("macro F1", "segment F1@50"):
-                own = _gap(scores[model][name], scores[rival][name])
-                around = f"{own.mean:+.3f}, 95 % interval {own.low:+.3f} … {own.high:+.3f}"
-                claims.append(Claim(f"{model} above {rival}, {name}", bool(own.low > 0), around))
-    return claims
-
-
-def _winners(scores: Mapping[str, Mapping[str, Mapping[Hashable, float]]], plan: Plan) -> list[str]:
+def _winners(scores: Scores, models: Sequence[str]) -> list[str]:
     """A sentence: the best chain, the best rival, and what is between them, group by group."""
 
     def mark(model: str) -> float:
         return float(np.mean([[*scores[model][name].values()] for name in ("macro F1", "segment F1@50")]))
 
-    ours = [model for model in CHAINS if model in plan.models]
-    rivals = [model for model in RIVALS if model in plan.models]
+    ours = [model for model in CHAINS if model in models]
+    rivals = [model for model in RIVALS if model in models]
     if not ours or not rivals:
         return []
     best, rival = max(ours, key=mark), max(rivals, key=mark)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,7 @@ from crfield.report.findings import Claim, Findings
 from crfield.scoring.graph_linear import GraphScorer
 from crfield.simulate.fields import make_noisy_images
 from crfield.training.graph.strength import Setting
+from studies.framework import Case, Outcome, Outcomes, Settings, Study
 
 COLUMNS = ("graphs", "seeds", "without edges", "auto", "least gain", "strengths", "pseudo", "cost")
 COUPLINGS = (0.0, 0.2, 0.5, 0.8)
@@ -42,42 +43,20 @@ WORST, MEAN = 0.004, 0.001  # by which the default may fall below the model with
 Images = tuple[list[np.ndarray], list[np.ndarray]]
 
 
-def graph_defaults(
-    *, seeds: Sequence[int] = tuple(range(8)), image_seeds: Sequence[int] = (0, 1, 2), compare: bool = True
-) -> Findings:
-    """The default on all sets: worlds on ``seeds``, images on ``image_seeds``; with ``compare`` others beside it."""
-    sets: dict[str, tuple[Sequence[int], Callable[[int, np.random.Generator], Images], int, int, dict[str, Any]]] = {
-        "directional blocks": (image_seeds, _blocks, 20, 20, {"directed": True}),
-        "crosses": (image_seeds, _crosses, 20, 20, {"l2": 0.01}),
-        "bimodal noise": (image_seeds, _shapes("bimodal"), 8, 8, {}),
-        "Gaussian noise": (image_seeds, _shapes("gaussian"), 8, 8, {}),
-        "scenes": (image_seeds, _scenes, 6, 10, {}),
-        **{f"coupling {c:g}": (seeds, _world(c), 3, 24, {}) for c in COUPLINGS},
-    }
-    rows, gains = [], {}
-    for name, (own, make, n_train, n_test, options) in sets.items():
-        found = [
-            one_set(make(n_train + n_test, np.random.default_rng(seed)), n_train, options, compare) for seed in own
-        ]
-        alone, auto, strength, pseudo, cost = (np.array(some) for some in zip(*found))
-        gains[name] = (alone, auto)
-        told = " ".join(f"{s:g}" for s in strength)
-        beside = (float(pseudo.mean()), f"{cost.mean():.1f} ×") if compare else (None, None)
-        least = f"{(auto - alone).min():+.4f}"
-        rows.append((name, len(own), f"{alone.mean():.3f}", f"{auto.mean():.3f}", least, told, *beside))
-    rows = [(*row[:6], None if row[6] is None else f"{row[6]:.3f}", row[7]) for row in rows]
-    return Findings(
-        "The default of GridCRF where exact inference is too large: shares of right pixels of new images",
-        COLUMNS,
-        tuple(rows),
-        tuple(_claims(gains)),
-        ("strengths are those chosen on held-out graphs, seed by seed; 0 is the model without edges",),
-    )
+def cases(settings: Settings) -> list[Case]:
+    """Every set on its seeds: worlds on ``seeds``, images on ``image_seeds``."""
+    seeds = {name: settings["seeds" if name.startswith("coupling") else "image_seeds"] for name in SETS}
+    return [{"set": name, "seed": seed} for name, own in seeds.items() for seed in own]
 
 
-def one_set(
-    images: Images, n_train: int, options: dict[str, Any], compare: bool = True
-) -> tuple[float, float, float, float, float]:
+def run(settings: Settings, case: Case) -> Outcome:
+    """The default on one set of images; with ``compare`` others beside it."""
+    make, n_train, n_test, options = SETS[case["set"]]
+    images = make(n_train + n_test, np.random.default_rng(case["seed"]))
+    return one_set(images, n_train, options, settings["compare"])
+
+
+def one_set(images: Images, n_train: int, options: dict[str, Any], compare: bool = True) -> Outcome:
     """Right pixels without edges and by default, the strength, right pixels by pseudo-likelihood, and the cost."""
     X, y, new, truth = images[0][:n_train], images[1][:n_train], images[0][n_train:], images[1][n_train:]
     with warnings.catch_warnings():
@@ -89,11 +68,12 @@ def one_set(
         bare = GraphCRF(l2=model.l2).fit(_apart(X), [labels.ravel() for labels in y])
         alone = bare.score(_apart(new), [labels.ravel() for labels in truth])
         strength = 1.0 if model.plan_.strength is None else model.plan_.strength
+        found = {"alone": alone, "auto": model.score(new, truth), "strength": strength}
         if not compare:
-            return alone, model.score(new, truth), strength, np.nan, np.nan
+            return found
         pseudo = GridCRF(objective="pseudo_likelihood", decode="map", **options).fit(X, y)
         cost = taken / _one_fit(model, X, y)
-        return alone, model.score(new, truth), strength, pseudo.score(new, truth), cost
+        return {**found, "pseudo": pseudo.score(new, truth), "cost": cost}
 
 
 def _apart(images: list[np.ndarray]) -> list[Graph]:
@@ -113,7 +93,34 @@ def _one_fit(model: GridCRF, X: Any, y: Any) -> float:
     return time.process_time() - began
 
 
-def _claims(gains: dict[str, tuple[np.ndarray, np.ndarray]]) -> list[Claim]:
+def _both(outcomes: Outcomes, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """(seeds,) right pixels without edges, and by default."""
+    own = [outcome for case, outcome in outcomes if case["set"] == name]
+    return np.array([out["alone"] for out in own]), np.array([out["auto"] for out in own])
+
+
+def report(settings: Settings, outcomes: Outcomes) -> Findings:
+    """The default on all sets."""
+    rows = []
+    for name in SETS:
+        own = [outcome for case, outcome in outcomes if case["set"] == name]
+        alone, auto = _both(outcomes, name)
+        told, least = " ".join(f"{out['strength']:g}" for out in own), f"{(auto - alone).min():+.4f}"
+        beside: tuple[str | None, str | None] = (None, None)
+        if settings["compare"]:
+            pseudo, cost = (float(np.mean([out[what] for out in own])) for what in ("pseudo", "cost"))
+            beside = (f"{pseudo:.3f}", f"{cost:.1f} ×")
+        rows.append((name, len(own), f"{alone.mean():.3f}", f"{auto.mean():.3f}", least, told, *beside))
+    return Findings(
+        "The default of GridCRF where exact inference is too large: shares of right pixels of new images",
+        COLUMNS,
+        tuple(rows),
+        notes=("strengths are those chosen on held-out graphs, seed by seed; 0 is the model without edges",),
+    )
+
+
+def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
+    """Good where pairs help, and never below the model without edges."""
     claims = []
     for name, least in (
         ("directional blocks", 0.93),
@@ -121,13 +128,13 @@ def _claims(gains: dict[str, tuple[np.ndarray, np.ndarray]]) -> list[Claim]:
         ("bimodal noise", 0.93),
         ("Gaussian noise", 0.99),
     ):
-        alone, auto = gains[name]
+        alone, auto = _both(outcomes, name)
         claims.append(Claim(f"{name}: at least {least:g}", bool(auto.mean() >= least), f"{auto.mean():.4f}"))
-    alone, auto = gains["scenes"]
+    alone, auto = _both(outcomes, "scenes")
     worst = float((auto - alone).min())
     claims.append(Claim("scenes: no seed below the model without edges", worst >= -WORST, f"{worst:+.4f}"))
     for coupling in COUPLINGS:
-        alone, auto = gains[f"coupling {coupling:g}"]
+        alone, auto = _both(outcomes, f"coupling {coupling:g}")
         mean, worst = float((auto - alone).mean()), float((auto - alone).min())
         claims.append(
             Claim(
@@ -216,3 +223,15 @@ def _scenes(n: int, rng: np.random.Generator, shape: tuple[int, int] = (28, 40))
         X.append(np.concatenate([seen, seen**2, smooth, smooth**2, place], axis=-1))
         y.append(own[cell])
     return X, y
+
+
+SETS: dict[str, tuple[Callable[[int, np.random.Generator], Images], int, int, dict[str, Any]]] = {
+    "directional blocks": (_blocks, 20, 20, {"directed": True}),
+    "crosses": (_crosses, 20, 20, {"l2": 0.01}),
+    "bimodal noise": (_shapes("bimodal"), 8, 8, {}),
+    "Gaussian noise": (_shapes("gaussian"), 8, 8, {}),
+    "scenes": (_scenes, 6, 10, {}),
+    **{f"coupling {c:g}": (_world(c), 3, 24, {}) for c in COUPLINGS},
+}
+FULL: Settings = {"seeds": list(range(8)), "image_seeds": [0, 1, 2], "compare": True}
+STUDY = Study(FULL, {"seeds": [0], "image_seeds": [0], "compare": False}, cases, run, report, claims)

@@ -24,7 +24,6 @@ is base i of as many bases as images. All labels are chosen node by node from lo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -34,6 +33,7 @@ from crfield.estimators.graph.grid import GridCRF
 from crfield.estimators.graph.markov_field import MarkovRandomField
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval
 from crfield.simulate.fields import make_noisy_images
+from studies.framework import Case, Outcome, Outcomes, Settings, Study, by_seeds, gap_text
 
 COLUMNS = ("model", "sees", "neighbours", "pixels right", "minus MRF")
 MRF, DRF, CRF, ALONE, WINDOW, WRONG, BETHE = (
@@ -48,46 +48,15 @@ MRF, DRF, CRF, ALONE, WINDOW, WRONG, BETHE = (
 _KNOTS, _LOCAL_KNOTS = 12, 24  # of the features, and of the DRF's classifier, which is fitted to single pixels
 
 
-def noisy_images(
-    *,
-    seeds: Sequence[int] = tuple(range(10)),
-    n_train: int = 8,
-    n_test: int = 8,
-    size: int = 64,
-    noise: str = "bimodal",
-) -> Findings:
-    """All models on all seeds: mean share of right pixels, and the difference to the MRF of as many neighbours."""
-    shares: dict[tuple[str, int], list[float]] = {}
-    for seed in seeds:
-        for key, share in one_seed(seed, n_train=n_train, n_test=n_test, size=size, noise=noise).items():
-            shares.setdefault(key, []).append(share)
-    sees = {MRF: "pixel, 2 Gaussians", WRONG: "pixel, 1 Gaussian", WINDOW: "9 pixels, splines"}
-    rows = []
-    for (name, neighbours), own in shares.items():
-        rival = shares[MRF, neighbours or 4]
-        difference = None if name == MRF else paired_interval(own, rival)
-        cell = str(neighbours) if neighbours else None
-        named = name if neighbours < 8 else f"{name}, 8"
-        rows.append((named, sees.get(name, "pixel, splines"), cell, mean_interval(own), difference))
-    return Findings(
-        f"Images of {size} × {size} under {noise} noise: {n_train} to learn from, {n_test} of other shapes to test "
-        f"on, {len(seeds)} seeds",
-        COLUMNS,
-        tuple(rows),
-        tuple(_claims(shares)),
-        ("± is half of the 95 % interval of the mean over seeds; differences are taken seed by seed",),
-    )
-
-
-def one_seed(
-    seed: int, *, n_train: int, n_test: int, size: int, noise: str = "bimodal"
-) -> dict[tuple[str, int], float]:
+def run(settings: Settings, case: Case) -> Outcome:
     """Share of right test pixels of each (model, neighbours); 0 neighbours for models without a field."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import SplineTransformer
 
-    made = make_noisy_images(n_train + n_test, (size, size), noise=noise, n_bases=n_train + n_test, random_state=seed)
+    n_train, size = settings["n_train"], settings["size"]
+    n, noise = n_train + settings["n_test"], settings["noise"]
+    made = make_noisy_images(n, (size, size), noise=noise, n_bases=n, random_state=case["seed"])
     train, test = slice(0, n_train), slice(n_train, None)
     basis = SplineTransformer(n_knots=_KNOTS, knots="quantile").fit(made.images[train].reshape(-1, 1))
     bent = [basis.transform(image.reshape(-1, 1)).reshape(size, size, -1) for image in made.images]
@@ -115,7 +84,7 @@ def one_seed(
         }
         for name, (model, features) in models.items():
             shares[name, neighbours] = model.fit(features[train], y).score(features[test], truth)
-    return shares
+    return {"shares": [[*key, share] for key, share in shares.items()]}
 
 
 def shifted(image: np.ndarray) -> list[np.ndarray]:
@@ -129,15 +98,48 @@ def shifted(image: np.ndarray) -> list[np.ndarray]:
     return [padded[r : r + height, c : c + width] for r in range(3) for c in range(3)]
 
 
-def _claims(shares: dict[tuple[str, int], list[float]]) -> list[Claim]:
-    claims = []
+def _shares(outcomes: Outcomes) -> dict[tuple[str, int], list[float]]:
+    """Of each (model, neighbours), seed by seed."""
+    shares: dict[tuple[str, int], list[float]] = {}
+    for _, outcome in outcomes:
+        for name, neighbours, share in outcome["shares"]:
+            shares.setdefault((name, neighbours), []).append(share)
+    return shares
+
+
+def report(settings: Settings, outcomes: Outcomes) -> Findings:
+    """Mean shares of right pixels, and the difference to the MRF of as many neighbours."""
+    shares, rows = _shares(outcomes), []
+    sees = {MRF: "pixel, 2 Gaussians", WRONG: "pixel, 1 Gaussian", WINDOW: "9 pixels, splines"}
+    for (name, neighbours), own in shares.items():
+        difference = None if name == MRF else paired_interval(own, shares[MRF, neighbours or 4])
+        cell = str(neighbours) if neighbours else None
+        named = name if neighbours < 8 else f"{name}, 8"
+        rows.append((named, sees.get(name, "pixel, splines"), cell, mean_interval(own), difference))
+    return Findings(
+        f"Images of {settings['size']} × {settings['size']} under {settings['noise']} noise: {settings['n_train']} "
+        f"to learn from, {settings['n_test']} of other shapes to test on, {len(settings['seeds'])} seeds",
+        COLUMNS,
+        tuple(rows),
+        notes=("± is half of the 95 % interval of the mean over seeds; differences are taken seed by seed",),
+    )
+
+
+def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
+    """The DRF keeps up with the MRF and is above its local classifier."""
+    shares, claims = _shares(outcomes), []
     for name in (DRF, BETHE):
         for neighbours in (4, 8):
             gap = paired_interval(shares[name, neighbours], shares[MRF, neighbours])
-            found = f"{gap.mean:+.5f}, 95 % interval {gap.low:+.5f} … {gap.high:+.5f}"
-            claims.append(Claim(f"{name}, {neighbours} neighbours: not below MRF", gap.high >= 0, found))
+            claims.append(Claim(f"{name}, {neighbours} neighbours: not below MRF", gap.high >= 0, gap_text(gap, 5)))
     gain = paired_interval(shares[DRF, 4], shares[ALONE, 0])
     claims.append(
         Claim("DRF is above its local classifier", gain.low > 0, f"{gain.mean:+.4f}, from {gain.low:+.4f} up")
     )
     return claims
+
+
+FULL: Settings = {"seeds": list(range(10)), "n_train": 8, "n_test": 8, "size": 64, "noise": "bimodal"}
+STUDY = Study(
+    FULL, {**FULL, "seeds": [0, 1, 2], "n_train": 4, "n_test": 2, "size": 32}, by_seeds, run, report, claims
+)

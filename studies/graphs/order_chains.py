@@ -17,22 +17,19 @@ Accuracy as a whole (MAP) and node by node (MPM) on the first of ten chains, tra
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from crfield.core.graphs import Graphs
-from crfield.core.potentials import Potentials
-from crfield.core.semiring import Semiring
 from crfield.data.graphs.builders import chain
 from crfield.errors import ConvergenceWarning
 from crfield.estimators.graph.crf import GraphCRF
-from crfield.inference.graphs.forest import ForestEngine
 from crfield.inference.graphs.loopy import LoopyEngine
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval
 from crfield.simulate.order_chains import OrderChains, make_order_chains
+from studies.framework import Case, Outcome, Outcomes, Settings, Study
+from studies.virtual_evidence.chains import ceiling
 
 DISTANCES = (1, 2, 3, 4, 5)
 CEILING, TRUE, EXACT, PSEUDO, BETHE = (
@@ -53,7 +50,7 @@ _SWEEPS = 50  # of belief propagation in training; where it goes in circles more
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Run:
     """What one model did on the test chain of one world."""
 
     whole: float  # MAP
@@ -63,37 +60,20 @@ class Outcome:
     warned: bool = False
 
 
-def order_chains(
-    *,
-    orders: Sequence[int] = (1, 2, 3, 4, 5),
-    seeds: Sequence[int] = (1, 2, 3, 4, 5),
-    bethe_seeds: Sequence[int] = (1,),
-    n_chains: int = 10,
-    length: int = 2_000,
-    n_jobs: int = 1,
-) -> Findings:
-    """All models for all orders; the Bethe likelihood, which is slow where it fails, on ``bethe_seeds`` alone."""
-    outcomes: dict[tuple[str, int], dict[int, Outcome]] = {}
-    for order in orders:
-        for seed in seeds:
-            world = make_order_chains(0.9, order, n_chains=n_chains, length=length, random_state=seed)
-            models = [CEILING, TRUE, EXACT, PSEUDO, *([BETHE] if seed in bethe_seeds else [])]
-            for name in models:
-                outcomes.setdefault((name, order), {})[seed] = run_model(name, world, n_jobs=n_jobs)
-    whole = n_chains == 10 and length == 2_000
-    return Findings(
-        f"Chains of order k, p = .9: {n_chains} chains of {length:,} labels for each seed, the first to test on",
-        COLUMNS,
-        tuple(_row(name, order, runs, outcomes[CEILING, order]) for (name, order), runs in outcomes.items()),
-        tuple(_claims(outcomes, whole)),
-        (
-            "l2 = 1; relations are symmetric; all-five models are decoded by the junction tree, the Bethe one by its "
-            "own engine",
-        ),
-    )
+def cases(settings: Settings) -> list[Case]:
+    """Every order on every seed."""
+    return [{"order": order, "seed": seed} for order in settings["orders"] for seed in settings["seeds"]]
 
 
-def run_model(name: str, world: OrderChains, *, n_jobs: int = 1) -> Outcome:
+def run(settings: Settings, case: Case) -> Outcome:
+    """All models; the Bethe likelihood, which is slow where it fails, on ``bethe_seeds`` alone."""
+    options = {name: settings[name] for name in ("n_chains", "length")}
+    world = make_order_chains(0.9, case["order"], random_state=case["seed"], **options)
+    models = [CEILING, TRUE, EXACT, PSEUDO, *([BETHE] if case["seed"] in settings["bethe_seeds"] else [])]
+    return {name: asdict(run_model(name, world, n_jobs=settings["n_jobs"])) for name in models}
+
+
+def run_model(name: str, world: OrderChains, *, n_jobs: int = 1) -> Run:
     """Train one of the models on all chains but the first and test it on that.
 
     >>> world = make_order_chains(0.9, 2, n_chains=3, length=300)
@@ -101,7 +81,7 @@ def run_model(name: str, world: OrderChains, *, n_jobs: int = 1) -> Outcome:
     True
     """
     if name == CEILING:
-        return _ceiling(world)
+        return Run(*ceiling(world, 0))
     graphs = [
         chain(x.astype(float), distances=(world.order,) if name == TRUE else DISTANCES, symmetric=True)
         for x in world.features
@@ -120,7 +100,7 @@ def run_model(name: str, world: OrderChains, *, n_jobs: int = 1) -> Outcome:
         shares = [
             model.set_params(decode=decode).score(graphs[:1], world.labels[:1]) for decode in ("map", "marginal")
         ]
-    return Outcome(shares[0], shares[1], model.converged_, model.stop_reason_, warned)
+    return Run(shares[0], shares[1], model.converged_, model.stop_reason_, warned)
 
 
 def _model(name: str, n_jobs: int) -> GraphCRF:
@@ -132,18 +112,33 @@ def _model(name: str, n_jobs: int) -> GraphCRF:
     return GraphCRF(objective="likelihood", engine="forest" if name == TRUE else "junction_tree", n_jobs=n_jobs)
 
 
-def _ceiling(world: OrderChains) -> Outcome:
-    steps = np.arange(len(world.labels[0]) - world.order)
-    graph = Graphs(np.array([0, len(world.labels[0])]), steps, steps + world.order)
-    scores = Potentials(world.node_scores[0], world.edge_scores[None], graph)
-    whole, single = (
-        float((ForestEngine().infer(scores, semiring).node.argmax(axis=1) == world.labels[0]).mean())
-        for semiring in (Semiring.MAX, Semiring.LOG)
+Runs = dict[tuple[str, int], dict[int, Run]]  # by model and order, then by seed
+
+
+def _runs(outcomes: Outcomes) -> Runs:
+    runs: Runs = {}
+    for case, outcome in outcomes:
+        for name, own in outcome.items():
+            runs.setdefault((name, case["order"]), {})[case["seed"]] = Run(**own)
+    return runs
+
+
+def report(settings: Settings, outcomes: Outcomes) -> Findings:
+    """All models for all orders."""
+    runs = _runs(outcomes)
+    return Findings(
+        f"Chains of order k, p = .9: {settings['n_chains']} chains of {settings['length']:,} labels for each seed, "
+        "the first to test on",
+        COLUMNS,
+        tuple(_row(name, order, own, runs[CEILING, order]) for (name, order), own in runs.items()),
+        notes=(
+            "l2 = 1; relations are symmetric; all-five models are decoded by the junction tree, the Bethe one by its "
+            "own engine",
+        ),
     )
-    return Outcome(whole, single)
 
 
-def _row(name: str, order: int, runs: dict[int, Outcome], ceiling: dict[int, Outcome]) -> tuple[Any, ...]:
+def _row(name: str, order: int, runs: dict[int, Run], ceiling: dict[int, Run]) -> tuple[Any, ...]:
     reasons = sorted({run.reason for run in runs.values()} - {""})
     converged = None if name == CEILING else all(run.converged for run in runs.values())
     gap = None
@@ -160,16 +155,18 @@ def _row(name: str, order: int, runs: dict[int, Outcome], ceiling: dict[int, Out
     )
 
 
-def _claims(outcomes: dict[tuple[str, int], dict[int, Outcome]], whole: bool) -> list[Claim]:
-    claims = []
-    for (name, order), runs in outcomes.items():
+def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
+    """The true relation is enough, Bethe fails from zero and says so, and the figures of the earlier study."""
+    every, claims = _runs(outcomes), []
+    whole = settings["n_chains"] == 10 and settings["length"] == 2_000
+    for (name, order), runs in every.items():
         if name == BETHE and order in FAILING:
             fails = all(not run.converged and run.warned for run in runs.values())
             found = "; ".join(sorted({run.reason for run in runs.values()}))
             claims.append(Claim(f"k = {order}: Bethe from zero ends unconverged, with a warning", fails, found))
         if name == TRUE:
-            ceiling = outcomes[CEILING, order]
-            gap = float(np.mean([run.single - ceiling[seed].single for seed, run in runs.items()]))
+            top = every[CEILING, order]
+            gap = float(np.mean([run.single - top[seed].single for seed, run in runs.items()]))
             sentence = f"k = {order}: exact likelihood on the true relation within .01 of the ceiling, all seeds"
             claims.append(Claim(sentence, abs(gap) <= 0.01, f"{gap:+.4f}"))
         noted = {TRUE: NOTED_CEILING, PSEUDO: NOTED_PSEUDO}.get(name)
@@ -180,3 +177,15 @@ def _claims(outcomes: dict[tuple[str, int], dict[int, Outcome]], whole: bool) ->
         sentence = f"k = {order}: {what} within {within:.2f} of the noted {noted[order]:.3f}, its seeds"
         claims.append(Claim(sentence, abs(mean - noted[order]) <= within, f"{mean:.4f}"))
     return claims
+
+
+FULL: Settings = {
+    "orders": [1, 2, 3, 4, 5],
+    "seeds": [1, 2, 3, 4, 5],
+    "bethe_seeds": [1],
+    "n_chains": 10,
+    "length": 2_000,
+}
+STUDY = Study(
+    FULL, {**FULL, "orders": [1, 3], "seeds": [1, 2], "n_chains": 4, "length": 300}, cases, run, report, claims
+)

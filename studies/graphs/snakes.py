@@ -26,6 +26,7 @@ from crfield.errors import ConvergenceWarning, DataWarning, FormatError
 from crfield.estimators.graph.grid import GridCRF
 from crfield.report.findings import Claim, Findings, percent
 from crfield.storage.files import read_bytes
+from studies.framework import Case, Outcome, Outcomes, Settings, Study, data_path
 
 COLUMNS = ("pairs see", "trained by", "l2", "cells", "of the snake", "cells, MAP", "of the snake, MAP", "converged")
 _PARTS = ("train", "test")
@@ -65,46 +66,34 @@ def colours_around(picture: np.ndarray) -> np.ndarray:
     return np.concatenate([padded[r : r + height, c : c + width] for r in range(3) for c in range(3)], axis=2)
 
 
-def snakes(folder: str, *, quick: bool = False, n_jobs: int = 1) -> Findings:
-    """Plain pairs and pairs that see colours, by pseudo-likelihood, by default and by the Bethe likelihood.
+def cases(settings: Settings) -> list[Case]:
+    """What pairs see, how it is trained, and the penalty."""
+    return [{"pairs": pairs, "objective": objective, "l2": l2} for pairs, objective, l2 in settings["models"]]
 
-    The quick form leaves out the Bethe likelihood and the default on colours, which take most of the time.
-    """
-    data = read_snakes(folder)
+
+def run(settings: Settings, case: Case) -> Outcome:
+    """Right labels node by node and as a whole, whether training converged, and the number of columns."""
+    data = read_snakes(data_path(settings))
     seen = [[colours_around(picture) for picture in data[part][0]] for part in _PARTS]
     met = np.concatenate([picture.reshape(-1, 72) for picture in seen[0]]).any(axis=0)
     train, test = ([picture[..., met] for picture in some] for some in seen)
     labels, truth = (data[part][1] for part in _PARTS)
-    settings: list[tuple[str | None, str, float]] = [
-        (None, "pseudo_likelihood", 1.0),
-        ("both", "pseudo_likelihood", 0.02),
-        (None, "auto", 1.0),
-    ]
-    if not quick:
-        settings += [("both", "auto", 0.1), (None, "likelihood", 0.1), ("both", "likelihood", 0.1)]
-    rows: list[tuple[Any, ...]] = []
-    for edges, objective, l2 in settings:
-        engine = "auto" if objective == "auto" else "loopy"
-        model = GridCRF(directed=True, edge_features=edges, objective=objective, engine=engine, l2=l2, n_jobs=n_jobs)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # the table says it
-            warnings.simplefilter("ignore", DataWarning)  # pseudo-likelihood's plain pairs are worse than none
-            model.fit(train, labels)
-        shares = []
-        for decode in ("marginal", "map"):
-            shares += cell_shares(truth, model.set_params(decode=decode).predict(test))
-        trained = _TRAINED[objective]
-        rows.append(("colours" if edges else "labels alone", trained, l2, *shares, model.converged_))
-    return Findings(
-        "Snakes: 200 pictures to learn from, 100 to test on; right labels, node by node unless it says MAP",
-        COLUMNS,
-        tuple((*row[:3], *(percent(share) for share in row[3:7]), row[7]) for row in rows),
-        tuple(_claims(rows)),
-        (
-            f"features of a cell: which colour each of the 3 × 3 cells around it has, {int(met.sum())} columns; "
-            "pairs that see colours have those of both cells",
-        ),
+    model = GridCRF(
+        directed=True,
+        edge_features=case["pairs"],
+        objective=case["objective"],
+        engine="auto" if case["objective"] == "auto" else "loopy",
+        l2=case["l2"],
+        n_jobs=settings["n_jobs"],
     )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the table says it
+        warnings.simplefilter("ignore", DataWarning)  # pseudo-likelihood's plain pairs are worse than none
+        model.fit(train, labels)
+    shares = []
+    for decode in ("marginal", "map"):
+        shares += cell_shares(truth, model.set_params(decode=decode).predict(test))
+    return {"right": shares, "converged": model.converged_, "columns": int(met.sum())}
 
 
 def cell_shares(truth: Any, found: Any) -> list[float]:
@@ -118,9 +107,28 @@ def cell_shares(truth: Any, found: Any) -> list[float]:
     return [float(right.mean()), float(right[snake].mean())]
 
 
-def _claims(rows: list[tuple[Any, ...]]) -> list[Claim]:
+def _named(case: Case) -> tuple[str, str]:
+    return "colours" if case["pairs"] else "labels alone", _TRAINED[case["objective"]]
+
+
+def report(settings: Settings, outcomes: Outcomes) -> Findings:
+    """Plain pairs and pairs that see colours, by pseudo-likelihood, by default and by the Bethe likelihood."""
+    return Findings(
+        "Snakes: 200 pictures to learn from, 100 to test on; right labels, node by node unless it says MAP",
+        COLUMNS,
+        tuple((*_named(case), case["l2"], *map(percent, out["right"]), out["converged"]) for case, out in outcomes),
+        notes=(
+            f"features of a cell: which colour each of the 3 × 3 cells around it has, {outcomes[0][1]['columns']} "
+            "columns; pairs that see colours have those of both cells",
+        ),
+    )
+
+
+def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
+    """Pairs that see colours follow the snake, and plain ones cannot."""
     claims = []
-    for name, trained, _, cells, snake, *_ in rows:
+    for case, outcome in outcomes:
+        (name, trained), (cells, snake, *_) = _named(case), outcome["right"]
         found = f"{percent(cells)} and {percent(snake)}"
         if name == "colours":
             sentence = f"{trained}, pairs that see colours: ≥ 99 % of cells and ≥ 96 % of the snake"
@@ -131,3 +139,17 @@ def _claims(rows: list[tuple[Any, ...]]) -> list[Claim]:
             claims.append(Claim(f"{trained}, plain pairs: ≤ 86 % of the snake", snake <= 0.86, percent(snake)))
             claims.append(Claim(f"{trained}, plain pairs: ≤ 86 % of cells", cells <= 0.86, percent(cells)))
     return claims
+
+
+FULL: Settings = {
+    "models": [
+        [None, "pseudo_likelihood", 1.0],
+        ["both", "pseudo_likelihood", 0.02],
+        [None, "auto", 1.0],
+        ["both", "auto", 0.1],
+        [None, "likelihood", 0.1],
+        ["both", "likelihood", 0.1],
+    ]
+}
+# Without the Bethe likelihood and the default on colours, which take most of the time.
+STUDY = Study(FULL, {"models": FULL["models"][:3]}, cases, run, report, claims)

@@ -26,6 +26,7 @@ from crfield.estimators.chain.crf import ChainCRF
 from crfield.estimators.graph.factorial import FactorialCRF
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval
 from crfield.simulate.wearable import WearableEpisodes, make_wearable_episodes
+from studies.framework import Case, Outcome, Outcomes, Settings, Study, above, each
 
 APART, ALL, LAYERS, PSEUDO, PAIRS = (
     "two chains",
@@ -37,45 +38,26 @@ APART, ALL, LAYERS, PSEUDO, PAIRS = (
 MODELS = (APART, ALL, LAYERS, PSEUDO, PAIRS)
 COLUMNS = ("model", "motion", "context", "both", "motion − two chains", "both − two chains")
 Labels = tuple[np.ndarray, np.ndarray]  # motions and contexts of one episode
+MOTION, CONTEXT, BOTH = 0, 1, 2  # places in an outcome
 _BETWEEN = "/"
 
 
-def wearable_layers(
-    *, n_episodes: int = 12, length: int = 500, folds: int | None = None, random_state: int = 0, n_jobs: int = 1
-) -> Findings:
-    """Every episode (or the first ``folds``) left out once: right steps by layer, and the steps right in both."""
-    made = make_wearable_episodes(n_episodes, length=length, random_state=random_state)
-    shares: dict[str, list[tuple[float, float, float]]] = {name: [] for name in MODELS}
-    for out in range(n_episodes if folds is None else folds):
-        learn = [k for k in range(n_episodes) if k != out]
-        for name in MODELS:
-            motion, context = predict_episode(name, made, learn, out, n_jobs=n_jobs)
-            right = motion == made.motions[out], context == made.contexts[out]
-            shares[name].append((right[0].mean(), right[1].mean(), (right[0] & right[1]).mean()))
-    columns = {name: np.array(own, dtype=float).T for name, own in shares.items()}
-    rows = []
-    for name, (motion, context, both) in columns.items():
-        gains = (
-            [None, None]
-            if name == APART
-            else [paired_interval(motion, columns[APART][0]), paired_interval(both, columns[APART][2])]
-        )
-        rows.append((name, mean_interval(motion), mean_interval(context), mean_interval(both), *gains))
-    gain = paired_interval(columns[LAYERS][2], columns[APART][2])
-    return Findings(
-        f"Wearable episodes: {n_episodes} of about {length} steps, "
-        f"{len(shares[APART])} of them left out in turn; right steps",
-        COLUMNS,
-        tuple(rows),
-        (
-            Claim(
-                "coupled layers get more steps right in both than two chains",
-                gain.low > 0,
-                f"{gain.mean:+.3f}, 95 % interval {gain.low:+.3f} … {gain.high:+.3f}",
-            ),
-        ),
-        ("l2 = 1; ± is half of the 95 % interval of the mean over episodes; differences episode by episode",),
-    )
+def cases(settings: Settings) -> list[Case]:
+    """Every episode, or the first ``folds``, left out once."""
+    return [{"out": out} for out in range(settings["folds"] or settings["n_episodes"])]
+
+
+def run(settings: Settings, case: Case) -> Outcome:
+    """Each model's shares of right motions, right contexts, and steps right in both."""
+    n, out = settings["n_episodes"], case["out"]
+    made = make_wearable_episodes(n, length=settings["length"], random_state=settings["random_state"])
+    found = {}
+    for name in MODELS:
+        learn = [k for k in range(n) if k != out]
+        motion, context = predict_episode(name, made, learn, out, n_jobs=settings["n_jobs"])
+        right = motion == made.motions[out], context == made.contexts[out]
+        found[name] = [float(share.mean()) for share in (*right, right[0] & right[1])]
+    return found
 
 
 def predict_episode(name: str, made: WearableEpisodes, learn: Sequence[int], out: int, *, n_jobs: int = 1) -> Labels:
@@ -115,3 +97,32 @@ def predict_episode(name: str, made: WearableEpisodes, learn: Sequence[int], out
         coupled.fit([layers[k] for k in learn], [truth[k] for k in learn])
     labels = coupled.predict([layers[out]])[0]
     return labels[:, 0], labels[:, 1]
+
+
+def report(settings: Settings, outcomes: Outcomes) -> Findings:
+    """Right steps by layer and in both, and the gain over two chains."""
+    rows = []
+    for name in MODELS:
+        shares = [each(outcomes, name, place) for place in (MOTION, CONTEXT, BOTH)]
+        gains = [
+            None if name == APART else paired_interval(shares[place], each(outcomes, APART, place))
+            for place in (MOTION, BOTH)
+        ]
+        rows.append((name, *map(mean_interval, shares), *gains))
+    return Findings(
+        f"Wearable episodes: {settings['n_episodes']} of about {settings['length']} steps, {len(outcomes)} of them "
+        "left out in turn; right steps",
+        COLUMNS,
+        tuple(rows),
+        notes=("l2 = 1; ± is half of the 95 % interval of the mean over episodes; differences episode by episode",),
+    )
+
+
+def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
+    """Layers that know of each other are better."""
+    sentence = "coupled layers get more steps right in both than two chains"
+    return [Claim(sentence, *above(each(outcomes, LAYERS, BOTH), each(outcomes, APART, BOTH)))]
+
+
+FULL: Settings = {"n_episodes": 12, "length": 500, "folds": None, "random_state": 0}
+STUDY = Study(FULL, {**FULL, "n_episodes": 6, "length": 120, "folds": 3}, cases, run, report, claims)

@@ -21,10 +21,9 @@ what is done, and writes the table; ``crfield experiment kernel-letters --folds 
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -33,50 +32,20 @@ from crfield.errors import ConvergenceWarning, InputError
 from crfield.estimators.chain.crf import ChainCRF
 from crfield.estimators.similarity.crf import KernelCRF
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval, percent
-from crfield.storage.datasets.letters import Letters, read_letters
-from studies.framework import Case, Outcome, Reproduced, Settings, Study, run_study
-from studies.handwriting.letters import outcome_of
+from crfield.storage.datasets.letters import read_letters
+from studies.framework import Case, Outcome, Outcomes, Settings, Study, above_if_one, data_path, each, folds_of
+from studies.handwriting.letters import FOLDS, learning_words, outcome_of, title_of
 
 LINEAR, MANY, FEW, GREEDY, WAVES = "linear chain", "landmarks", "few landmarks", "greedy", "waves"
 MODELS = (LINEAR, MANY, FEW, GREEDY, WAVES)
 COLUMNS = ("model", "columns", "first fold", "letters", "words", "letters − linear chain")
 WANTED = 0.94
-FOLDS = 10
 Part = tuple[list[np.ndarray], list[np.ndarray]]
-
-
-def kernel_letters(
-    folder: str,
-    *,
-    folds: Sequence[int] = tuple(range(FOLDS)),
-    n_components: int = 2000,
-    most_words: int | None = None,
-    n_jobs: int = 1,
-) -> Findings:
-    """The models on the given folds, each trained on the other nine, or on ``most_words`` words drawn from them."""
-    settings = {
-        **FULL,
-        "data": folder,
-        "seeds": list(folds),
-        "n_components": n_components,
-        "most_words": most_words,
-    }
-    return report(settings, run_study(STUDY, settings, n_jobs=n_jobs)).findings
-
-
-def cases(settings: Settings) -> list[Case]:
-    """A case for each fold that is tested on: its "seed" is the fold's number."""
-    folds = settings["seeds"]
-    if not folds or not set(folds) <= set(range(FOLDS)):
-        raise InputError(f"folds are numbers of 0 … {FOLDS - 1}, got {list(folds)}.")
-    return [{"seed": fold} for fold in folds]
 
 
 def run_fold(settings: Settings, case: Case) -> Outcome:
     """What was chosen within the other folds, and shares of right letters and words in this one."""
-    folder = settings.get("data") or os.environ.get("CRFIELD_DATA", ".")
-    data = read_letters(os.path.join(folder, "letters", "letters.npz"))
-    fold = case["seed"]
+    data, fold = read_letters(data_path(settings, "letters", "letters.npz")), case["seed"]
     learn = learning_words(data, fold, settings["most_words"])
     held = learn & (data.fold == (fold + 1) % FOLDS)
     inner, judge = data.part(learn & ~held), data.part(held)
@@ -97,20 +66,6 @@ def run_fold(settings: Settings, case: Case) -> Outcome:
     return {"gamma": gamma, "l2": l2, "held out": tried, "models": found}
 
 
-def learning_words(data: Letters, fold: int, most_words: int | None) -> np.ndarray:
-    """(words,) which words are learnt from where ``fold`` is tested on: all others, or some drawn from these.
-
-    >>> words = Letters([], [], np.array([0, 1, 2, 0]))
-    >>> learning_words(words, 0, None).tolist(), int(learning_words(words, 0, 1).sum())
-    ([False, True, True, False], 1)
-    """
-    learn = data.fold != fold
-    if most_words is not None:
-        drawn = np.random.default_rng(fold).permutation(np.flatnonzero(learn))[:most_words]
-        learn = np.isin(np.arange(len(learn)), drawn)
-    return learn
-
-
 def best(
     values: Iterable[float], score: Callable[[float], float], tried: dict[str, float], key: str = "{:g}"
 ) -> float:
@@ -129,7 +84,7 @@ def best(
 
 def fit_and_judge(
     name: str, options: dict[str, Any], settings: Settings, train: Part, test: Part, *, seed: int
-) -> dict[str, float]:
+) -> Outcome:
     """Train a model by its name; right letters and words of the test part, and the columns letters were mapped to."""
     if name == LINEAR:
         linear = ChainCRF(tol=1e-3, **options).fit(*train)
@@ -142,7 +97,7 @@ def fit_and_judge(
             model.fit(*train)
         outcome = outcome_of(model.potentials(test[0]), model._fitted.labels.coders[0], test[1])
         columns = model.n_components_
-    return {"letters": outcome.letters, "words": outcome.words, "columns": columns}
+    return {**outcome, "columns": columns}
 
 
 def options_of(name: str, n_components: int) -> dict[str, Any]:
@@ -163,44 +118,38 @@ def options_of(name: str, n_components: int) -> dict[str, Any]:
     return special[name]
 
 
-def report(settings: Settings, outcomes: list[tuple[Case, Outcome]]) -> Reproduced:
-    """The table over folds, its claims, and what was chosen."""
-    folds = [case["seed"] for case, _ in outcomes]
-    right = {name: [out["models"][name]["letters"] for _, out in outcomes] for name in settings["models"]}
+def report(settings: Settings, outcomes: Outcomes) -> Findings:
+    """The table over folds, and what was chosen."""
     rows = []
-    for name, shares in right.items():
-        runs = [out["models"][name] for _, out in outcomes]
-        gap = paired_interval(shares, right[LINEAR]) if LINEAR in right and name != LINEAR else None
-        words = mean_interval(run["words"] for run in runs)
-        rows.append((name, int(runs[0]["columns"]), shares[0], mean_interval(shares), words, gap))
-    most = settings["most_words"]
-    learnt = "the other nine" if most is None else f"{most:,} words of the other nine"
+    for name in settings["models"]:
+        shares = each(outcomes, "models", name, "letters")
+        linear = each(outcomes, "models", LINEAR, "letters") if LINEAR in settings["models"] else None
+        gap = paired_interval(shares, linear) if linear and name != LINEAR else None
+        words, columns = (each(outcomes, "models", name, what) for what in ("words", "columns"))
+        rows.append((name, int(columns[0]), shares[0], mean_interval(shares), mean_interval(words), gap))
     chosen = Counter(f"{out['gamma']:g}, {out['l2']:g}" for _, out in outcomes)
     counts = "; ".join(f"{values} ({count})" for values, count in chosen.most_common())
-    told = (
+    notes = (
         f"kernels: rbf, {settings['steps']} steps of L-BFGS; gamma, l2 (in so many folds) = {counts}",
         f"chosen from gamma {_listed(settings['gammas'])} and l2 {_listed(settings['penalties'])} by few landmarks, "
         f"{settings['inner_steps']} steps, of eight folds on the ninth; linear chain: l2 = 1",
         "± is half of the 95 % interval of the mean over folds; differences fold by fold",
     )
-    title = f"Letters: {len(folds)} of ten folds tested on, trained on {learnt}; right letters"
-    return Reproduced(Findings(title, COLUMNS, tuple(rows), tuple(_claims(right, folds, whole=most is None)), told))
+    return Findings(title_of(settings), COLUMNS, tuple(rows), notes=notes)
 
 
-def _claims(right: dict[str, list[float]], folds: Sequence[int], *, whole: bool) -> list[Claim]:
-    claims = []
-    if whole and MANY in right:
+def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
+    """Enough letters, and who is above whom."""
+    right = {name: each(outcomes, "models", name, "letters") for name in settings["models"]}
+    claims, folds = [], settings["seeds"]
+    if settings["most_words"] is None and MANY in right:
         first, mean = right[MANY][0], float(np.mean(right[MANY]))
         claims.append(Claim(f"{MANY}: ≥ 94 % of the letters of fold {folds[0]}", first >= WANTED, percent(first)))
         if len(folds) > 1:
             claims.append(Claim(f"{MANY}: ≥ 94 % in the mean", mean >= WANTED, percent(mean)))
     for better, worse in ((MANY, LINEAR), (MANY, FEW), (FEW, WAVES), (GREEDY, FEW)):
-        if better not in right or worse not in right:
-            continue
-        gap = paired_interval(right[better], right[worse])
-        sure = gap.low > 0 if len(folds) > 1 else gap.mean > 0
-        around = f", 95 % interval {gap.low:+.3f} … {gap.high:+.3f}" if len(folds) > 1 else ""
-        claims.append(Claim(f"{better} above {worse}", sure, f"{gap.mean:+.3f}{around}"))
+        if better in right and worse in right:
+            claims.append(Claim(f"{better} above {worse}", *above_if_one(right[better], right[worse])))
     return claims
 
 
@@ -219,11 +168,11 @@ FULL: Settings = {
     "inner_steps": 30,
 }
 STUDY = Study(
-    "handwritten words: kernels on pixels, landmarks, greedy cliques, waves (needs data)",
     FULL,
     {**FULL, "seeds": [0], "n_components": 200, "most_words": 600},
-    cases,
+    folds_of(FOLDS),
     run_fold,
     report,
-    needs_data=True,
+    claims,
+    folds=True,
 )

@@ -15,9 +15,7 @@ open. Accuracy is of letters; whole words as well. Intervals are over folds.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -33,6 +31,7 @@ from crfield.inference.chain import ChainEngine
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval, percent
 from crfield.storage.datasets.letters import Letters, read_letters
 from crfield.training.markov.counting import counted
+from studies.framework import Case, Outcome, Outcomes, Settings, Study, above_if_one, data_path, each, folds_of
 
 LINEAR, ALONE, MARKOV, BOOSTED = (
     "pixels, linear chain",
@@ -46,101 +45,26 @@ WANTED = 0.92
 PLAIN = (0.86, 0.89)
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """Shares of right letters as a whole and node by node, and of right words."""
-
-    letters: float
-    nodes: float
-    words: float
+FOLDS = 10
 
 
-def letters(
-    folder: str,
-    *,
-    folds: Sequence[int] = tuple(range(10)),
-    n_rounds: int = 80,
-    max_depth: int = 8,
-    learning_rate: float = 0.1,
-    most_words: int | None = None,
-    n_jobs: int = 1,
-) -> Findings:
-    """All models on the given folds, each trained on the other nine, or on ``most_words`` words drawn from them."""
-    data = read_letters(os.path.join(folder, "letters", "letters.npz"))
-    outcomes: dict[str, list[Outcome]] = {name: [] for name in MODELS}
-    for fold in folds:
-        found = run_fold(
-            data,
-            fold,
-            n_rounds=n_rounds,
-            max_depth=max_depth,
-            learning_rate=learning_rate,
-            most_words=most_words,
-            n_jobs=n_jobs,
-        )
-        for name, outcome in found.items():
-            outcomes[name].append(outcome)
-    linear = [outcome.letters for outcome in outcomes[LINEAR]]
-    rows = []
-    for name, runs in outcomes.items():
-        right = [outcome.letters for outcome in runs]
-        rows.append(
-            (
-                name,
-                runs[0].letters,
-                mean_interval(right),
-                mean_interval(outcome.nodes for outcome in runs),
-                mean_interval(outcome.words for outcome in runs),
-                None if name == LINEAR else paired_interval(right, linear),
-            )
-        )
-    learnt = "the other nine" if most_words is None else f"{most_words:,} words of the other nine"
-    return Findings(
-        f"Letters: {len(folds)} of ten folds tested on, trained on {learnt}; right letters",
-        COLUMNS,
-        tuple(rows),
-        tuple(_claims(outcomes, folds, whole=most_words is None)),
-        (
-            f"trees: {n_rounds} rounds, depth {max_depth}, learning rate {learning_rate:g}, half of the letters and "
-            "half of the pixels each round; linear chain: l2 = 1",
-            "± is half of the 95 % interval of the mean over folds; differences fold by fold; letters and words by "
-            "Viterbi, node by node by marginals",
-        ),
-    )
-
-
-def run_fold(
-    data: Letters,
-    fold: int,
-    *,
-    n_rounds: int,
-    max_depth: int,
-    learning_rate: float,
-    most_words: int | None = None,
-    models: Sequence[str] = MODELS,
-    n_jobs: int = 1,
-) -> dict[str, Outcome]:
-    """Train on all folds but one and test on that."""
-    learn = data.fold != fold
-    if most_words is not None:
-        drawn = np.random.default_rng(fold).permutation(np.flatnonzero(learn))[:most_words]
-        learn = np.isin(np.arange(len(learn)), drawn)
-    X, y = data.part(learn)
+def run(settings: Settings, case: Case) -> Outcome:
+    """Train on all folds but one and test on that: model → shares of right letters, nodes and words."""
+    data, fold, n_jobs = read_letters(data_path(settings, "letters", "letters.npz")), case["seed"], settings["n_jobs"]
+    X, y = data.part(learning_words(data, fold, settings["most_words"]))
     test = data.part(data.fold == fold)
 
     def grown(transitions: str) -> TreeCRF:
         return TreeCRF(
             transitions=transitions,
-            n_rounds=n_rounds,
-            max_depth=max_depth,
-            learning_rate=learning_rate,
+            **{name: settings[name] for name in ("n_rounds", "max_depth", "learning_rate")},
             subsample=0.5,
             max_features=0.5,
             random_state=fold,
             n_jobs=n_jobs,
         ).fit(X, y)
 
-    found = {}
+    found, models = {}, settings["models"]
     if LINEAR in models:
         linear = ChainCRF(tol=1e-3, n_jobs=n_jobs).fit(X, y)
         found[LINEAR] = outcome_of(linear.potentials(test[0]), linear._coder, test[1], n_jobs=n_jobs)
@@ -154,6 +78,20 @@ def run_fold(
         boosted = grown("table")
         found[BOOSTED] = outcome_of(boosted.potentials(test[0]), boosted._coder, test[1], n_jobs=n_jobs)
     return found
+
+
+def learning_words(data: Letters, fold: int, most_words: int | None) -> np.ndarray:
+    """(words,) which words are learnt from where ``fold`` is tested on: all others, or some drawn from these.
+
+    >>> words = Letters([], [], np.array([0, 1, 2, 0]))
+    >>> learning_words(words, 0, None).tolist(), int(learning_words(words, 0, 1).sum())
+    ([False, True, True, False], 1)
+    """
+    learn = data.fold != fold
+    if most_words is not None:
+        drawn = np.random.default_rng(fold).permutation(np.flatnonzero(learn))[:most_words]
+        learn = np.isin(np.arange(len(learn)), drawn)
+    return learn
 
 
 def on_counts(tables: Sequence[np.ndarray], y: Sequence[np.ndarray], coder: LabelCoder) -> Potentials:
@@ -179,22 +117,61 @@ def outcome_of(scores: Potentials, coder: LabelCoder, truth: Sequence[np.ndarray
     right = engine.best_path(scores)[1] == labels
     nodes = engine.infer(scores, Semiring.LOG).node.argmax(axis=1) == labels
     words = [right[a:b].all() for a, b in zip(chains.offsets[:-1], chains.offsets[1:])]
-    return Outcome(float(right.mean()), float(nodes.mean()), float(np.mean(words)))
+    return {"letters": float(right.mean()), "nodes": float(nodes.mean()), "words": float(np.mean(words))}
 
 
-def _claims(outcomes: dict[str, list[Outcome]], folds: Sequence[int], *, whole: bool) -> list[Claim]:
-    claims = []
-    boosted, linear = outcomes[BOOSTED], outcomes[LINEAR]
-    if whole:
-        first = boosted[0].letters
-        claims.append(Claim(f"{BOOSTED}: ≥ 92 % of the letters of fold {folds[0]}", first >= WANTED, percent(first)))
-        low, high = PLAIN
-        mean = float(np.mean([outcome.letters for outcome in linear]))
+def title_of(settings: Settings) -> str:
+    """How many folds, and from what is learnt."""
+    most = settings["most_words"]
+    learnt = "the other nine" if most is None else f"{most:,} words of the other nine"
+    return f"Letters: {len(settings['seeds'])} of ten folds tested on, trained on {learnt}; right letters"
+
+
+def report(settings: Settings, outcomes: Outcomes) -> Findings:
+    """The table over folds."""
+    rows = []
+    for name in settings["models"]:
+        right = each(outcomes, name, "letters")
+        gap = None if name == LINEAR else paired_interval(right, each(outcomes, LINEAR, "letters"))
+        others = (mean_interval(each(outcomes, name, what)) for what in ("nodes", "words"))
+        rows.append((name, right[0], mean_interval(right), *others, gap))
+    notes = (
+        f"trees: {settings['n_rounds']} rounds, depth {settings['max_depth']}, learning rate "
+        f"{settings['learning_rate']:g}, half of the letters and half of the pixels each round; linear chain: l2 = 1",
+        "± is half of the 95 % interval of the mean over folds; differences fold by fold; letters and words by "
+        "Viterbi, node by node by marginals",
+    )
+    return Findings(title_of(settings), COLUMNS, tuple(rows), notes=notes)
+
+
+def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
+    """Enough letters with trees and no more than expected without, and who is above whom."""
+    right, claims = {name: each(outcomes, name, "letters") for name in settings["models"]}, []
+    if settings["most_words"] is None:
+        first, fold = right[BOOSTED][0], settings["seeds"][0]
+        claims.append(Claim(f"{BOOSTED}: ≥ 92 % of the letters of fold {fold}", first >= WANTED, percent(first)))
+        (low, high), mean = PLAIN, float(np.mean(right[LINEAR]))
         told = f"{LINEAR}: between {percent(low, 0)} and {percent(high, 0)}"
         claims.append(Claim(told, low <= mean <= high, percent(mean)))
     for better, worse in ((BOOSTED, MARKOV), (MARKOV, ALONE), (BOOSTED, LINEAR)):
-        gap = paired_interval([o.letters for o in outcomes[better]], [o.letters for o in outcomes[worse]])
-        sure = gap.low > 0 if len(folds) > 1 else gap.mean > 0
-        around = f", 95 % interval {gap.low:+.3f} … {gap.high:+.3f}" if len(folds) > 1 else ""
-        claims.append(Claim(f"{better} above {worse}", sure, f"{gap.mean:+.3f}{around}"))
+        claims.append(Claim(f"{better} above {worse}", *above_if_one(right[better], right[worse])))
     return claims
+
+
+FULL: Settings = {
+    "seeds": list(range(FOLDS)),
+    "n_rounds": 80,
+    "max_depth": 8,
+    "learning_rate": 0.1,
+    "most_words": None,
+    "models": list(MODELS),
+}
+STUDY = Study(
+    FULL,
+    {**FULL, "seeds": [0], "n_rounds": 25, "max_depth": 6, "learning_rate": 0.3, "most_words": 1_500},
+    folds_of(FOLDS),
+    run,
+    report,
+    claims,
+    folds=True,
+)

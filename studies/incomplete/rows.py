@@ -25,7 +25,7 @@ import numpy as np
 from crfield.boosting.incomplete.class_mass import class_mass_normalised
 from crfield.errors import ConvergenceWarning
 from crfield.report.findings import Claim, Interval, mean_interval, paired_interval
-from studies.framework import Case, Outcome, by_seed
+from studies.framework import Outcomes, by_seed
 
 OURS, BL1, BL2, BL3 = "ours", "BL1", "BL2", "BL3"
 BASELINES: Mapping[str, str | None] = {
@@ -126,8 +126,6 @@ def folds_of(groups: np.ndarray, n_folds: int, rng: np.random.Generator) -> np.n
 
 
 # ------------------------------------------------------------------------------------------------ over repetitions
-
-Outcomes = list[tuple[Case, Outcome]]
 
 
 def values_of(outcomes: Outcomes, name: str, score: str, **where: Any) -> list[float]:

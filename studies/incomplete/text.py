@@ -35,14 +35,13 @@ from crfield.boosting.incomplete.hidden_chain import OUTSIDE
 from crfield.estimators.boosted.incomplete_boost import IncompleteBoost
 from crfield.report.displays.curves import Chart
 from crfield.report.findings import Claim, Findings
-from studies.framework import Case, Outcome, Reproduced, Settings, Study, curve
+from studies.framework import Case, Outcome, Outcomes, Settings, Study, curve
 from studies.incomplete.rows import (
     BL1,
     BL2,
     BL3,
     OURS,
     Method,
-    Outcomes,
     above_claim,
     answer_scores,
     choose,
@@ -207,7 +206,7 @@ def _lengths_of(sentences: Sentences, rows: np.ndarray) -> np.ndarray:
 # ----------------------------------------------------------------------------------------------------------- report
 
 
-def report(settings: Settings, outcomes: Outcomes) -> Reproduced:
+def report(settings: Settings, outcomes: Outcomes) -> Findings:
     """Rows of all methods in every task, the paper's claims and those of an earlier study, and a chart."""
     tasks = list(dict.fromkeys(case["task"] for case, _ in outcomes))
     names = [row.name for row in _rows_of(settings)]
@@ -229,15 +228,20 @@ def report(settings: Settings, outcomes: Outcomes) -> Reproduced:
         )
         for task in tasks
     )
-    findings = Findings(
+    return Findings(
         f"Single decisions on words, {settings['n_hidden']:,} sentences without and {settings['n_observed']:,} with "
         f"{N_TAGS} kinds of tags, {settings['n_test']:,} to test on; {len(settings['seeds'])} seeds",
         COLUMNS,
         tuple(rows),
-        tuple(claim for task in tasks for claim in _claims(settings, outcomes, task)),
-        ("± is half of the 95 % interval over seeds; corpora have the same test sentences for all of them",),
+        notes=("± is half of the 95 % interval over seeds; corpora have the same test sentences for all of them",),
+        charts=charts,
     )
-    return Reproduced(findings, charts)
+
+
+def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
+    """The paper's, ours and those of an earlier study, task by task."""
+    tasks = dict.fromkeys(case["task"] for case, _ in outcomes)
+    return [claim for task in tasks for claim in _claims(settings, outcomes, task)]
 
 
 def _claims(settings: Settings, outcomes: Outcomes, task: str) -> list[Claim]:
@@ -320,7 +324,6 @@ NOTED = (
 
 
 STUDY = Study(
-    "words of phrases and names with tags for some sentences (Haffari et al. 2008, tables 3 and 4)",
     {
         "tasks": ["np", "bnp", "ner"],
         "seeds": list(range(5)),
@@ -341,4 +344,5 @@ STUDY = Study(
     cases,
     run,
     report,
+    claims,
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from studies.framework import Study
 from studies.incomplete.rows import BL1, BL2, BL3, OURS
-from studies.incomplete.text import HCRF, LEARNT, WINDOW, cases, report, run
+from studies.incomplete.text import HCRF, LEARNT, WINDOW, cases, claims, report, run
 
 _EVERYONE = (OURS, BL1, BL2, BL3)
 METHODS = (
@@ -23,7 +23,6 @@ METHODS = (
 )
 
 STUDY = Study(
-    "words of names at half the size of the paper: 2,500 and 3,000 sentences",
     {
         "tasks": ["ner"],
         "seeds": [0, 1, 2, 3, 4],
@@ -46,4 +45,5 @@ STUDY = Study(
     cases,
     run,
     report,
+    claims,
 )

@@ -31,14 +31,13 @@ from crfield.estimators.boosted.incomplete_boost import IncompleteBoost
 from crfield.report.displays.curves import Chart
 from crfield.report.findings import Claim, Findings
 from crfield.simulate.visual_words import EASY, HARD, VisualWords, make_visual_words
-from studies.framework import Case, Outcome, Reproduced, Settings, Study, curve
+from studies.framework import Case, Outcome, Outcomes, Settings, Study, curve
 from studies.incomplete.rows import (
     BL1,
     BL2,
     BL3,
     OURS,
     Method,
-    Outcomes,
     above_claim,
     answer_scores,
     choose,
@@ -170,7 +169,7 @@ def _named(scores: Mapping[str, float], ending: str = "") -> dict[str, float]:
 # ----------------------------------------------------------------------------------------------------------- report
 
 
-def report(settings: Settings, outcomes: Outcomes) -> Reproduced:
+def report(settings: Settings, outcomes: Outcomes) -> Findings:
     """Rows of all methods in every world, the paper's claims and those of an earlier study, and a chart."""
     names = [CEILING, *(row.name for row in methods())]
     rows = [
@@ -191,21 +190,21 @@ def report(settings: Settings, outcomes: Outcomes) -> Reproduced:
         )
         for world in settings["worlds"]
     ]
-    findings = Findings(
+    return Findings(
         f"Visual words: {settings['n']:,} pictures, half of them to test on, contours for 3 in 10 of the others; "
         f"{len(settings['seeds'])} seeds",
         COLUMNS,
         tuple(rows),
-        tuple(_claims(settings, outcomes)),
-        (
+        notes=(
             "± is half of the 95 % interval over seeds; differences are taken seed by seed",
             "ceiling: the posterior under the chances that made the pictures, exact (Gauss–Jacobi quadrature)",
         ),
+        charts=tuple(charts),
     )
-    return Reproduced(findings, tuple(charts))
 
 
-def _claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
+def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
+    """The paper's, ours and those of an earlier study, world by world."""
     claims = []
     for world in settings["worlds"]:
         for loss, score, what in (("joint", "ll", "log-likelihood"), ("exp", "loss", "−log loss")):
@@ -263,10 +262,10 @@ def _noted_claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
 
 
 STUDY = Study(
-    "visual words with contours for some pictures (Haffari et al. 2008, table 1)",
     {"worlds": ["hard", "easy"], "seeds": list(range(10)), "n": 1_000, "l2": list(_GRID)},
     {"worlds": ["hard"], "seeds": [0, 1, 2], "n": 600, "l2": [0.03, 0.3]},
     cases,
     run,
     report,
+    claims,
 )

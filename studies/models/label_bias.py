@@ -10,7 +10,6 @@ by the first letter a half.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,45 +18,19 @@ from crfield.estimators.chain.crf import ChainCRF
 from crfield.estimators.chain.memm import MEMM
 from crfield.report.findings import Claim, Findings, mean_interval
 from crfield.simulate.label_bias import RibRob, make_rib_rob
-from crfield.training.parallel import run_each
+from studies.framework import Case, Outcome, Outcomes, Settings, Study, by_seeds, each
 
 BAYES, CRF, LOCAL, ORIGINAL = "Bayes rule", "CRF", "MEMM", "MEMM, weights for each label before"
 MODELS = (BAYES, CRF, LOCAL, ORIGINAL)
 COLUMNS = ("model", "wrong words", "wrong steps")
+WORDS, STEPS = 0, 1  # places in an outcome
 FEATURES: dict[str, Any] = {"l2": 0.1, "feature_pairs": "all", "transition_pairs": "all"}
 
 
-def label_bias(
-    *, seeds: Sequence[int] = tuple(range(10)), n_words: int = 2000, n_test: int = 500, n_jobs: int = 1
-) -> Findings:
-    """Both models on words of each seed; ``n_jobs`` processes share the seeds."""
-    cases = [(seed, n_words, n_test) for seed in seeds]
-    found = [wrong for _, wrong in sorted(run_each(run_seed, cases, n_jobs=n_jobs), key=lambda pair: pair[0])]
-    words = {name: mean_interval([outcome[name][0] for outcome in found]) for name in MODELS}
-    steps = {name: mean_interval([outcome[name][1] for outcome in found]) for name in MODELS}
-    claims = (
-        Claim("the CRF gets fewer than 1 word in 10 wrong", words[CRF].mean < 0.1, repr(words[CRF])),
-        Claim("the MEMM gets more than 4 words in 10 wrong", words[LOCAL].mean > 0.4, repr(words[LOCAL])),
-        Claim("so does the MEMM in its original form", words[ORIGINAL].mean > 0.4, repr(words[ORIGINAL])),
-        Claim(
-            "the CRF is within a word in 100 of the Bayes rule",
-            words[CRF].mean - words[BAYES].mean <= 0.01,
-            f"{words[CRF].mean - words[BAYES].mean:.3f}",
-        ),
-    )
-    return Findings(
-        f"Rib or rob: {len(seeds)} seeds, {n_words} words to learn from, {n_test} to test on",
-        COLUMNS,
-        tuple((name, words[name], steps[name]) for name in MODELS),
-        claims,
-        (f"l2 = {FEATURES['l2']:g}; ± is half of the 95 % interval of the mean over seeds",),
-    )
-
-
-def run_seed(seed: int, n_words: int, n_test: int) -> dict[str, tuple[float, float]]:
+def run(settings: Settings, case: Case) -> Outcome:
     """Shares of wrong words and wrong steps of every model on the words of one seed."""
-    learn = make_rib_rob(n_words, random_state=seed)
-    test = make_rib_rob(n_test, random_state=10_000 + seed)
+    learn = make_rib_rob(settings["n_words"], random_state=case["seed"])
+    test = make_rib_rob(settings["n_test"], random_state=10_000 + case["seed"])
     models = {
         CRF: ChainCRF(**FEATURES),
         LOCAL: MEMM(**FEATURES),
@@ -72,3 +45,30 @@ def run_seed(seed: int, n_words: int, n_test: int) -> dict[str, tuple[float, flo
 def _wrong(answer: Any, test: RibRob) -> tuple[float, float]:
     miss = np.array([list(one) for one in answer]) != np.array(test.labels)
     return float(miss.any(axis=1).mean()), float(miss.mean())
+
+
+def report(settings: Settings, outcomes: Outcomes) -> Findings:
+    """Wrong words and steps of each model."""
+    return Findings(
+        f"Rib or rob: {len(settings['seeds'])} seeds, {settings['n_words']} words to learn from, "
+        f"{settings['n_test']} to test on",
+        COLUMNS,
+        tuple((name, *(mean_interval(each(outcomes, name, what)) for what in (WORDS, STEPS))) for name in MODELS),
+        notes=(f"l2 = {FEATURES['l2']:g}; ± is half of the 95 % interval of the mean over seeds",),
+    )
+
+
+def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
+    """The paper's: the MEMM has label bias and the CRF has none."""
+    words = {name: mean_interval(each(outcomes, name, WORDS)) for name in MODELS}
+    gap = words[CRF].mean - words[BAYES].mean
+    return [
+        Claim("the CRF gets fewer than 1 word in 10 wrong", words[CRF].mean < 0.1, repr(words[CRF])),
+        Claim("the MEMM gets more than 4 words in 10 wrong", words[LOCAL].mean > 0.4, repr(words[LOCAL])),
+        Claim("so does the MEMM in its original form", words[ORIGINAL].mean > 0.4, repr(words[ORIGINAL])),
+        Claim("the CRF is within a word in 100 of the Bayes rule", gap <= 0.01, f"{gap:.3f}"),
+    ]
+
+
+FULL: Settings = {"seeds": list(range(10)), "n_words": 2000, "n_test": 500}
+STUDY = Study(FULL, {**FULL, "seeds": [0, 1], "n_words": 1000}, by_seeds, run, report, claims)

@@ -30,6 +30,7 @@ from crfield.estimators.chain.crf import ChainCRF
 from crfield.estimators.latent.hidden_crf import HiddenCRF
 from crfield.report.findings import Claim, Findings, mean_interval, percent
 from crfield.training.parallel import run_each
+from studies.framework import Case, Outcome, Outcomes, Settings, Study
 
 SETS = ("BasicMotions", "JapaneseVowels")
 HIDDEN, SVM, VOTING, PYHCRF = "hidden CRF", "linear SVM", "plain CRF, voting", "pyhcrf"
@@ -49,50 +50,67 @@ class Split:
     test: tuple[list[np.ndarray], np.ndarray]
 
 
-def motions(
-    *,
-    sets: Sequence[str] = SETS,
-    seeds: Sequence[int] = (0, 1, 2, 3, 4),
-    states: Sequence[int] = STATES,
-    penalties: Sequence[float] = PENALTIES,
-    folds: int = 3,
-    n_init: int = 1,
-    n_jobs: int = 1,
-) -> Findings:
-    """All models on both sets; ``n_jobs`` processes share the folds and the seeds."""
-    rows, claims = [], []
-    for name in sets:
-        split = read_split(name)
-        grid = [{"n_states": s, "l2": l2} for s, l2 in product(states, penalties)]
-        chosen = choose(hidden_of, grid, split, folds=folds, n_jobs=n_jobs)
-        fits = [
-            (hidden_of, {**chosen, "n_init": n_init, "random_state": seed}, *split.learn, *split.test)
-            for seed in seeds
-        ]
-        hidden = [right for _, right in sorted(run_each(accuracy_of, fits, n_jobs=n_jobs))]
-        rows.append(_row(name, HIDDEN, hidden, f"{chosen['n_states']} states, l2 = {chosen['l2']:g}"))
-        plain = choose(voting_of, [{"l2": l2} for l2 in penalties], split, folds=folds, n_jobs=n_jobs)
-        found = accuracy_of(voting_of, plain, *split.learn, *split.test)
-        rows.append(_row(name, VOTING, [found], f"l2 = {plain['l2']:g}"))
-        margin = choose(svm_of, [{"C": 10.0**k} for k in range(-2, 3)], split, folds=folds, n_jobs=n_jobs)
-        found = accuracy_of(svm_of, margin, *split.learn, *split.test)
-        rows.append(_row(name, SVM, [found], f"C = {margin['C']:g}"))
-        if find_spec("pyhcrf") is not None:
-            rival = [accuracy_of(rival_of, {"seed": seeds[0]}, *split.learn, *split.test)]
-            rows.append(_row(name, PYHCRF, rival, f"none: {RIVAL_STATES} states, its own penalties, one start"))
-        mean = float(np.mean(hidden))
-        claims.append(Claim(f"{name}: the hidden CRF has ≥ {percent(WANTED, 0)}", mean >= WANTED, percent(mean)))
+def cases(settings: Settings) -> list[Case]:
+    """A case for every model of every set."""
+    models = [HIDDEN, VOTING, SVM, *([PYHCRF] if find_spec("pyhcrf") else [])]
+    return [{"set": name, "model": model} for name in settings["sets"] for model in models]
+
+
+def run(settings: Settings, case: Case) -> Outcome:
+    """What was chosen within the training set, and shares of right labels: a hidden CRF starts from every seed."""
+    split, seeds, penalties = read_split(case["set"]), settings["seeds"], settings["penalties"]
+    makers: dict[str, tuple[Maker, list[dict[str, Any]]]] = {
+        HIDDEN: (hidden_of, [{"n_states": s, "l2": l2} for s, l2 in product(settings["states"], penalties)]),
+        VOTING: (voting_of, [{"l2": l2} for l2 in penalties]),
+        SVM: (svm_of, [{"C": 10.0**k} for k in range(-2, 3)]),
+        PYHCRF: (rival_of, [{"seed": seeds[0]}]),
+    }
+    maker, grid = makers[case["model"]]
+    chosen = choose(maker, grid, split, folds=settings["folds"], n_jobs=settings["n_jobs"])
+    starts = [{"n_init": settings["n_init"], "random_state": seed} for seed in seeds]
+    fits = [
+        (maker, {**chosen, **start}, *split.learn, *split.test)
+        for start in (starts if case["model"] == HIDDEN else [{}])
+    ]
+    right = dict(run_each(accuracy_of, fits, n_jobs=settings["n_jobs"]))
+    return {"right": [right[number] for number in range(len(fits))], "chosen": chosen}
+
+
+_CHOSEN = {
+    HIDDEN: "{n_states} states, l2 = {l2:g}",
+    VOTING: "l2 = {l2:g}",
+    SVM: "C = {C:g}",
+    PYHCRF: f"none: {RIVAL_STATES} states, its own penalties, one start",
+}
+
+
+def report(settings: Settings, outcomes: Outcomes) -> Findings:
+    """Every model on every set."""
+    rows = []
+    for case, outcome in outcomes:
+        right = outcome["right"]
+        spread = (mean_interval(right), min(right), max(right)) if len(right) > 1 else (right[0], None, None)
+        chosen = _CHOSEN[case["model"]].format(**outcome["chosen"])
+        rows.append((f"{case['set']}, {case['model']}", *spread, chosen))
     return Findings(
         "Motions and vowels: right labels of test sequences",
         COLUMNS,
         tuple(rows),
-        tuple(claims),
-        (
-            f"observations and their squares, standardised; {folds} folds of the training set choose; seeds "
-            f"{', '.join(map(str, seeds))}, n_init = {n_init}, tolerance {TOL:g}",
+        notes=(
+            f"observations and their squares, standardised; {settings['folds']} folds of the training set choose; "
+            f"seeds {', '.join(map(str, settings['seeds']))}, n_init = {settings['n_init']}, tolerance {TOL:g}",
             "± is half of the 95 % interval of the mean over seeds, that is over random starts, not over data",
         ),
     )
+
+
+def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
+    """The hidden CRF is good enough on every set."""
+    means = {case["set"]: float(np.mean(own["right"])) for case, own in outcomes if case["model"] == HIDDEN}
+    return [
+        Claim(f"{name}: the hidden CRF has ≥ {percent(WANTED, 0)}", mean >= WANTED, percent(mean))
+        for name, mean in means.items()
+    ]
 
 
 def read_split(name: str) -> Split:
@@ -187,6 +205,8 @@ def choose(
     """The options of best mean accuracy over folds of the training set; the first of equal ones."""
     from sklearn.model_selection import StratifiedKFold
 
+    if len(grid) == 1:
+        return dict(grid[0])
     X, y = split.learn
     parts = list(StratifiedKFold(folds, shuffle=True, random_state=0).split(np.zeros(len(y)), y))
     extra = {"n_init": 1} if maker is hidden_of else {}
@@ -201,12 +221,13 @@ def choose(
     return dict(grid[int(right.reshape(len(grid), len(parts)).mean(axis=1).argmax())])
 
 
-def _row(name: str, model: str, right: Sequence[float], chosen: str) -> tuple[Any, ...]:
-    several = len(right) > 1
-    return (
-        f"{name}, {model}",
-        mean_interval(right) if several else float(right[0]),
-        min(right) if several else None,
-        max(right) if several else None,
-        chosen,
-    )
+FULL: Settings = {
+    "seeds": [0, 1, 2, 3, 4],
+    "sets": list(SETS),
+    "states": list(STATES),
+    "penalties": list(PENALTIES),
+    "folds": 3,
+    "n_init": 1,
+}
+QUICK: Settings = {**FULL, "seeds": [0], "sets": ["BasicMotions"], "states": [4], "penalties": [1.0], "folds": 2}
+STUDY = Study(FULL, QUICK, cases, run, report, claims)

@@ -35,10 +35,9 @@ from crfield.estimators.markov.hmm import HMM
 from crfield.estimators.segments.semi_markov import SemiMarkovCRF
 from crfield.estimators.similarity.crf import KernelCRF
 from crfield.metrics.segments import segment_f1, segments
-from crfield.report.findings import Claim, Findings, Interval, mean_interval, paired_interval
+from crfield.report.findings import Claim, Findings, mean_interval, paired_interval
 from crfield.simulate.episodes import N_PHASES, make_episodes
-from crfield.training.parallel import run_each
-from studies.framework import gap_text
+from studies.framework import Case, Outcome, Outcomes, Settings, Study, gap_text
 
 COPIES = 5
 WORLDS: Mapping[str, Mapping[str, Any]] = {
@@ -110,40 +109,33 @@ CURVED = (CRF_SQUARES, SEGMENTS_SQUARES)  # they are there for rings, and run wh
 COLUMNS = ("right steps", *WORLDS, "F1, all", "CPU")
 
 
-def one_data_set(
-    *, seeds: Sequence[int] = tuple(range(5)), n_sequences: int = 40, n_test: int = 60, n_jobs: int = 1
-) -> Findings:
-    """All models on all worlds of every seed; ``n_jobs`` processes share them."""
-    cases = [(world, seed, n_sequences, n_test) for world in WORLDS for seed in seeds]
-    found = dict(run_each(run_case, cases, n_jobs=n_jobs))
-    runs = {case[:2]: found[number] for number, case in enumerate(cases)}
+def cases(settings: Settings) -> list[Case]:
+    """Every world of every seed."""
+    return [{"world": world, "seed": seed} for world in WORLDS for seed in settings["seeds"]]
 
-    def told(world: str, name: str, what: str) -> list[float]:
-        return [runs[world, seed][name][what] for seed in seeds]
+
+def report(settings: Settings, outcomes: Outcomes) -> Findings:
+    """All models on all worlds."""
 
     def times(name: str) -> str:
-        ratios = [run[name]["seconds"] / run[CRF]["seconds"] for run in runs.values() if name in run]
+        ratios = [run[name]["seconds"] / run[CRF]["seconds"] for _, run in outcomes if name in run]
         return f"{np.median(ratios):.2g}"
 
     rows = [
         (
             name,
-            *(mean_interval(told(world, name, "right")) if _runs_in(world, name) else None for world in WORLDS),
-            mean_interval(told("all", name, "f1")),
+            *(mean_interval(_told(outcomes, w, name, "right")) if _runs_in(w, name) else None for w in WORLDS),
+            mean_interval(_told(outcomes, "all", name, "f1")),
             None if name == BAYES else times(name),
         )
         for name in ROWS
     ]
-
-    def gap(world: str, one: str, other: str) -> Interval:
-        return paired_interval(told(world, one, "right"), told(world, other, "right"))
-
     return Findings(
-        f"Every model on one world: {len(seeds)} seeds, {n_sequences} sequences to learn from, {n_test} to test on",
+        f"Every model on one world: {len(settings['seeds'])} seeds, {settings['n_sequences']} sequences to learn "
+        f"from, {settings['n_test']} to test on",
         COLUMNS,
         tuple(rows),
-        _claims(gap, several=len(seeds) > 1),
-        (
+        notes=(
             "share of right steps with each switch on; F1 of segments found by half, all switches on; CPU time over "
             f"{CRF}'s, median",
             f"penalty out of {', '.join(f'{p:g}' for p in PENALTIES)} by the last third of the training part",
@@ -152,12 +144,19 @@ def one_data_set(
     )
 
 
-def _claims(gap: Callable[[str, str, str], Interval], *, several: bool) -> tuple[Claim, ...]:
+def _told(outcomes: Outcomes, world: str, name: str, what: str) -> list[float]:
+    return [outcome[name][what] for case, outcome in outcomes if case["world"] == world]
+
+
+def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
+    """What each switch does to whom."""
+    several = len(settings["seeds"]) > 1
+
     def surely(world: str, one: str, other: str, least: float, words: str) -> Claim:
-        found = gap(world, one, other)
+        found = paired_interval(*(_told(outcomes, world, name, "right") for name in (one, other)))
         return Claim(f"{world}: {words}", bool((found.low if several else found.mean) > least), gap_text(found))
 
-    return (
+    return [
         surely("plain", MARKOV, BAYES, -0.02, "the HMM is within 2 points of the Bayes rule"),
         surely("plain", CRF, BAYES, -0.02, "the CRF is within 2 points of the Bayes rule"),
         surely("plain", CRF, LOCAL, 0.0, "the CRF is above the MEMM"),
@@ -170,13 +169,14 @@ def _claims(gap: Callable[[str, str, str], Interval], *, several: bool) -> tuple
             surely("all", SEGMENTS_SQUARES, other, 0.0, f"semi-Markov on squares is above {other}")
             for other in (LATENT, KERNEL, CRF_SQUARES)
         ),
-    )
+    ]
 
 
-def run_case(world: str, seed: int, n_sequences: int, n_test: int) -> dict[str, dict[str, float]]:
+def run(settings: Settings, case: Case) -> Outcome:
     """Every model on the world of one seed: share of right steps, F1 of segments, seconds."""
-    learn = make_episodes(n_sequences=n_sequences, random_state=seed, **WORLDS[world])
-    test = make_episodes(n_sequences=n_test, random_state=10_000 + seed, **WORLDS[world])
+    world, seed = case["world"], case["seed"]
+    learn = make_episodes(n_sequences=settings["n_sequences"], random_state=seed, **WORLDS[world])
+    test = make_episodes(n_sequences=settings["n_test"], random_state=10_000 + seed, **WORLDS[world])
     found = {BAYES: {**_judged(test.labels, test.bayes_labels()), "seconds": float("nan")}}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -219,3 +219,7 @@ def squared(X: Sequences) -> list[np.ndarray]:
     [[1.0, 3.0, 1.0, 9.0]]
     """
     return [np.concatenate([x, x**2], axis=1) for x in X]
+
+
+FULL: Settings = {"seeds": list(range(5)), "n_sequences": 40, "n_test": 60}
+STUDY = Study(FULL, {"seeds": [0, 1], "n_sequences": 12, "n_test": 10}, cases, run, report, claims)

@@ -18,7 +18,6 @@ and the mean over seeds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from crfield.errors import InputError
 from crfield.estimators.continuous import ContinuousCRF
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval, percent
 from crfield.simulate.smooth_series import SmoothSeries, make_smooth_series
+from studies.framework import Case, Outcome, Outcomes, Settings, Study, by_seeds, each, gap_text
 
 RIDGE, WINDOW, FIELD, TRUTH = "ridge", "ridge, window", "continuous field", "true numbers"
 COLUMNS = ("prediction", "RMS error", "− ridge", "90 % intervals hold")
@@ -35,54 +35,13 @@ LOW, HIGH = 0.87, 0.93
 SURE = 0.99  # share of numbers within three standard errors
 
 
-def smooth_series(
-    *,
-    seeds: Sequence[int] = tuple(range(20)),
-    n_series: int = 60,
-    length: int = 100,
-    association: float = 1.0,
-    interaction: float = 4.0,
-) -> Findings:
-    """All predictions on all seeds, and how far the field's numbers are from the true ones."""
-    if not seeds or n_series < 2:
-        raise InputError(f"at least one seed and two series are needed, got {len(seeds)} and {n_series}.")
-    errors: dict[str, list[float]] = {name: [] for name in (RIDGE, WINDOW, FIELD, TRUTH)}
-    held, away = [], []
-    for seed in seeds:
-        world = make_smooth_series(
-            n_series, length=length, association=association, interaction=interaction, random_state=seed
-        )
-        found, coverage, distance = run_seed(world, n_series // 2)
-        for name, error in found.items():
-            errors[name].append(error)
-        held.append(coverage)
-        away.append(distance)
-    rows = tuple(
-        (
-            name,
-            mean_interval(runs),
-            None if name == RIDGE else paired_interval(runs, errors[RIDGE]),
-            mean_interval(held) if name == FIELD else None,
-        )
-        for name, runs in errors.items()
-    )
-    table = np.array(away)  # (seeds, numbers) in standard errors
-    return Findings(
-        f"Smooth series: {len(seeds)} seeds, {n_series // 2} series of {length} steps to learn from",
-        COLUMNS,
-        rows,
-        tuple(_claims(errors, held, table)),
-        (
-            f"numbers: {table.shape[1] - 3} coefficients, intercept, log association, log interaction; "
-            f"{int((np.abs(table) <= 3).sum())} of {table.size} within three standard errors of the truth, the "
-            f"farthest at {np.abs(table).max():.2f}",
-            "± is half of the 95 % interval of the mean over seeds; differences seed by seed",
-        ),
-    )
-
-
-def run_seed(world: SmoothSeries, n_learn: int) -> tuple[dict[str, float], float, np.ndarray]:
+def run(settings: Settings, case: Case) -> Outcome:
     """Errors of all predictions, the share of labels within 90 % intervals, and distances in standard errors."""
+    if settings["n_series"] < 2:
+        raise InputError(f"at least two series are needed, got {settings['n_series']}.")
+    options = {name: settings[name] for name in ("length", "association", "interaction")}
+    world = make_smooth_series(settings["n_series"], random_state=case["seed"], **options)
+    n_learn = settings["n_series"] // 2
     X, y = world.features[:n_learn], world.labels[:n_learn]
     test, truth = world.features[n_learn:], np.concatenate(world.labels[n_learn:])
     model = ContinuousCRF(l2=0.0).fit(X, y)
@@ -94,7 +53,8 @@ def run_seed(world: SmoothSeries, n_learn: int) -> tuple[dict[str, float], float
     }
     found = {name: float(np.sqrt(np.mean((some - truth) ** 2))) for name, some in predicted.items()}
     low, high = np.concatenate(list(model.predict_intervals(test, coverage=0.9))).T
-    return found, float(((low <= truth) & (truth <= high)).mean()), distances(model, world)
+    held = float(((low <= truth) & (truth <= high)).mean())
+    return {"errors": found, "held": held, "away": distances(model, world).tolist()}
 
 
 def distances(model: ContinuousCRF, world: SmoothSeries) -> np.ndarray:
@@ -125,14 +85,40 @@ def _seen(x: np.ndarray, reach: int) -> np.ndarray:
     return np.concatenate([padded[k : k + len(x)] for k in range(2 * reach + 1)], axis=1)
 
 
-def _claims(errors: dict[str, list[float]], held: list[float], away: np.ndarray) -> list[Claim]:
-    claims = []
+def report(settings: Settings, outcomes: Outcomes) -> Findings:
+    """Errors of each prediction, and how far the field's numbers are from the true ones."""
+    errors = {name: each(outcomes, "errors", name) for name in (RIDGE, WINDOW, FIELD, TRUTH)}
+    rows = tuple(
+        (
+            name,
+            mean_interval(runs),
+            None if name == RIDGE else paired_interval(runs, errors[RIDGE]),
+            mean_interval(each(outcomes, "held")) if name == FIELD else None,
+        )
+        for name, runs in errors.items()
+    )
+    away = np.array(each(outcomes, "away"))  # (seeds, numbers) in standard errors
+    return Findings(
+        f"Smooth series: {len(settings['seeds'])} seeds, {settings['n_series'] // 2} series of {settings['length']} "
+        "steps to learn from",
+        COLUMNS,
+        rows,
+        notes=(
+            f"numbers: {away.shape[1] - 3} coefficients, intercept, log association, log interaction; "
+            f"{int((np.abs(away) <= 3).sum())} of {away.size} within three standard errors of the truth, the "
+            f"farthest at {np.abs(away).max():.2f}",
+            "± is half of the 95 % interval of the mean over seeds; differences seed by seed",
+        ),
+    )
+
+
+def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
+    """The field errs least, finds the numbers, and knows how sure it may be."""
+    away, claims = np.array(each(outcomes, "away")), []
     for other in (RIDGE, WINDOW):
-        gap = paired_interval(errors[FIELD], errors[other])
-        told = f"{gap.mean:+.3f}"
-        told += "" if np.isnan(gap.low) else f", 95 % interval {gap.low:+.3f} … {gap.high:+.3f}"
+        gap = paired_interval(each(outcomes, "errors", FIELD), each(outcomes, "errors", other))
         sure = gap.mean < 0 if np.isnan(gap.high) else gap.high < 0
-        claims.append(Claim(f"{FIELD} errs less than {other}", sure, told))
+        claims.append(Claim(f"{FIELD} errs less than {other}", sure, gap_text(gap)))
     share = float((np.abs(away) <= 3).mean())
     claims.append(Claim("at least 99 % of all numbers within three standard errors", share >= SURE, percent(share)))
     mean = np.abs(away.mean(axis=0)) * np.sqrt(len(away))
@@ -143,6 +129,10 @@ def _claims(errors: dict[str, list[float]], held: list[float], away: np.ndarray)
             f"the farthest at {mean.max():.2f}",
         )
     )
-    coverage = float(np.mean(held))
+    coverage = float(np.mean(each(outcomes, "held")))
     claims.append(Claim("90 % intervals hold 87 to 93 % of the labels", LOW <= coverage <= HIGH, percent(coverage)))
     return claims
+
+
+FULL: Settings = {"seeds": list(range(20)), "n_series": 60, "length": 100, "association": 1.0, "interaction": 4.0}
+STUDY = Study(FULL, {**FULL, "seeds": [0, 1, 2], "n_series": 20}, by_seeds, run, report, claims)

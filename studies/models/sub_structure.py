@@ -24,7 +24,7 @@ from crfield.estimators.latent.latent_dynamic import LatentDynamicCRF
 from crfield.features.columns.step_windows import windowed
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval
 from crfield.simulate.sub_structure import make_sub_structure
-from crfield.training.parallel import run_each
+from studies.framework import Case, Outcome, Outcomes, Settings, Study, by_seeds, each
 
 BAYES, LATENT, PATH, PLAIN, WINDOW = (
     "Bayes rule",
@@ -39,49 +39,11 @@ L2 = 0.1
 GAIN, SHORT = 0.05, 0.02
 
 
-def sub_structure(
-    *, seeds: Sequence[int] = tuple(range(10)), n_sequences: int = 100, n_test: int = 200, n_jobs: int = 1
-) -> Findings:
-    """All models on a world of each seed; ``n_jobs`` processes share the seeds."""
-    cases = [(seed, n_sequences, n_test) for seed in seeds]
-    found = [right for _, right in sorted(run_each(run_seed, cases, n_jobs=n_jobs), key=lambda pair: pair[0])]
-    right = {name: [outcome[name] for outcome in found] for name in MODELS}
-    several = len(seeds) > 1
-    rows = [
-        (
-            name,
-            mean_interval(right[name]),
-            None if name == PLAIN else paired_interval(right[name], right[PLAIN]),
-            None if name == BAYES else paired_interval(right[name], right[BAYES]),
-        )
-        for name in MODELS
-    ]
-    gain, short = paired_interval(right[LATENT], right[PLAIN]), paired_interval(right[BAYES], right[LATENT])
-    claims = (
-        Claim(
-            f"{LATENT} ≥ 5 points above {PLAIN}, lower end of the interval",
-            (gain.low if several else gain.mean) >= GAIN,
-            repr(gain),
-        ),
-        Claim(
-            f"{LATENT} within 2 points of the {BAYES}, upper end of the interval",
-            (short.high if several else short.mean) <= SHORT,
-            repr(short),
-        ),
-    )
-    return Findings(
-        f"Labels with phases: {len(seeds)} worlds, {n_sequences} sequences to learn from, {n_test} to test on",
-        COLUMNS,
-        tuple(rows),
-        claims,
-        (f"l2 = {L2:g}; ± is half of the 95 % interval of the mean over seeds, differences seed by seed",),
-    )
-
-
-def run_seed(seed: int, n_sequences: int, n_test: int) -> dict[str, float]:
+def run(settings: Settings, case: Case) -> Outcome:
     """Share of right steps of every model on the world of one seed."""
-    learn = make_sub_structure(n_sequences=n_sequences, random_state=seed)
-    test = make_sub_structure(n_sequences=n_test, random_state=10_000 + seed)
+    seed = case["seed"]
+    learn = make_sub_structure(n_sequences=settings["n_sequences"], random_state=seed)
+    test = make_sub_structure(n_sequences=settings["n_test"], random_state=10_000 + seed)
     truth = np.concatenate(test.labels)
     latent = LatentDynamicCRF(n_states=3, l2=L2, random_state=seed).fit(learn.features, learn.labels)
     plain = ChainCRF(l2=L2, decode="marginal").fit(learn.features, learn.labels)
@@ -98,3 +60,47 @@ def run_seed(seed: int, n_sequences: int, n_test: int) -> dict[str, float]:
 
 def _wide(features: Sequence[np.ndarray]) -> list[np.ndarray]:
     return [windowed(x, Chains.from_lengths([len(x)]), reach=2) for x in features]
+
+
+def report(settings: Settings, outcomes: Outcomes) -> Findings:
+    """Right steps of each model, beside the plain chain and the Bayes rule."""
+    right = {name: each(outcomes, name) for name in MODELS}
+    rows = [
+        (
+            name,
+            mean_interval(right[name]),
+            None if name == PLAIN else paired_interval(right[name], right[PLAIN]),
+            None if name == BAYES else paired_interval(right[name], right[BAYES]),
+        )
+        for name in MODELS
+    ]
+    return Findings(
+        f"Labels with phases: {len(settings['seeds'])} worlds, {settings['n_sequences']} sequences to learn "
+        f"from, {settings['n_test']} to test on",
+        COLUMNS,
+        tuple(rows),
+        notes=(f"l2 = {L2:g}; ± is half of the 95 % interval of the mean over seeds, differences seed by seed",),
+    )
+
+
+def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
+    """Latent states are worth it, and nearly reach the ceiling."""
+    several = len(outcomes) > 1
+    gain = paired_interval(each(outcomes, LATENT), each(outcomes, PLAIN))
+    short = paired_interval(each(outcomes, BAYES), each(outcomes, LATENT))
+    return [
+        Claim(
+            f"{LATENT} ≥ 5 points above {PLAIN}, lower end of the interval",
+            (gain.low if several else gain.mean) >= GAIN,
+            repr(gain),
+        ),
+        Claim(
+            f"{LATENT} within 2 points of the {BAYES}, upper end of the interval",
+            (short.high if several else short.mean) <= SHORT,
+            repr(short),
+        ),
+    ]
+
+
+FULL: Settings = {"seeds": list(range(10)), "n_sequences": 100, "n_test": 200}
+STUDY = Study(FULL, {"seeds": [0, 1], "n_sequences": 40, "n_test": 40}, by_seeds, run, report, claims)

@@ -14,18 +14,17 @@ by nobody here: l2 = 1, the default. F1 is of whole chunks of the test part; int
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from crfield.errors import InputError
 from crfield.estimators.chain.crf import ChainCRF
 from crfield.estimators.chain.early_stopping import taken
 from crfield.metrics import span_report
 from crfield.report.findings import Claim, Findings, mean_interval
 from crfield.storage.exchange import read_columns
+from studies.framework import Case, Outcome, Outcomes, Settings, Study, by_seeds, data_path
 
 WINDOWS = (
     "-2,0 -1,0 0,0 1,0 2,0 -1,0/0,0 0,0/1,0 -2,1 -1,1 0,1 1,1 2,1 -2,1/-1,1 -1,1/0,1 0,1/1,1 1,1/2,1 "
@@ -36,68 +35,32 @@ COLUMNS = ("trained on", "labels", "F1", "F1 − all labels")
 MOST = 0.01
 
 
-def hidden_labels(
-    folder: str,
-    *,
-    seeds: Sequence[int] = (0, 1, 2),
-    most_sentences: int | None = None,
-    tol: float = 1e-3,
-    n_jobs: int = 1,
-) -> Findings:
-    """All trainings, on the training part or its first sentences."""
-    if not seeds:
-        raise InputError("at least one seed is needed, got none.")
-    (X, y), (X_test, y_test) = (
-        read_columns(os.path.join(folder, "conll2000", f"{part}.txt.gz")).split_column(-1)
-        for part in ("train", "test")
-    )
-    X, y = X[:most_sentences], y[:most_sentences]
-    counts: dict[str, list[int]] = {name: [] for name in (ALL, LABELS, SENTENCES)}
-    scores: dict[str, list[float]] = {name: [] for name in counts}
+def cases(settings: Settings) -> list[Case]:
+    """All labels once, whatever the seed; then a case for each seed."""
+    return [{"seed": None}, *by_seeds(settings)]
 
-    def run(name: str, X: Any, y: Any) -> None:
-        model = ChainCRF(template=chunk_template(), tol=tol, n_jobs=n_jobs).fit(X, y)
-        scores[name].append(float(span_report(y_test, model.predict(X_test)).f1))
-        counts[name].append(sum(label is not None for labels in y for label in labels))
 
-    run(ALL, X, y)
-    for seed in seeds:
-        rng = np.random.default_rng(seed)
-        run(LABELS, X, hide(y, rng))
-        kept = np.sort(rng.permutation(len(y))[: len(y) // 2])
-        run(SENTENCES, taken(X, kept), [y[k] for k in kept])
-    drop = {name: [f1 - scores[ALL][0] for f1 in scores[name]] for name in (LABELS, SENTENCES)}
-    lost = {name: -float(np.mean(drops)) for name, drops in drop.items()}
-    rows = [
-        (
-            name,
-            f"{np.mean(counts[name]):,.0f}",
-            mean_interval(found),
-            mean_interval(drop[name]) if name in drop else None,
-        )
-        for name, found in scores.items()
-    ]
-    told = ", ".join(f"{name} {100 * value:.2f}" for name, value in lost.items())
-    return Findings(
-        f"Chunks: {len(y):,} sentences, labels or sentences left out, {len(seeds)} seeds; F1 on the test part",
-        COLUMNS,
-        tuple(rows),
-        (
-            Claim(
-                f"hiding half of the labels costs less than {100 * MOST:.1f} points of F1",
-                lost[LABELS] < MOST,
-                f"{100 * lost[LABELS]:.2f}",
-            ),
-            Claim("and less than half of the sentences does", lost[LABELS] < lost[SENTENCES], told),
-        ),
-        (
-            "features: CRF++'s example for chunking; l2 = 1; ± is half of the 95 % interval of the mean over seeds",
-            "F1 by seed: "
-            + "; ".join(
-                f"{name} {', '.join(f'{100 * f1:.2f}' for f1 in found)}" for name, found in scores.items() if found
-            ),
-        ),
-    )
+def run(settings: Settings, case: Case) -> Outcome:
+    """F1 on the test part and the number of labels, for each training of the seed."""
+    (X, y), (X_test, y_test) = (read_chunks(settings, part) for part in ("train", "test"))
+    X, y = X[: settings["most_sentences"]], y[: settings["most_sentences"]]
+
+    def judged(X: Any, y: Any) -> list[float]:
+        model = ChainCRF(template=chunk_template(), tol=settings["tol"], n_jobs=settings["n_jobs"]).fit(X, y)
+        known = sum(label is not None for labels in y for label in labels)
+        return [float(span_report(y_test, model.predict(X_test)).f1), known]
+
+    if case["seed"] is None:
+        return {"sentences": len(y), ALL: judged(X, y)}
+    rng = np.random.default_rng(case["seed"])
+    hidden = hide(y, rng)
+    kept = np.sort(rng.permutation(len(y))[: len(y) // 2])
+    return {LABELS: judged(X, hidden), SENTENCES: judged(taken(X, kept), [y[k] for k in kept])}
+
+
+def read_chunks(settings: Settings, part: str) -> tuple[Any, Any]:
+    """Words with their parts of speech, and the chunks, of the sentences of a part of CoNLL-2000."""
+    return read_columns(data_path(settings, "conll2000", f"{part}.txt.gz")).split_column(-1)
 
 
 def hide(y: Sequence[Any], rng: np.random.Generator, share: float = 0.5) -> list[list[Any]]:
@@ -116,3 +79,52 @@ def chunk_template() -> str:
         for k, window in enumerate(WINDOWS.split())
     ]
     return "\n".join([*lines, "B", ""])
+
+
+def _scores(outcomes: Outcomes) -> dict[str, list[float]]:
+    return {name: [own[name][0] for _, own in outcomes if name in own] for name in (ALL, LABELS, SENTENCES)}
+
+
+def _drops(outcomes: Outcomes) -> dict[str, list[float]]:
+    scores = _scores(outcomes)
+    return {name: [f1 - scores[ALL][0] for f1 in scores[name]] for name in (LABELS, SENTENCES)}
+
+
+def report(settings: Settings, outcomes: Outcomes) -> Findings:
+    """F1 and labels of each training."""
+    scores, drops = _scores(outcomes), _drops(outcomes)
+    rows = [
+        (
+            name,
+            f"{np.mean([own[name][1] for _, own in outcomes if name in own]):,.0f}",
+            mean_interval(found),
+            mean_interval(drops[name]) if name in drops else None,
+        )
+        for name, found in scores.items()
+    ]
+    seeds = (f"{name} {', '.join(f'{100 * f1:.2f}' for f1 in found)}" for name, found in scores.items())
+    return Findings(
+        f"Chunks: {outcomes[0][1]['sentences']:,} sentences, labels or sentences left out, {len(settings['seeds'])} "
+        "seeds; F1 on the test part",
+        COLUMNS,
+        tuple(rows),
+        notes=(
+            "features: CRF++'s example for chunking; l2 = 1; ± is half of the 95 % interval of the mean over seeds",
+            f"F1 by seed: {'; '.join(seeds)}",
+        ),
+    )
+
+
+def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
+    """Hidden labels cost little, and less than missing sentences."""
+    lost = {name: -float(np.mean(drops)) for name, drops in _drops(outcomes).items()}
+    told = ", ".join(f"{name} {100 * value:.2f}" for name, value in lost.items())
+    sentence = f"hiding half of the labels costs less than {100 * MOST:.1f} points of F1"
+    return [
+        Claim(sentence, lost[LABELS] < MOST, f"{100 * lost[LABELS]:.2f}"),
+        Claim("and less than half of the sentences does", lost[LABELS] < lost[SENTENCES], told),
+    ]
+
+
+FULL: Settings = {"seeds": [0, 1, 2], "most_sentences": None, "tol": 1e-3}
+STUDY = Study(FULL, {"seeds": [0, 1], "most_sentences": 400, "tol": 1e-2}, cases, run, report, claims)

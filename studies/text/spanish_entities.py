@@ -13,8 +13,7 @@ random weights, which have no reason to keep it.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from copy import copy
 from types import MappingProxyType
 from typing import Any
@@ -28,6 +27,7 @@ from crfield.features.text.transformer import TextFeatures
 from crfield.metrics import check_scheme, convert_sequences, span_report
 from crfield.report.findings import Claim, Findings, percent
 from crfield.storage.exchange import read_columns
+from studies.framework import Case, Outcome, Outcomes, Settings, Study, data_path
 
 Tags = list[list[str]]
 WORDS = (("word[-1]", "word"), ("word", "word[+1]"))
@@ -56,65 +56,39 @@ COLUMNS = ("features", "l2", "F1 testa", "− chosen", "precision", "recall", "F
 WANTED, N_RANDOM = 0.80, 5
 
 
-def spanish_entities(
-    folder: str,
-    *,
-    sets: Sequence[str] = tuple(SETS),
-    penalties: Sequence[float] = (0.5, 0.25),
-    groups: Sequence[str] = tuple(GROUPS),
-    most_sentences: int | None = None,
-    tol: float = 1e-3,
-    n_jobs: int = 1,
-) -> Findings:
-    """Choose on testa, test once on testb, leave groups out; trained on ``esp.train`` or its first sentences."""
-    if not penalties or not sets:
+def cases(settings: Settings) -> list[Case]:
+    """One: what is tested and left out depends on what was chosen."""
+    if not settings["penalties"] or not settings["sets"]:
         raise InputError("at least one set of features and one penalty must be named.")
+    return [{}]
+
+
+def run(settings: Settings, case: Case) -> Outcome:
+    """Choose on testa, test once on testb, leave groups out."""
+    penalties = settings["penalties"]
     train, choose, test = (
-        read_names(os.path.join(folder, "conll2002", f"esp.{part}.gz"), most_sentences)
+        read_names(data_path(settings, "conll2002", f"esp.{part}.gz"), settings["most_sentences"])
         for part in ("train", "testa", "testb")
     )
-    trials = _Trials(train, choose, tol=tol, n_jobs=n_jobs)
-    rows: list[list[Any]] = []
-    for name in sets:
-        rows.append(trials.row(name, SETS[name], penalties[0]))
+    trials = _Trials(train, choose, tol=settings["tol"], n_jobs=settings["n_jobs"])
+    rows = [trials.row(name, SETS[name], penalties[0]) for name in settings["sets"]]
     best = max(rows, key=lambda row: float(row[2]))[0]
-    for l2 in penalties[1:]:
-        rows.append(trials.row(best, SETS[best], l2))
+    rows += [trials.row(best, SETS[best], l2) for l2 in penalties[1:]]
     chosen = max(rows, key=lambda row: float(row[2]))
     features, model = trials.kept[chosen[0], chosen[1]]
-    predicted = trials.predict(model, features, test[0])
-    report = span_report(test[1], predicted)
-    chosen[4:7] = [report.precision, report.recall, report.f1]
-    for name in groups:
+    report = span_report(test[1], trials.predict(model, features, test[0]))
+    chosen[4:7] = [float(report.precision), float(report.recall), float(report.f1)]
+    for name in settings["groups"]:
         if any(SETS[best].get(option, "") != value for option, value in GROUPS[name].items()):
             row = trials.row(f"without {name}", {**SETS[best], **GROUPS[name]}, chosen[1], keep=False)
             rows.append([*row[:3], row[2] - chosen[2], *row[4:]])
-    random, n_random = _random_answers(model, features.transform(test[0][:200]))
-    ones = [tags for row in trials.predicted for tags in row]
-    illegal = [sum(check_scheme([tags], "iob2") is not None for tags in some) for some in (ones, random)]
-    return Findings(
-        f"Spanish names: TextFeatures and a chain with constraints='bio', trained on {_learnt(most_sentences)}; "
-        "features and penalty chosen on testa",
-        COLUMNS,
-        tuple((row[0], f"{row[1]:g}", *row[2:]) for row in rows),
-        (
-            Claim(
-                f"F1 on testb of at least {percent(WANTED, 0)}", float(report.f1) >= WANTED, percent(float(report.f1))
-            ),
-            Claim(
-                "no answer breaks the scheme",
-                not any(illegal),
-                f"{illegal[0]} of {len(ones):,} predicted sentences, {illegal[1]} of {len(random):,} by {n_random} "
-                "models of random weights",
-            ),
-        ),
-        (
-            f"features chosen among {'; '.join(sets)} at l2 = {penalties[0]:g}; then l2 among "
-            f"{', '.join(f'{l2:g}' for l2 in penalties)}",
-            f"chosen: {chosen[0]}, l2 = {chosen[1]:g}; this model alone met testb; stochastic epochs, then "
-            f"{model.n_iter_} steps of L-BFGS",
-        ),
-    )
+    random = _random_answers(model, features.transform(test[0][:200]))
+    answers = {"predicted": [tags for row in trials.predicted for tags in row], "random": random}
+    illegal = {
+        name: [sum(check_scheme([tags], "iob2") is not None for tags in some), len(some)]
+        for name, some in answers.items()
+    }
+    return {"rows": rows, "chosen": chosen, "illegal": illegal, "steps": model.n_iter_}
 
 
 def read_names(path: str, most: int | None = None) -> tuple[TokenColumns, Tags]:
@@ -148,7 +122,7 @@ class _Trials:
         return tags
 
 
-def _random_answers(model: ChainCRF, X: Any) -> tuple[Tags, int]:
+def _random_answers(model: ChainCRF, X: Any) -> Tags:
     """What models of random weights answer: best paths, and the five best of some."""
     rng, out = np.random.default_rng(0), []
     for _ in range(N_RANDOM):
@@ -158,8 +132,50 @@ def _random_answers(model: ChainCRF, X: Any) -> tuple[Tags, int]:
         out += [tags.tolist() for tags in other.predict(X)]
         for labellings in other.predict_n_best(X[:20], 5):
             out += [labelling.labels.tolist() for labelling in labellings]
-    return out, N_RANDOM
+    return out
 
 
-def _learnt(most: int | None) -> str:
-    return "esp.train" if most is None else f"{most:,} sentences"
+def report(settings: Settings, outcomes: Outcomes) -> Findings:
+    """Every set of features, every penalty, and the chosen ones without each group."""
+    found, penalties, most = outcomes[0][1], settings["penalties"], settings["most_sentences"]
+    learnt, chosen = "esp.train" if most is None else f"{most:,} sentences", found["chosen"]
+    return Findings(
+        f"Spanish names: TextFeatures and a chain with constraints='bio', trained on {learnt}; "
+        "features and penalty chosen on testa",
+        COLUMNS,
+        tuple((row[0], f"{row[1]:g}", *row[2:]) for row in found["rows"]),
+        notes=(
+            f"features chosen among {'; '.join(settings['sets'])} at l2 = {penalties[0]:g}; then l2 among "
+            f"{', '.join(f'{l2:g}' for l2 in penalties)}",
+            f"chosen: {chosen[0]}, l2 = {chosen[1]:g}; this model alone met testb; stochastic epochs, then "
+            f"{found['steps']} steps of L-BFGS",
+        ),
+    )
+
+
+def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
+    """Good enough, and always within the scheme."""
+    f1, illegal = outcomes[0][1]["chosen"][6], outcomes[0][1]["illegal"]
+    (wrong, of), (astray, drawn) = illegal["predicted"], illegal["random"]
+    told = f"{wrong} of {of:,} predicted sentences, {astray} of {drawn:,} by {N_RANDOM} models of random weights"
+    return [
+        Claim(f"F1 on testb of at least {percent(WANTED, 0)}", f1 >= WANTED, percent(f1)),
+        Claim("no answer breaks the scheme", not wrong and not astray, told),
+    ]
+
+
+FULL: Settings = {
+    "sets": list(SETS),
+    "penalties": [0.5, 0.25],
+    "groups": list(GROUPS),
+    "most_sentences": None,
+    "tol": 1e-3,
+}
+QUICK: Settings = {
+    "sets": ["shapes together"],
+    "penalties": [1.0],
+    "groups": ["affixes"],
+    "most_sentences": 300,
+    "tol": 1e-2,
+}
+STUDY = Study(FULL, QUICK, cases, run, report, claims)

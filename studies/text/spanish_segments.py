@@ -15,7 +15,6 @@ than the longest segment are cut for training, counted, and lost in testing, for
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from crfield.estimators.segments.semi_markov import SemiMarkovCRF
 from crfield.metrics import span_report, spans
 from crfield.report.findings import Claim, Findings
 from crfield.storage.exchange import read_columns
+from studies.framework import Case, Outcome, Outcomes, Settings, Study, data_path
 
 CHAIN, LENGTHS, TEXTS = "tags of tokens", "segments and length", "… and their text"
 MODELS: Mapping[str, Mapping[str, Any]] = MappingProxyType({LENGTHS: {}, TEXTS: {"segment_text": ("word", "shape")}})
@@ -60,48 +60,40 @@ class Choice:
         return self.tried[self.l2]
 
 
-def spanish_segments(
-    folder: str,
-    *,
-    penalties: Sequence[float] = (2.0, 1.0, 0.5),
-    max_length: int = 10,
-    most_sentences: int | None = None,
-    tol: float = 1e-3,
-    n_jobs: int = 1,
-) -> Findings:
-    """All models at all penalties, trained on ``esp.train`` or its first sentences."""
-    if not penalties:
+def cases(settings: Settings) -> list[Case]:
+    """One: what is tested depends on what was chosen."""
+    if not settings["penalties"]:
         raise InputError("penalties must name at least one l2, got none.")
+    return [{}]
+
+
+def run(settings: Settings, case: Case) -> Outcome:
+    """Every model at every penalty on testa; the chain and the best model of segments on testb."""
     train, choose, test = (
-        read_part(os.path.join(folder, "conll2002", f"esp.{name}.gz"), most_sentences)
+        read_part(data_path(settings, "conll2002", f"esp.{name}.gz"), settings["most_sentences"])
         for name in ("train", "testa", "testb")
     )
     found = {}
     for name in (CHAIN, *MODELS):
-        model = _model(name, max_length=max_length, tol=tol, n_jobs=n_jobs)
-        found[name] = chosen(model, penalties, train, choose)
+        options = {option: settings[option] for option in ("max_length", "tol", "n_jobs")}
+        found[name] = chosen(_model(name, **options), settings["penalties"], train, choose)
     best = max(MODELS, key=lambda name: found[name].f1)
     predicted = {name: [tags.tolist() for tags in found[name].model.predict(test.X)] for name in (CHAIN, best)}
-    rows = []
+    models = {}
     for name, choice in found.items():
-        scores: tuple[float | None, ...] = (None, None, None)
+        scores: list[float | None] = [None, None, None]
         if name in predicted:
             report = span_report(test.y, predicted[name])
-            scores = (report.precision, report.recall, report.f1)
-        rows.append((name, f"{choice.l2:g}", choice.f1, *scores, len(choice.model.coef_)))
-    learnt = "esp.train" if most_sentences is None else f"{most_sentences:,} sentences"
-    tried = (
-        f"F1 on testa by l2, {name}: {', '.join(f'{l2:g} {100 * f1:.2f}' for l2, f1 in choice.tried.items())}"
-        for name, choice in found.items()
-    )
-    return Findings(
-        f"Spanish names: trained on {learnt}, penalty and segment features chosen on testa, segments of at most "
-        f"{max_length} tokens",
-        COLUMNS,
-        tuple(rows),
-        (_claim(best, test, predicted, whole=most_sentences is None),),
-        (*tried, _long_names(train, test, max_length, found[best].model.n_split_)),
-    )
+            scores = [report.precision, report.recall, report.f1]
+        tried = [[l2, f1] for l2, f1 in choice.tried.items()]
+        own = {"l2": choice.l2, "f1": choice.f1, "tried": tried, "test": scores, "weights": len(choice.model.coef_)}
+        models[name] = own
+    return {
+        "models": models,
+        "best": best,
+        "gap": gap_interval(test.y, predicted[best], predicted[CHAIN]),
+        "long": _long_names(train, test, settings["max_length"], found[best].model.n_split_),
+    }
 
 
 def chosen(model: Any, penalties: Sequence[float], train: Part, choose: Part) -> Choice:
@@ -200,17 +192,43 @@ def gap_interval(
     return float(gap(np.ones(n))), float(low), float(high)
 
 
-def _claim(best: str, test: Part, predicted: Mapping[str, Sequence[list[str]]], *, whole: bool) -> Claim:
-    gap, low, high = gap_interval(test.y, predicted[best], predicted[CHAIN])
-    found = f"{100 * gap:+.2f} points, 95 % interval {100 * low:+.2f} … {100 * high:+.2f} (sentences drawn again)"
-    if whole:
-        return Claim(f"{best}, chosen on testa: F1 on testb not below that of {CHAIN}", gap >= 0, found)
-    return Claim(f"{best}, chosen on testa: within ten points of {CHAIN}", gap > -0.1, found)
-
-
 def _long_names(train: Part, test: Part, most: int, n_split: int) -> str:
     told = []
     for name, part in (("train", train), ("testb", test)):
         lengths = np.array([stop - start for tags in part.y for start, stop, _ in spans(tags)])
         told.append(f"{int((lengths > most).sum())} of {len(lengths):,} in {name} (longest {lengths.max(initial=0)})")
     return f"names of more than {most} tokens: {', '.join(told)}; in training {n_split} were cut into pieces"
+
+
+def report(settings: Settings, outcomes: Outcomes) -> Findings:
+    """Every model at its best penalty."""
+    found, most = outcomes[0][1], settings["most_sentences"]
+    learnt = "esp.train" if most is None else f"{most:,} sentences"
+    return Findings(
+        f"Spanish names: trained on {learnt}, penalty and segment features chosen on testa, segments of at most "
+        f"{settings['max_length']} tokens",
+        COLUMNS,
+        tuple(
+            (name, f"{own['l2']:g}", own["f1"], *own["test"], own["weights"]) for name, own in found["models"].items()
+        ),
+        notes=(
+            *(
+                f"F1 on testa by l2, {name}: {', '.join(f'{l2:g} {100 * f1:.2f}' for l2, f1 in own['tried'])}"
+                for name, own in found["models"].items()
+            ),
+            found["long"],
+        ),
+    )
+
+
+def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
+    """Segments are not below tags."""
+    best, (gap, low, high) = outcomes[0][1]["best"], outcomes[0][1]["gap"]
+    found = f"{100 * gap:+.2f} points, 95 % interval {100 * low:+.2f} … {100 * high:+.2f} (sentences drawn again)"
+    if settings["most_sentences"] is None:
+        return [Claim(f"{best}, chosen on testa: F1 on testb not below that of {CHAIN}", gap >= 0, found)]
+    return [Claim(f"{best}, chosen on testa: within ten points of {CHAIN}", gap > -0.1, found)]
+
+
+FULL: Settings = {"penalties": [2.0, 1.0, 0.5], "max_length": 10, "most_sentences": None, "tol": 1e-3}
+STUDY = Study(FULL, {**FULL, "penalties": [1.0], "most_sentences": 300, "tol": 1e-2}, cases, run, report, claims)

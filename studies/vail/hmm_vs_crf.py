@@ -20,6 +20,7 @@ from __future__ import annotations
 import io
 import os
 import warnings
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from crfield.estimators.markov.hmm import HMM
 from crfield.report.displays.curves import Chart
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval
 from crfield.storage.files import read_text
-from studies.framework import Case, Outcome, Reproduced, Settings, Study, above, curve, gap_text
+from studies.framework import Case, Outcome, Outcomes, Settings, Study, above, curve, data_path, gap_text
 
 FEW, COPIES, SWITCHED = "few data", "copies", "switched"
 MARKOV, FIELD, FIRM, UNLINKED = "HMM", "CRF", "CRF, l2 = 1", "CRF without the link"
@@ -111,7 +112,7 @@ def cases(settings: Settings) -> list[Case]:
 def run(settings: Settings, case: Case) -> Outcome:
     """Place → model → share of wrong labels."""
     world = case["world"]
-    data = read_pima(os.environ.get("CRFIELD_DATA", ".")) if world == FEW else None
+    data = read_pima(data_path(settings)) if world == FEW else None
     outcome: Outcome = {}
     for number, place in enumerate(settings[world]):
         rng = np.random.default_rng([case["seed"], list(MODELS).index(world), number])
@@ -159,12 +160,9 @@ def columns(world: str, rows: np.ndarray, train: np.ndarray) -> np.ndarray:
 # ---------------------------------------------------------------------------------------------------------- report
 
 
-def report(settings: Settings, outcomes: list[tuple[Case, Outcome]]) -> Reproduced:
+def report(settings: Settings, outcomes: Outcomes) -> Findings:
     """A line for each world and place, and figures 2.2 to 2.4."""
-
-    def values(world: str, place: Any, name: str) -> list[float]:
-        return [outcome[str(place)][name] for case, outcome in outcomes if case["world"] == world]
-
+    values = partial(_values, outcomes)
     rows: list[tuple[Any, ...]] = []
     for world, names in MODELS.items():
         for place in settings[world]:
@@ -191,24 +189,29 @@ def report(settings: Settings, outcomes: list[tuple[Case, Outcome]]) -> Reproduc
         )
         for world, (axis, figure) in _AXES.items()
     )
-    findings = Findings(
+    return Findings(
         f"A counted HMM and a CRF of the same power, section 2.6: {len(settings['seeds'])} trials",
         ("world", "HMM", "CRF", "CRF − HMM", "CRF with l2 = 1, or without the link"),
         tuple(rows),
-        tuple(_claims(values)),
-        (
+        notes=(
             "wrong labels, the best of each step; ± is half of the 95 % interval over trials, differences by trial",
             f"T: steps of training, {settings['test']} of test; n: copies; p: probability to stay after heads; "
             f"{settings['length']:,} steps of training and of test in the last two worlds",
         ),
+        charts=charts,
     )
-    return Reproduced(findings, charts)
 
 
 _AXES = {FEW: ("T", "figure 2.2"), COPIES: ("n", "figure 2.3"), SWITCHED: ("p", "figure 2.4")}
 
 
-def _claims(values: Any) -> list[Claim]:
+def _values(outcomes: Outcomes, world: str, place: Any, name: str) -> list[float]:
+    return [outcome[str(place)][name] for case, outcome in outcomes if case["world"] == world]
+
+
+def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
+    """The thesis's, and figures of our own."""
+    values = partial(_values, outcomes)
     short = values(FEW, 50, FIELD), values(FEW, 50, MARKOV)
     long = values(FEW, 500, MARKOV), values(FEW, 500, FIELD)
     claims = [
@@ -250,7 +253,6 @@ def _near(sentence: str, values: list[float], wanted: float, within: float) -> C
 
 
 STUDY = Study(
-    "an HMM and a CRF with few data, copied observations and switched transitions (Vail 2008, figures 2.2 to 2.4)",
     {
         "seeds": list(range(1, 301)),
         FEW: [10, 20, 30, 50, 100, 200, 500],
@@ -270,5 +272,5 @@ STUDY = Study(
     cases,
     run,
     report,
-    needs_data=True,
+    claims,
 )

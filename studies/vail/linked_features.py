@@ -25,7 +25,7 @@ from crfield.selection import choice
 from crfield.selection.path import SelectionPath
 from crfield.selection.problem import SelectionProblem
 from crfield.simulate.weak_features import LinkedFeatures, make_linked_features, powers
-from studies.framework import Case, Outcome, Reproduced, Settings, Study, above, by_seed, curve
+from studies.framework import Case, Outcome, Outcomes, Settings, Study, above, by_seed, curve
 
 GRAFT, L1, M_GRAFT = "grafting", "ℓ1 path", "m-grafting"
 PL, ML, GIVEN = "gain, true neighbours", "gain, likeliest neighbours", "gain, given neighbours"
@@ -106,7 +106,7 @@ def _by_size(path: SelectionPath, sorts: np.ndarray) -> list[list[int] | None]:
 # ---------------------------------------------------------------------------------------------------------- report
 
 
-def report(settings: Settings, outcomes: list[tuple[Case, Outcome]]) -> Reproduced:
+def report(settings: Settings, outcomes: Outcomes) -> Findings:
     """A line for every method and number of pairs; the share of each sort that is taken, in %."""
     rows: list[tuple[Any, ...]] = []
     most = settings["pairs"][-1]
@@ -124,25 +124,24 @@ def report(settings: Settings, outcomes: list[tuple[Case, Outcome]]) -> Reproduc
                     None if noted is None else "{:.1f} % / {} / {} / {}".format(*noted),
                 )
             )
-    findings = Findings(
+    return Findings(
         f"Columns of labels and columns of changes: {settings['length']:,} steps, chosen on 1,000, tested on 1,000",
         ("model", "error", "features", *SORTS, "prototype"),
         tuple(rows),
-        tuple(_claims(settings, outcomes)),
-        (
+        notes=(
             "± is half of the 95 % interval over seeds; differences are taken seed by seed",
             "shares are of the features of a sort that there are: 4, 8, 8 and 4 for each pair of columns",
             "prototype: error, features, more than needed and irrelevant ones of an independent program (four seeds)",
         ),
+        charts=_charts(settings, [o for o in outcomes if o[0]["pairs"] == most], outcomes),
     )
-    return Reproduced(findings, _charts(settings, [o for o in outcomes if o[0]["pairs"] == most], outcomes))
 
 
-def _errors(outcomes: list[tuple[Case, Outcome]], name: str, **where: Any) -> list[float]:
+def _errors(outcomes: Outcomes, name: str, **where: Any) -> list[float]:
     return by_seed(outcomes, lambda outcome: outcome[name][ERROR], **where)
 
 
-def _share(some: list[tuple[Case, Outcome]], name: str, sort: int) -> list[float]:
+def _share(some: Outcomes, name: str, sort: int) -> list[float]:
     return by_seed(
         [
             (case, {"share": outcome[name][OF_SORT + sort] / (AVAILABLE[sort] * case["pairs"])})
@@ -152,7 +151,7 @@ def _share(some: list[tuple[Case, Outcome]], name: str, sort: int) -> list[float
     )
 
 
-def _right(some: list[tuple[Case, Outcome]], name: str) -> list[float]:
+def _right(some: Outcomes, name: str) -> list[float]:
     return by_seed(
         [
             (
@@ -165,7 +164,8 @@ def _right(some: list[tuple[Case, Outcome]], name: str) -> list[float]:
     )
 
 
-def _claims(settings: Settings, outcomes: list[tuple[Case, Outcome]]) -> list[Claim]:
+def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
+    """The thesis's: who takes what."""
     few, most = settings["pairs"][0], settings["pairs"][-1]
     some = [(case, outcome) for case, outcome in outcomes if case["pairs"] == most]
     claims = []
@@ -211,9 +211,7 @@ def _early(counts: list[list[int] | None]) -> float:
     return (own[RIGHT_CHANGE] + own[OVER]) / max(sum(own), 1)
 
 
-def _charts(
-    settings: Settings, some: list[tuple[Case, Outcome]], outcomes: list[tuple[Case, Outcome]]
-) -> tuple[Chart, ...]:
+def _charts(settings: Settings, some: Outcomes, outcomes: Outcomes) -> tuple[Chart, ...]:
     charts = []
     for name in (GRAFT, PL, L1, ML):
         told = [outcome["order"][name] for _, outcome in some]
@@ -238,7 +236,6 @@ def _charts(
 
 
 STUDY = Study(
-    "features of labels or of changes: what selectors take (Vail 2008, figures 3.10 and 3.11)",
     {
         "seeds": [1, 2, 3, 4, 5, 6, 7, 8],
         "pairs": [1, 2, 4, 7, 10],
@@ -250,4 +247,5 @@ STUDY = Study(
     cases,
     run,
     report,
+    claims,
 )

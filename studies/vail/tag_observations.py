@@ -12,6 +12,7 @@ choice, so only orders can be compared, not figures.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from crfield.features.columns.trajectories import TAG_SETS, Scaling, tag_columns
 from crfield.report.displays.curves import Chart
 from crfield.report.findings import Claim, Findings, Interval, mean_interval, percent
 from crfield.simulate.tag import SCHEMES, make_tag
-from studies.framework import Case, Outcome, Reproduced, Settings, Study, above, by_seed, curve
+from studies.framework import Case, Outcome, Outcomes, Settings, Study, above, by_seed, curve
 from studies.vail.tag_models import Encoded, Judged, judge, likelihood
 
 HMM_, CRF, RIDGE = "HMM", "CRF", "CRF, l2 = 1"
@@ -88,13 +89,9 @@ def _listed(found: Judged) -> list[float]:
 # ---------------------------------------------------------------------------------------------------------- report
 
 
-def report(settings: Settings, outcomes: list[tuple[Case, Outcome]]) -> Reproduced:
+def report(settings: Settings, outcomes: Outcomes) -> Findings:
     """A line for every feature set and way to move, the thesis's figures beside ours."""
-    sets = list(settings["sets"])
-
-    def values(model: str, what: int, scheme: str, name: str) -> list[float]:
-        return by_seed(outcomes, lambda outcome: outcome[model][what], scheme=scheme, set=name)
-
+    sets, values = list(settings["sets"]), partial(_values, outcomes)
     rows: list[tuple[Any, ...]] = []
     for number, scheme in enumerate(SCHEMES):
         for name in sets:
@@ -116,7 +113,7 @@ def report(settings: Settings, outcomes: list[tuple[Case, Outcome]]) -> Reproduc
         )
         for scheme in SCHEMES
     )
-    findings = Findings(
+    return Findings(
         f"Who seeks? Table 2.1: {settings['minutes']:g} minutes of training, as many of test, "
         f"{len(settings['seeds'])} pairs of games for each way to move",
         (
@@ -131,13 +128,12 @@ def report(settings: Settings, outcomes: list[tuple[Case, Outcome]]) -> Reproduc
             "log p, l2 = 1",
         ),
         tuple(rows),
-        tuple(_claims(sets, values)),
-        (
+        notes=(
             "± is half of the 95 % interval over pairs of games; labels are the best of each step",
             f"log p(y | x) of the test game; CRF without penalty, at most {settings['max_iter']} steps of L-BFGS",
         ),
+        charts=charts,
     )
-    return Reproduced(findings, charts)
 
 
 def whole(interval: Interval) -> str:
@@ -151,7 +147,14 @@ def whole(interval: Interval) -> str:
     return f"{interval.mean:.0f} ± {(interval.high - interval.low) / 2:.0f}"
 
 
-def _claims(sets: list[str], values: Any) -> list[Claim]:
+def _values(outcomes: Outcomes, model: str, what: int, scheme: str, name: str) -> list[float]:
+    return by_seed(outcomes, lambda outcome: outcome[model][what], scheme=scheme, set=name)
+
+
+def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
+    """The thesis's: CRF against HMM, and what accuracy and likelihood say of distance."""
+    sets, values = list(settings["sets"]), partial(_values, outcomes)
+
     def mean(model: str, what: int, scheme: str, name: str) -> float:
         return float(np.mean(values(model, what, scheme, name)))
 
@@ -219,10 +222,10 @@ def _claims(sets: list[str], values: Any) -> list[Claim]:
 
 
 STUDY = Study(
-    "who seeks: fifteen feature sets, a Gaussian HMM against a chain CRF (Vail 2008, table 2.1)",
     {"seeds": [1, 2, 3, 4, 5], "sets": list(TAG_SETS), "minutes": 20, "max_iter": 150},
     {"seeds": [1, 2], "sets": list(TAG_SETS), "minutes": 4, "max_iter": 80},
     cases,
     run,
     report,
+    claims,
 )

@@ -36,7 +36,7 @@ from crfield.selection.path import SelectionPath
 from crfield.selection.problem import SelectionModel, SelectionProblem
 from crfield.simulate.tag import TagGames, make_tag
 from crfield.simulate.tag_vision import robot_vision
-from studies.framework import Case, Outcome, Reproduced, Settings, Study, above, by_seed, curve
+from studies.framework import Case, Outcome, Outcomes, Settings, Study, above, by_seed, curve
 
 NONE, GRAFT, PL, ML, L1 = "none", "grafting", "gain, true neighbours", "gain, likeliest neighbours", "ℓ1 path"
 GIVEN, M_GRAFT = "gain, given neighbours", "m-grafting"
@@ -181,7 +181,7 @@ def _weights(path: SelectionPath) -> dict[str, Any]:
 # ---------------------------------------------------------------------------------------------------------- report
 
 
-def report(settings: Settings, outcomes: list[tuple[Case, Outcome]]) -> Reproduced:
+def report(settings: Settings, outcomes: Outcomes) -> Findings:
     """Both tables with the thesis's numbers in brackets; errors in %."""
     rows: list[tuple[Any, ...]] = []
     for world in (SIM, ROBOTS):
@@ -197,22 +197,21 @@ def report(settings: Settings, outcomes: list[tuple[Case, Outcome]]) -> Reproduc
             seconds = some[0][1][name][SECONDS]
             times = [outcome[name][SECONDS] / outcome[GRAFT][SECONDS] for _, outcome in some if seconds is not None]
             rows.append((f"{world}: {name}", *cells, f"{np.mean(times):.1f}" if times else None))
-    findings = Findings(
+    return Findings(
         f"Tag, 1,200 candidates: trained, chosen and tested on {settings['minutes']:g} minutes each; error in %, "
         "thesis in brackets",
         ("trained on", "features", "simulation", "robots", "l2, simulation", "l2, robots", "time ÷ grafting"),
         tuple(rows),
-        tuple(_claims(outcomes)),
-        (
+        notes=(
             "± is half of the 95 % interval over sets of games; differences are taken set by set",
             "robots are simulated games seen through noise, dropout, a tracker and late labels, not robots",
             "time is that to the chosen model; intercepts and transitions are in every model and not counted",
         ),
+        charts=_charts(outcomes),
     )
-    return Reproduced(findings, _charts(outcomes))
 
 
-def _percent(some: list[tuple[Case, Outcome]], name: str, what: int) -> str:
+def _percent(some: Outcomes, name: str, what: int) -> str:
     interval = mean_interval(by_seed(some, lambda outcome: 100 * outcome[name][what]))
     reach = "" if np.isnan(interval.low) else f" ± {(interval.high - interval.low) / 2:.1f}"
     return f"{interval.mean:.1f}{reach}"
@@ -222,11 +221,13 @@ def _bracket(value: Any) -> str:
     return "" if value is None else f" [{value:g}]"
 
 
-def _values(outcomes: list[tuple[Case, Outcome]], world: str, name: str, what: int) -> list[float]:
+def _values(outcomes: Outcomes, world: str, name: str, what: int) -> list[float]:
     return by_seed(outcomes, lambda outcome: outcome[name][what], train=world)
 
 
-def _claims(outcomes: list[tuple[Case, Outcome]]) -> list[Claim]:
+def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
+    """The thesis's, table by table."""
+
     def larger(sentence: str, world: str, one: tuple[str, int], other: tuple[str, int]) -> Claim:
         return Claim(sentence, *above(_values(outcomes, world, *one), _values(outcomes, world, *other)))
 
@@ -263,7 +264,7 @@ def _claims(outcomes: list[tuple[Case, Outcome]]) -> list[Claim]:
     return claims
 
 
-def _charts(outcomes: list[tuple[Case, Outcome]]) -> tuple[Chart, ...]:
+def _charts(outcomes: Outcomes) -> tuple[Chart, ...]:
     charts = []
     for world in (SIM, ROBOTS):
         told = [outcome["curves"] for case, outcome in outcomes if case["train"] == world]
@@ -287,7 +288,6 @@ def _charts(outcomes: list[tuple[Case, Outcome]]) -> tuple[Chart, ...]:
 
 
 STUDY = Study(
-    "selecting among 1,200 features of robot tag (Vail 2008, tables 3.1 and 3.2, figures 3.2 and 3.12)",
     {
         "seeds": [1, 2, 3, 4, 5],
         "minutes": 10.0,
@@ -309,4 +309,5 @@ STUDY = Study(
     cases,
     run,
     report,
+    claims,
 )

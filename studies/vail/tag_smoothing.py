@@ -27,17 +27,7 @@ from crfield.features.columns.trajectories import Scaling, TagSet, tag_columns
 from crfield.report.displays.curves import Chart
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval
 from crfield.simulate.tag import SCHEMES, make_tag
-from studies.framework import (
-    Case,
-    Outcome,
-    Reproduced,
-    Settings,
-    Study,
-    above,
-    by_seed,
-    curve,
-    gap_text,
-)
+from studies.framework import Case, Outcome, Outcomes, Settings, Study, above, by_seed, curve, gap_text
 from studies.vail.tag_models import Encoded, judge, likelihood
 
 CRF, COUNTED, ON_TEST, SMOOTHED, TRAINED = (
@@ -102,12 +92,9 @@ def run(settings: Settings, case: Case) -> Outcome:
 # ---------------------------------------------------------------------------------------------------------- report
 
 
-def report(settings: Settings, outcomes: list[tuple[Case, Outcome]]) -> Reproduced:
+def report(settings: Settings, outcomes: Outcomes) -> Findings:
     """A line for each model, and figures 2.5 and 2.6."""
-
-    def values(name: str, scheme: str) -> list[float]:
-        return by_seed(outcomes, lambda outcome: outcome[name], scheme=scheme)
-
+    values = partial(_values, outcomes)
     rows: list[tuple[Any, ...]] = []
     for name in METHODS:
         found = [mean_interval(values(name, scheme)) for scheme in SCHEMES]
@@ -138,7 +125,7 @@ def report(settings: Settings, outcomes: list[tuple[Case, Outcome]]) -> Reproduc
         drawn("figure 2.6: deviations", "", "trained for labels ÷ counted", names, moved(0)),
         drawn("figure 2.6: means", "", "moved by, in counted deviations", names, moved(1)),
     )
-    findings = Findings(
+    return Findings(
         f"Speeds and chasing, table 2.2: {settings['minutes']:g} minutes of training and of test, "
         f"{len(settings['seeds'])} games for each way to move",
         (
@@ -150,21 +137,26 @@ def report(settings: Settings, outcomes: list[tuple[Case, Outcome]]) -> Reproduc
             "− CRF, unconstrained",
         ),
         tuple(rows),
-        tuple(_claims(outcomes, values, names)),
-        (
+        notes=(
             "right labels, the best of each step; ± is half of the 95 % interval over games, differences by game",
             "CRF: l2 = 1; smoothed: factor chosen on a game held out, "
             + ", ".join(f"{outcome['factor']:g}" for _, outcome in outcomes),
         ),
+        charts=charts,
     )
-    return Reproduced(findings, charts)
 
 
 def _at(value: Callable[[Outcome, int], float], k: int, outcome: Outcome) -> float:
     return value(outcome, k)
 
 
-def _claims(outcomes: list[tuple[Case, Outcome]], values: Any, names: list[str]) -> list[Claim]:
+def _values(outcomes: Outcomes, name: str, scheme: str) -> list[float]:
+    return by_seed(outcomes, lambda outcome: outcome[name], scheme=scheme)
+
+
+def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
+    """The thesis's, for each way to move."""
+    values, names = partial(_values, outcomes), list(outcomes[0][1]["moves"])
     claims = []
     for scheme in SCHEMES:
         crf, counted = values(CRF, scheme), values(COUNTED, scheme)
@@ -197,7 +189,6 @@ def _claims(outcomes: list[tuple[Case, Outcome]], values: Any, names: list[str])
 
 
 STUDY = Study(
-    "an HMM counted, smoothed and trained for its labels, beside the CRF (Vail 2008, table 2.2, figures 2.5, 2.6)",
     {
         "seeds": [1, 2, 3, 4, 5],
         "minutes": 20,
@@ -208,4 +199,5 @@ STUDY = Study(
     cases,
     run,
     report,
+    claims,
 )

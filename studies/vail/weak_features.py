@@ -33,17 +33,7 @@ from crfield.selection import choice
 from crfield.selection.path import SelectionPath
 from crfield.selection.problem import SelectionModel, SelectionProblem
 from crfield.simulate.weak_features import WeakFeatures, make_weak_features, powers
-from studies.framework import (
-    Case,
-    Outcome,
-    Reproduced,
-    Settings,
-    Study,
-    above,
-    by_seed,
-    curve,
-    gap_text,
-)
+from studies.framework import Case, Outcome, Outcomes, Settings, Study, above, by_seed, curve, gap_text
 
 ALL, GRAFT, GRAFT_8, GRAFT_32, L1 = (
     "all features",
@@ -145,7 +135,7 @@ def _by_size(path: SelectionPath, judge: SelectionProblem) -> list[float | None]
 # ---------------------------------------------------------------------------------------------------------- report
 
 
-def report(settings: Settings, outcomes: list[tuple[Case, Outcome]]) -> Reproduced:
+def report(settings: Settings, outcomes: Outcomes) -> Findings:
     """Tables by T and by n, and the curves of figures 3.4 to 3.9."""
     longest = settings["lengths"][-1]
     chief = [(case, outcome) for case, outcome in outcomes if (case["T"], case["n"]) == (longest, 5)]
@@ -159,21 +149,20 @@ def report(settings: Settings, outcomes: list[tuple[Case, Outcome]]) -> Reproduc
         some = [(case, outcome) for case, outcome in outcomes if (case["T"], case["n"]) == (longest, copies)]
         if copies != 5:
             rows += [(f"T = {longest}, n = {copies}: {name}", *_cells(some, name), None) for name in THREE]
-    findings = Findings(
+    return Findings(
         "Fading copies of ten informative columns: models chosen on 1,000 held-out steps, error on 1,000 test steps",
         ("model", "error", "features", "strong", "weak", "sweet spot", "prototype"),
         tuple(rows),
-        tuple(_claims(settings, outcomes, chief)),
-        (
+        notes=(
             "± is half of the 95 % interval over seeds; differences are taken seed by seed",
             "sweet spot: from the smallest to the largest model within one point of the best held-out error",
             "prototype: error and features of an independent program (mean of four seeds); it counts intercepts",
         ),
+        charts=_charts(settings, outcomes, chief),
     )
-    return Reproduced(findings, _charts(settings, outcomes, chief))
 
 
-def _cells(some: list[tuple[Case, Outcome]], name: str) -> list[Any]:
+def _cells(some: Outcomes, name: str) -> list[Any]:
     cells: list[Any] = [mean_interval(by_seed(some, lambda outcome: outcome[name][ERROR]))]
     for what in (FEATURES, STRONG, WEAK, SPOT):
         known = [outcome[name][what] for _, outcome in some]
@@ -185,14 +174,14 @@ def _noted(name: str, longest: int) -> str | None:
     return "{:.1f} % / {}".format(*NOTED[name]) if longest == 1024 and name in NOTED else None
 
 
-def _values(outcomes: list[tuple[Case, Outcome]], name: str, what: int, **where: Any) -> list[float]:
+def _values(outcomes: Outcomes, name: str, what: int, **where: Any) -> list[float]:
     return by_seed(outcomes, lambda outcome: outcome[name][what], **where)
 
 
-def _claims(
-    settings: Settings, outcomes: list[tuple[Case, Outcome]], chief: list[tuple[Case, Outcome]]
-) -> list[Claim]:
+def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
+    """The thesis's, and ours on what its text leaves open."""
     lengths, longest, copies = settings["lengths"], settings["lengths"][-1], settings["copies"]
+    chief = [(case, outcome) for case, outcome in outcomes if (case["T"], case["n"]) == (longest, 5)]
 
     def larger(whose: str, sentence: str, one: str, other: str, what: int, **where: Any) -> Claim:
         some = outcomes if where else chief
@@ -247,10 +236,8 @@ def _claims(
     return claims
 
 
-def _charts(
-    settings: Settings, outcomes: list[tuple[Case, Outcome]], chief: list[tuple[Case, Outcome]]
-) -> tuple[Chart, ...]:
-    def by_size(title: str, some: list[tuple[Case, Outcome]], names: tuple[str, ...]) -> Chart:
+def _charts(settings: Settings, outcomes: Outcomes, chief: Outcomes) -> tuple[Chart, ...]:
+    def by_size(title: str, some: Outcomes, names: tuple[str, ...]) -> Chart:
         curves = []
         for name in names:
             told = [outcome["curves"][name] for _, outcome in some]
@@ -289,7 +276,6 @@ def _charts(
 
 
 STUDY = Study(
-    "selection among fading copies: error and size of models (Vail 2008, figures 3.4 to 3.9)",
     {
         "seeds": list(range(1, 21)),
         "lengths": [128, 256, 512, 1024],
@@ -301,4 +287,5 @@ STUDY = Study(
     cases,
     run,
     report,
+    claims,
 )

@@ -25,6 +25,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -40,17 +41,7 @@ from crfield.inference.graphs.forest import ForestEngine
 from crfield.report.displays.curves import Chart
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval
 from crfield.simulate.order_chains import OrderChains, make_order_chains
-from studies.framework import (
-    Case,
-    Outcome,
-    Reproduced,
-    Settings,
-    Study,
-    above,
-    by_seed,
-    curve,
-    gap_text,
-)
+from studies.framework import Case, Outcome, Outcomes, Settings, Study, above, by_seed, curve, gap_text
 
 CEILING, PAPER, EXACT, VERIFIED, LINEAR, STUMP, ML, MPL, ALONE = METHODS = (
     "ceiling",
@@ -98,7 +89,7 @@ def timed(method: Callable[[OrderChains, int], Scores], world: OrderChains, out:
 # --------------------------------------------------------------------------------------------------------- methods
 
 
-def ceiling(world: OrderChains, out: int) -> Scores:
+def ceiling(world: OrderChains, out: int) -> tuple[float, float]:
     """The model that made the data.
 
     >>> world = make_order_chains(0.95, n_chains=1)
@@ -208,13 +199,9 @@ _RUNS: dict[str, Callable[[OrderChains, int], Scores]] = {
 # ---------------------------------------------------------------------------------------------------------- report
 
 
-def report(settings: Settings, outcomes: list[tuple[Case, Outcome]]) -> Reproduced:
+def report(settings: Settings, outcomes: Outcomes) -> Findings:
     """A line for every method and way to decode, a column for every p."""
-    places = list(settings["p"])
-
-    def values(name: str, way: int, p: float) -> list[float]:
-        return by_seed(outcomes, lambda outcome: outcome[name][way], p=p)
-
+    places, values = list(settings["p"]), partial(_values, outcomes)
     kept = [
         (name, way)
         for name in METHODS
@@ -245,21 +232,26 @@ def report(settings: Settings, outcomes: list[tuple[Case, Outcome]]) -> Reproduc
         )
         for title, way in (("best labelling (MAP)", MAP), ("best labels (MPM)", MPM))
     )
-    findings = Findings(
+    return Findings(
         f"First-order chains: {settings['n_chains']} chains of {settings['length']:,} labels, "
         f"{settings['folds']} of them left out in turn, {len(settings['seeds'])} observation models",
         ("method", *(f"p = {p:g}" for p in places), "time ÷ LogitBoost"),
         tuple(rows),
-        tuple(_claims(places, values)),
-        (
+        notes=(
             "± is half of the 95 % interval over observation models; differences are taken seed by seed",
             f"{EXACT} is trained twice, for each way to decode",
         ),
+        charts=charts,
     )
-    return Reproduced(findings, charts)
 
 
-def _claims(places: list[float], values: Callable[[str, int, float], list[float]]) -> list[Claim]:
+def _values(outcomes: Outcomes, name: str, way: int, p: float) -> list[float]:
+    return by_seed(outcomes, lambda outcome: outcome[name][way], p=p)
+
+
+def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
+    """The paper's, p by p, and ours on its better forms."""
+    places, values = list(settings["p"]), partial(_values, outcomes)
     claims = []
     for p in places:
         one, linear, stump = (values(PAPER, MAP, p), values(LINEAR, MPM, p), values(STUMP, MPM, p))
@@ -294,7 +286,6 @@ def _claims(places: list[float], values: Callable[[str, int, float], list[float]
 
 
 STUDY = Study(
-    "accuracy against the strength of coupling on chains (Liao et al. 2007, figure 1a)",
     {
         "p": [0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99],
         "seeds": [1, 2, 3, 4, 5],
@@ -306,4 +297,5 @@ STUDY = Study(
     cases,
     run,
     report,
+    claims,
 )

@@ -20,6 +20,7 @@ table says where the rounds went: to distance k, to its multiples, or to others.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,17 +32,7 @@ from crfield.inference.graphs.loopy import LoopyEngine
 from crfield.report.displays.curves import Chart
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval
 from crfield.simulate.order_chains import OrderChains, make_order_chains
-from studies.framework import (
-    Case,
-    Outcome,
-    Reproduced,
-    Settings,
-    Study,
-    above,
-    by_seed,
-    curve,
-    gap_text,
-)
+from studies.framework import Case, Outcome, Outcomes, Settings, Study, above, by_seed, curve, gap_text
 from studies.virtual_evidence.chains import (
     CEILING,
     EXACT,
@@ -162,7 +153,7 @@ def _pseudo(world: OrderChains, out: int) -> Scores:
 # ---------------------------------------------------------------------------------------------------------- report
 
 
-def report(settings: Settings, outcomes: list[tuple[Case, Outcome]]) -> Reproduced:
+def report(settings: Settings, outcomes: Outcomes) -> Findings:
     """A line for every method and way to decode, a column for every k and one for their mean."""
     orders = list(settings["k"])
     kept = [
@@ -171,10 +162,7 @@ def report(settings: Settings, outcomes: list[tuple[Case, Outcome]]) -> Reproduc
         for way in (MAP, MPM)
         if name != BETHE and all(outcome[name][way] is not None for _, outcome in outcomes)
     ]
-
-    def values(name: str, way: int, k: int | None = None) -> list[float]:
-        return by_seed(outcomes, lambda outcome: outcome[name][way], **({} if k is None else {"k": k}))
-
+    values = partial(_values, outcomes)
     unit = float(np.mean([outcome[MPL][SECONDS] for _, outcome in outcomes]))
     rows: list[tuple[Any, ...]] = []
     for name, way in kept:
@@ -200,22 +188,21 @@ def report(settings: Settings, outcomes: list[tuple[Case, Outcome]]) -> Reproduc
             for title, way in (("best labelling (MAP)", MAP), ("best labels (MPM)", MPM))
         ),
     )
-    findings = Findings(
+    return Findings(
         f"Chains of order k, all pairs up to distance 5: {settings['n_chains']} chains of {settings['length']:,} "
         f"labels, {settings['folds']} of them left out in turn, {len(settings['seeds'])} observation models",
         ("method", *(f"k = {k}" for k in orders), "mean", "time ÷ MPL"),
         tuple(rows),
-        tuple(_claims(orders, outcomes, values)),
-        (
+        notes=(
             "± is half of the 95 % interval over observation models; differences are taken seed by seed",
             f"{EXACT} is trained twice, for each way to decode",
             f"{BETHE}: on {len(settings['bethe'])} of the cases of every k; the paper trained ML in this way",
         ),
+        charts=(chart,),
     )
-    return Reproduced(findings, (chart,))
 
 
-def _bethe_rows(orders: list[int], outcomes: list[tuple[Case, Outcome]], unit: float) -> list[tuple[Any, ...]]:
+def _bethe_rows(orders: list[int], outcomes: Outcomes, unit: float) -> list[tuple[Any, ...]]:
     some = [(case, outcome) for case, outcome in outcomes if BETHE in outcome]
     if not some:
         return []
@@ -229,7 +216,7 @@ def _bethe_rows(orders: list[int], outcomes: list[tuple[Case, Outcome]], unit: f
     return rows
 
 
-def _picked(name: str, orders: list[int], outcomes: list[tuple[Case, Outcome]]) -> dict[str, list[str]]:
+def _picked(name: str, orders: list[int], outcomes: Outcomes) -> dict[str, list[str]]:
     """How many relations of each sort were picked, on the average, for every k and over all."""
     found: dict[str, list[str]] = {}
     for where, asked in _SORTS.items():
@@ -251,9 +238,13 @@ def _count(picks: dict[str, int], k: int, asked: Callable[[int, int], bool]) -> 
     return sum(rounds for name, rounds in picks.items() if asked(int(name[1:]), k))
 
 
-def _claims(
-    orders: list[int], outcomes: list[tuple[Case, Outcome]], values: Callable[..., list[float]]
-) -> list[Claim]:
+def _values(outcomes: Outcomes, name: str, way: int, k: int | None = None) -> list[float]:
+    return by_seed(outcomes, lambda outcome: outcome[name][way], **({} if k is None else {"k": k}))
+
+
+def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
+    """The paper's and ours: which relations are picked, and who is above whom."""
+    values = partial(_values, outcomes)
     claims = []
     for name in (PAPER, EXACT):
         wrong = sum(_count(o["picks"][name], case["k"], _SORTS["at others"]) for case, o in outcomes)
@@ -276,7 +267,6 @@ def _claims(
 
 
 STUDY = Study(
-    "which of five relations is true: accuracy and picks on chains of order k (Liao et al. 2007, figure 1b)",
     {
         "k": [1, 2, 3, 4, 5],
         "seeds": [1, 2, 3, 4, 5],
@@ -289,4 +279,5 @@ STUDY = Study(
     cases,
     run,
     report,
+    claims,
 )

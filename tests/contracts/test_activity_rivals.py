@@ -11,11 +11,9 @@ import pytest
 
 from crfield.errors import InputError
 from crfield.features.sensors.readings import means_about, reading_columns
-from studies.activities import tables as activity_tables
 from studies.activities.models import (
     BOOSTED,
     CHAINS,
-    CLOCK,
     COLUMNS,
     LOGISTIC,
     LOGISTIC_HMM,
@@ -29,7 +27,8 @@ from studies.activities.models import (
 from studies.activities.rivals import Plan, Recorded, inside_of, run_fold, separating_columns
 from studies.activities.segment_memory import SegmentStates, with_memory
 from studies.activities.stacked_chain import StackedChain
-from studies.activities.tables import table_of
+from studies.activities.tables import Comparison
+from studies.framework import run_study
 
 GRIDS = Grids(
     strengths=(0.1,),
@@ -61,9 +60,19 @@ def people(n: int = 4, *, seed: int = 0) -> Recorded:
 def test_every_model_labels_those_it_has_not_met() -> None:
     data = people(6)
     plan = replace(PLAN, folds=2)
-    found = [run_fold(data, plan, number) for number in range(2)]
-    assert sorted(k for fold in found for k in fold["test"]) == [0, 1, 2, 3, 4, 5]
-    table = table_of("made up", found, data, plan, to_beat={"macro F1": 0.1}, together=True)
+    settings = {"inner_folds": plan.inner_folds}
+    made_up = Comparison(
+        lambda settings: data,
+        lambda settings: plan,
+        lambda settings, data: "made up",
+        {"macro F1": 0.1},
+        together=True,
+        others="",
+    )
+    study = made_up.study(settings, settings)
+    outcomes = run_study(study, settings)
+    assert sorted(k for _, fold in outcomes for k in fold["test"]) == [0, 1, 2, 3, 4, 5]
+    table = study.found(settings, outcomes)
     assert [row[0] for row in table.rows] == list(MODELS)
     for model in (STACKED, COLUMNS, TREES, LOGISTIC_MEMORY):
         assert table[model, "macro F1"].mean > table[LOGISTIC, "macro F1"].mean
@@ -121,13 +130,6 @@ def test_models_and_folds_that_do_not_exist() -> None:
     assert family(BOOSTED, GRIDS)[1:] == ((3, 5), (1.0,))
     both = [(15, memory, on_all) for memory in (False, True) for on_all in (False, True)]
     assert family(TREES, GRIDS)[1:] == (tuple(both), (0.2, 1.0))
-
-
-def test_folds_run_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(activity_tables, "recorded", lambda *_: people())
-    plan = Plan(folds=2, models=(CLOCK,), n_selected=4, thin=4)
-    found = activity_tables.run_folds("nobody:nothing", "", (), plan)
-    assert sorted(k for fold in found for k in fold["test"]) == [0, 1, 2, 3]
 
 
 # -------------------------------------------------------------------------------------------------------- memory

@@ -26,7 +26,8 @@ from crfield.inference.gaussian import GaussianEngine, fronts_of
 from crfield.objectives.gaussian import GaussianLikelihood
 from crfield.scoring.quadratic import QuadraticScorer
 from crfield.training.gaussian import GaussianProblem, standard_errors
-from studies.models.smooth_series import distances, smooth_series
+from studies.models.smooth_series import STUDY as smooth_series
+from studies.models.smooth_series import distances
 
 RNG = np.random.default_rng
 

@@ -21,7 +21,8 @@ from crfield.inference.chain import ChainEngine
 from crfield.inference.labellings import path_scores
 from crfield.objectives.gold_past import GoldPast, next_totals, normalised
 from crfield.simulate.label_bias import five_states
-from studies.models.label_bias import CRF, LOCAL, ORIGINAL, label_bias
+from studies.models.label_bias import CRF, LOCAL, ORIGINAL
+from studies.models.label_bias import STUDY as label_bias
 from tests.contracts.cases import random_potentials, random_target
 from tests.contracts.estimator_cases import KINDS, Kind, as_arrays, as_strings, world
 

@@ -184,13 +184,13 @@ def test_only_the_chosen_model_meets_the_test(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(spanish_segments, "read_part", lambda path, most: parts[path.split(".")[-2]])
     monkeypatch.setattr(spanish_segments, "_model", lambda name, **options: Model(name))
-    found = spanish_segments.spanish_segments("nowhere", penalties=(1.0,))
+    found = spanish_segments.STUDY(data="nowhere", penalties=(1.0,))
     assert [name for name, part in asked if part == "testb"] == [spanish_segments.CHAIN, spanish_segments.LENGTHS]
     assert found[spanish_segments.TEXTS, "F1 testb"] is None
     assert (found[spanish_segments.LENGTHS, "F1 testb"], found[spanish_segments.CHAIN, "F1 testb"]) == (0.0, 1.0)
     assert not found.claims[0].holds
     with pytest.raises(InputError, match="at least one l2"):
-        spanish_segments.spanish_segments("nowhere", penalties=())
+        spanish_segments.STUDY(data="nowhere", penalties=())
 
 
 def test_intervals_hold_the_gap() -> None:

@@ -14,12 +14,13 @@ from crfield.errors import InputError
 from crfield.report.findings import Claim, Findings, Interval, mean_interval, paired_interval
 from crfield.simulate.order_chains import make_order_chains
 from crfield.training.gradient_check import DISAGREE, UNSETTLED
-from studies.catalogue import EXPERIMENTS, experiment_named
+from studies.catalogue import CATALOGUE, study_named
 from studies.graphs import graph_defaults
 from studies.graphs import order_chains as orders
-from studies.graphs.noisy_images import noisy_images
+from studies.graphs.noisy_images import STUDY as noisy_images
 from studies.graphs.snakes import cell_shares, colours_around, read_snakes
-from studies.graphs.wearable_layers import APART, LAYERS, MODELS, wearable_layers
+from studies.graphs.wearable_layers import APART, LAYERS, MODELS
+from studies.graphs.wearable_layers import STUDY as wearable_layers
 from tests.golden.cli_cases import run, works
 
 # ------------------------------------------------------------------------------------------------ chains of order k
@@ -97,7 +98,7 @@ def test_wearable_layers() -> None:
 
 def test_snakes_without_their_data(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="CRFIELD_DATA"):
-        experiment_named("snakes").run()
+        study_named("snakes")()
     with pytest.raises(FileNotFoundError):
         read_snakes(str(tmp_path))
     (tmp_path / "snakes").mkdir()
@@ -138,7 +139,7 @@ def test_intervals_are_those_of_student() -> None:
         lambda: paired_interval([1.0], [1.0, 2.0]),
         lambda: Findings("t", ("a", "b"), (("x",),)),
         lambda: Findings("t", ("a",), (("x",),))["y", "a"],
-        lambda: experiment_named("roses"),
+        lambda: study_named("roses"),
     ],
 )
 def test_what_does_not_fit_is_refused(wrong: Any) -> None:
@@ -176,6 +177,9 @@ def test_the_command_names_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_every_experiment_has_a_quick_form() -> None:
-    for name, experiment in EXPERIMENTS.items():
-        assert experiment.quick, name
-        assert experiment.summary
+    for name, entry in CATALOGUE.items():
+        study = study_named(name)
+        assert study.quick.keys() >= study.full.keys(), name
+        assert study.quick != study.full, name
+        assert entry.summary
+        assert entry.cost

@@ -165,18 +165,18 @@ def test_visual_words_give_the_figures_of_the_earlier_study(world: str) -> None:
 def test_visual_words_in_small() -> None:
     settings = {**visual.STUDY.quick, "seeds": [1], "n": 60, "l2": [0.1]}
     outcomes = [(case, visual.run(settings, case)) for case in visual.cases(settings)]
-    found = visual.report(settings, outcomes)
+    found = visual.STUDY.found(settings, outcomes)
     names = [row.name for row in visual.methods()]
-    assert [row[0] for row in found.findings.rows][: len(names) + 1] == [
+    assert [row[0] for row in found.rows][: len(names) + 1] == [
         "hard: ceiling",
         *(f"hard: {n}" for n in names),
     ]
-    for row in found.findings.rows:
+    for row in found.rows:
         assert all(isinstance(cell, Interval) or (cell is None and "ceiling" in row[0]) for cell in row[1:])
     ceiling = found.findings["hard: ceiling", "log-likelihood"].mean
     assert all(found.findings[f"hard: {name}", "log-likelihood"].mean < ceiling for name in names)
     assert len(found.charts) == 1
-    assert not any("earlier study, seed 0" in claim.sentence for claim in found.findings.claims)
+    assert not any("earlier study, seed 0" in claim.sentence for claim in found.claims)
 
 
 def test_text_in_small() -> None:
@@ -192,10 +192,10 @@ def test_text_in_small() -> None:
             assert scores["ll"] == scores["ll seen"], "it has no hidden part"
     for name in (text.WINDOW, text.HCRF, f"{rows.BL1}, mix"):
         assert outcome[name]["ll seen"] > outcome[name]["ll"] + 0.01, name
-    found = text.report(settings, [(case, outcome)])
+    found = text.STUDY.found(settings, [(case, outcome)])
     assert found.findings["phrases: ours, mix", "F"].mean == outcome["ours, mix"]["F"]
     assert found.findings["phrases: ours, mix, left", "F, CMN"] is None
-    assert all("phrases" in claim.sentence for claim in found.findings.claims)
+    assert all("phrases" in claim.sentence for claim in found.claims)
 
 
 def test_the_large_study_has_rows_of_the_small_one() -> None:
@@ -266,6 +266,6 @@ def test_rivals_of_incomplete_boost() -> None:
     told = {case["world"]: outcome for case, outcome in outcomes}[rivals.SWITCH]
     for given in (0, 1):
         assert told[rivals.OURS][given] > told[rivals.MEAN][given] + 0.02
-    found = rivals.STUDY.report(settings, outcomes).findings
+    found = rivals.STUDY.found(settings, outcomes)
     assert len(found.rows) == 11
     assert len(found.claims) == 6

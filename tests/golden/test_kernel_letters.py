@@ -18,7 +18,6 @@ from studies.handwriting.kernel_letters import (
     MANY,
     MODELS,
     STUDY,
-    kernel_letters,
     options_of,
     run_fold,
 )
@@ -65,7 +64,7 @@ def test_a_fold_is_tested_on_and_never_chosen_by(tmp_path: Path) -> None:
 
 
 def test_the_table(tmp_path: Path) -> None:
-    found = kernel_letters(str(write_letters(tmp_path)), folds=(0, 1), n_components=32)
+    found = STUDY(data=str(write_letters(tmp_path)), seeds=[0, 1], n_components=32)
     assert [row[0] for row in found.rows] == list(MODELS)
     assert [found[name, "columns"] for name in (LINEAR, MANY, FEW, GREEDY)] == [128, 32, 4, 4]
     assert 0.5 < found[MANY, "letters"].mean <= 1

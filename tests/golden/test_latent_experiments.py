@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from crfield.errors import InputError
 from crfield.simulate.sub_structure import make_sub_structure
-from studies.catalogue import experiment_named
+from studies.catalogue import study_named
 from studies.models import motions as of_motions
 from studies.models import sub_structure as of_phases
 from tests.golden.cli_cases import run, works
@@ -19,7 +20,7 @@ from tests.golden.cli_cases import run, works
 
 
 def test_latent_states_are_worth_five_points_and_reach_the_bayes_rule() -> None:
-    found = [of_phases.run_seed(seed, 80, 100) for seed in (0, 1)]
+    found = [of_phases.run({"n_sequences": 80, "n_test": 100}, {"seed": seed}) for seed in (0, 1)]
     latent, plain, bayes = (
         float(np.mean([outcome[name] for outcome in found]))
         for name in (of_phases.LATENT, of_phases.PLAIN, of_phases.BAYES)
@@ -29,10 +30,10 @@ def test_latent_states_are_worth_five_points_and_reach_the_bayes_rule() -> None:
 
 
 def test_the_command_shows_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fake(seed: int, n_sequences: int, n_test: int) -> dict[str, float]:
-        return {name: 0.9 - 0.1 * k + 0.001 * seed for k, name in enumerate(of_phases.MODELS)}
+    def fake(settings: Any, case: Any) -> dict[str, float]:
+        return {name: 0.9 - 0.1 * k + 0.001 * case["seed"] for k, name in enumerate(of_phases.MODELS)}
 
-    monkeypatch.setattr(of_phases, "run_seed", fake)
+    monkeypatch.setattr(of_phases, "STUDY", replace(of_phases.STUDY, run=fake))
     told = json.loads(works("experiment", "sub-structure", "--quick", "--json").stdout)
     assert [row["model"] for row in told["rows"]] == list(of_phases.MODELS)
     assert [claim["holds"] for claim in told["claims"]] == [True, False]
@@ -79,7 +80,7 @@ def test_motions_on_a_set_of_our_own(monkeypatch: pytest.MonkeyPatch) -> None:
 
     split = of_motions.Split("courses", some(16, 0), some(16, 1))
     monkeypatch.setattr(of_motions, "read_split", lambda name: split)
-    found = of_motions.motions(sets=("courses",), seeds=(0, 1), states=(1, 2), penalties=(0.1,), folds=2, n_init=2)
+    found = of_motions.STUDY(sets=("courses",), seeds=(0, 1), states=(1, 2), penalties=(0.1,), folds=2, n_init=2)
     assert found["courses, hidden CRF", "accuracy"].mean == 1.0
     assert found["courses, hidden CRF", "chosen by cross-validation"] == "2 states, l2 = 0.1"
     assert found["courses, linear SVM", "accuracy"] < 1.0
@@ -95,5 +96,5 @@ def test_motions_say_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_basic_motions() -> None:
     pytest.importorskip("aeon", reason="the data come with the package aeon (crfield[motions])")
-    found = experiment_named("motions").run(quick=True)
+    found = study_named("motions")(quick=True)
     assert found["BasicMotions, hidden CRF", "accuracy"] >= of_motions.WANTED

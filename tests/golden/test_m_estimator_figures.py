@@ -63,10 +63,10 @@ def test_studies_on_little_data(name: str) -> None:
     module, settings = SMALL[name]
     outcomes = run_study(module.STUDY, settings)  # type: ignore[attr-defined]
     assert json.loads(json.dumps(outcomes)) == [list(pair) for pair in outcomes], "plain values, for the JSON"
-    found = module.report(settings, outcomes)  # type: ignore[attr-defined]
-    assert found.findings.claims
+    found = module.STUDY.found(settings, outcomes)  # type: ignore[attr-defined]
+    assert found.claims
     assert found.charts
-    assert all(claim.sentence.startswith(("paper: ", "ours: ")) for claim in found.findings.claims)
+    assert all(claim.sentence.startswith(("paper: ", "ours: ")) for claim in found.claims)
     if name == "observations":
         for scheme in ("hourglass", "unconstrained"):
             assert found.findings[f"{scheme}: velocities", "CRF"].mean > 0.8

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
@@ -141,7 +142,10 @@ def test_special_models_pay_where_they_should() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(study, "MODELS", few)
         patch.setattr(study, "PENALTIES", (1.0,))
-        lengths, copies = study.run_case("lengths", 0, 30, 40), study.run_case("copies", 0, 30, 40)
+        lengths, copies = (
+            study.run({"n_sequences": 30, "n_test": 40}, {"world": world, "seed": 0})
+            for world in ("lengths", "copies")
+        )
     assert lengths[study.SEGMENTS]["right"] > lengths[study.CRF]["right"] + 0.02
     assert lengths[study.BAYES]["right"] > lengths[study.SEGMENTS]["right"]
     assert copies[study.CRF]["right"] > copies[study.MARKOV]["right"] + 0.02
@@ -170,11 +174,11 @@ def test_the_penalty_is_chosen_inside_the_training_part() -> None:
 
 
 def test_the_command_shows_every_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fake(world: str, seed: int, n_sequences: int, n_test: int) -> dict[str, dict[str, float]]:
-        names = [name for name in study.ROWS if study._runs_in(world, name)]
+    def fake(settings: Any, case: Any) -> dict[str, dict[str, float]]:
+        seed, names = case["seed"], [name for name in study.ROWS if study._runs_in(case["world"], name)]
         return {n: {"right": 0.5 + seed / 100, "f1": 0.25, "seconds": 2.0 if n == study.CRF else 3.0} for n in names}
 
-    monkeypatch.setattr(study, "run_case", fake)
+    monkeypatch.setattr(study, "STUDY", replace(study.STUDY, run=fake))
     told = json.loads(works("experiment", "one-data-set", "--quick", "--json").stdout)
     assert [row["right steps"] for row in told["rows"]] == list(study.ROWS)
     by_name = {row["right steps"]: row for row in told["rows"]}

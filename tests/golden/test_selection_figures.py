@@ -98,11 +98,11 @@ def test_a_small_study(name: str) -> None:
     assert set(settings) == set(study.full) == set(study.quick)
     assert len(study.full["seeds"]) >= 5
     outcomes = json.loads(json.dumps(run_study(study, settings)))
-    found = study.report(settings, [(case, outcome) for case, outcome in outcomes])
+    found = study.found(settings, [(case, outcome) for case, outcome in outcomes])
     assert len(found.findings.rows) > 6
     assert found.charts
     assert all(one.curves for one in found.charts)
-    assert all(claim.sentence.startswith(("paper", "ours")) for claim in found.findings.claims)
+    assert all(claim.sentence.startswith(("paper", "ours")) for claim in found.claims)
     json.dumps([chart.to_dict() for chart in found.charts])
     if name == "tag-selection":
         assert "[37]" in found.findings["simulation: grafting", "features"]
@@ -115,7 +115,7 @@ def test_few_true_columns_of_many() -> None:
     assert outcome[sparse_columns.DEFAULT][sparse_columns.RECALL] >= 0.9
     assert outcome[sparse_columns.DEFAULT][sparse_columns.ACCURACY] > outcome[sparse_columns.NOTHING][2] + 0.3
     outcomes = [(case, outcome) for case in sparse_columns.cases(sparse_columns.STUDY.quick)]
-    found = sparse_columns.report(sparse_columns.STUDY.quick, outcomes).findings
+    found = sparse_columns.STUDY.found(sparse_columns.STUDY.quick, outcomes)
     assert len(found.rows) == 4 * len(sparse_columns.WORLDS)
     assert all(claim.sentence.startswith("ours") for claim in found.claims)
 

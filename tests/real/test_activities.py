@@ -10,7 +10,8 @@ from crfield.features.sensors import SensorFeatures
 from crfield.metrics import segments
 from crfield.storage.datasets.recordings import CHEST_ACTIVITIES, CHEST_RATE, read_chest
 from studies.activities.models import CLOCK, LOGISTIC, LOGISTIC_HMM, LOGISTIC_MEMORY, STACKED
-from studies.activities.rfid_activities import read_readings, rfid_activities
+from studies.activities.rfid_activities import STUDY as rfid_activities
+from studies.activities.rfid_activities import read_readings
 from tests.real.conftest import folder
 
 
@@ -37,11 +38,11 @@ def test_candidates_of_a_person_offline_and_streamed(data: Path) -> None:
 
 def test_readings_of_a_few_trials(data: Path) -> None:
     folder(data, "har_rfid")
-    some = read_readings(str(data), most_trials=6)
+    some = read_readings({"data": str(data), "most_trials": 6})
     assert len(some.groups) == 6
     assert all(np.isfinite(table).all() for table in some.columns)
     models = (LOGISTIC, LOGISTIC_HMM, LOGISTIC_MEMORY, STACKED, CLOCK)
-    found = rfid_activities(str(data), folds=2, most_trials=6, n_selected=32, models=models)
+    found = rfid_activities(data=str(data), folds=2, most_trials=6, n_selected=32, models=models)
     assert found[LOGISTIC_HMM, "accuracy, pooled"] > found[CLOCK, "accuracy, pooled"] + 0.2
     for model in (LOGISTIC_MEMORY, STACKED):
         assert found[model, "macro F1"].mean > 2.0 * found[CLOCK, "macro F1"].mean

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import numpy as np
 
-from studies.catalogue import experiment_named
+from studies.catalogue import study_named
 from studies.text.hidden_labels import ALL, LABELS, SENTENCES, chunk_template, hide
 from tests.real.conftest import folder
 
 
 def test_the_quick_experiment(data: Path) -> None:
     folder(data, "conll2000")
-    found = experiment_named("hidden-labels").run(quick=True, data=str(data))
+    found = study_named("hidden-labels")(quick=True, data=str(data))
     assert [row[0] for row in found.rows] == [ALL, LABELS, SENTENCES]
     assert found[ALL, "F1"].mean > found[LABELS, "F1"].mean > 0.84
     assert found[ALL, "F1 − all labels"] is None

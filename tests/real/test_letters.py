@@ -12,7 +12,8 @@ from crfield import ChainCRF, GraphCRF, TreeCRF
 from crfield.core.topology import Chains
 from crfield.errors import FormatError
 from crfield.storage.datasets.letters import Letters, read_letters
-from studies.handwriting.letters import ALONE, BOOSTED, LINEAR, MARKOV, letters, on_counts, outcome_of
+from studies.handwriting.letters import ALONE, BOOSTED, LINEAR, MARKOV, on_counts, outcome_of
+from studies.handwriting.letters import STUDY as letters
 from tests.real.conftest import folder
 
 
@@ -54,13 +55,13 @@ def test_trees_in_a_chain_read_92_percent(words: Letters) -> None:
     learn, test = words.part(words.fold != 0), words.part(words.fold == 0)
     model = TreeCRF(n_rounds=30, max_depth=6, learning_rate=0.4, subsample=0.3, max_features=0.5).fit(*learn)
     found = outcome_of(model.potentials(test[0]), model._coder, test[1])
-    assert found.letters == pytest.approx(model.score(*test), abs=1e-12)
-    assert found.letters >= 0.92
-    assert found.words >= 0.7
+    assert found["letters"] == pytest.approx(model.score(*test), abs=1e-12)
+    assert found["letters"] >= 0.92
+    assert found["words"] >= 0.7
 
 
 def test_the_quick_experiment(here: str) -> None:
-    found = letters(here, folds=(0,), n_rounds=12, max_depth=5, learning_rate=0.4, most_words=1_000)
+    found = letters(data=here, seeds=[0], n_rounds=12, max_depth=5, learning_rate=0.4, most_words=1_000)
     right = {row[0]: row[1] for row in found.rows}
     assert right[ALONE] + 0.05 < right[MARKOV]
     assert right[LINEAR] > right[ALONE]

@@ -20,8 +20,8 @@ from studies.activities.rfid_trials import (
     model_and_grid,
     predict_trials,
     read_windows,
-    rfid_trials,
 )
+from studies.activities.rfid_trials import STUDY as rfid_trials
 from studies.activities.rfid_windows import NAMES, trial_windows
 from tests.real.conftest import folder
 
@@ -46,7 +46,7 @@ def test_sizes(here: str) -> None:
         "ambulating": 1_956,
     }
     assert all((np.diff(trial.seconds) >= 0).all() for trial in trials)
-    windows = read_windows(here)
+    windows = read_windows({**rfid_trials.full, "data": here})
     assert all(
         x.shape == (len(y), len(NAMES)) and np.isfinite(x).all() for x, y in zip(windows.columns, windows.labels)
     )
@@ -55,7 +55,7 @@ def test_sizes(here: str) -> None:
 
 def test_models_beat_the_most_frequent_activity_by_far(here: str) -> None:
     """All models on other trials than they were trained on; none is chosen for."""
-    data = read_windows(here, most_trials=30)
+    data = read_windows({**rfid_trials.full, "data": here, "most_trials": 30})
     learn, test = list(range(0, 30, 2)), list(range(1, 30, 2))
     truth = np.concatenate(data.part(test)[1])
     common = max((truth == name).mean() for name in ACTIVITIES)
@@ -66,7 +66,7 @@ def test_models_beat_the_most_frequent_activity_by_far(here: str) -> None:
 
 def test_the_table_and_its_differences(here: str) -> None:
     models = (EXACT, LINEAR, MARKOV)
-    found = rfid_trials(here, repetitions=2, folds=2, inner_folds=2, most_trials=8, models=models)
+    found = rfid_trials(data=here, seeds=[0, 1], folds=2, inner_folds=2, most_trials=8, models=models)
     assert [row[0] for row in found.rows] == list(models)
     for name in models:
         by_trial = found[name, "windows, by trial"].mean

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from studies.graphs.snakes import read_snakes, snakes
+from studies.graphs.snakes import STUDY as snakes
+from studies.graphs.snakes import read_snakes
 from tests.real.conftest import folder
 
 
@@ -26,7 +27,7 @@ def test_sizes(here: str) -> None:
 
 
 def test_colours_on_pairs_are_what_matters(here: str) -> None:
-    found = snakes(here, quick=True)
+    found = snakes(data=here, quick=True)
     assert len(found.claims) == 4
     assert all(claim.holds for claim in found.claims), str(found)
     assert all(row[-1] for row in found.rows), "all trainings converge"

@@ -9,14 +9,14 @@ import numpy as np
 
 from crfield import ChainCRF, TextFeatures, read_columns
 from crfield.metrics import check_scheme, span_f1, spans
-from studies.catalogue import experiment_named
+from studies.catalogue import study_named
 from studies.text.spanish_entities import read_names
 from tests.real.conftest import folder
 
 
 def test_the_quick_experiment(data: Path) -> None:
     folder(data, "conll2002")
-    found = experiment_named("spanish-entities").run(quick=True, data=str(data))
+    found = study_named("spanish-entities")(quick=True, data=str(data))
     assert [row[0] for row in found.rows] == ["shapes together", "without affixes"]
     assert found["shapes together", "F1 testb"] > 0.6
     assert found["without affixes", "F1 testb"] is None

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from crfield import SemiMarkovCRF
 from crfield.metrics import span_f1, spans
-from studies.catalogue import experiment_named
+from studies.catalogue import study_named
 from studies.text.spanish_segments import CHAIN, LENGTHS, TEXTS, read_part
 from tests.real.conftest import folder
 
 
 def test_the_quick_experiment(data: Path) -> None:
     folder(data, "conll2002")
-    found = experiment_named("spanish-segments").run(quick=True, data=str(data))
+    found = study_named("spanish-segments")(quick=True, data=str(data))
     assert [row[0] for row in found.rows] == [CHAIN, LENGTHS, TEXTS]
     assert found.verdict == "all 1 claims hold"
     best = max((LENGTHS, TEXTS), key=lambda name: found[name, "F1 testa"])

@@ -39,15 +39,14 @@ from crfield.cli.convert import convert
 from crfield.cli.demo import demo
 from crfield.cli.encode import encode
 from crfield.cli.evaluate import evaluate
-from crfield.cli.experiment import experiment
 from crfield.cli.explain import explain
 from crfield.cli.gallery import gallery
 from crfield.cli.inspect import inspect
 from crfield.cli.messages import complain, helped, note, plain_warnings
 from crfield.cli.models import models
 from crfield.cli.paths import Verb
-from crfield.cli.reproduce import reproduce
 from crfield.cli.simulate import simulate
+from crfield.cli.studies import experiment, reproduce
 from crfield.cli.tag import tag
 from crfield.cli.train import train
 from crfield.cli.tune import tune

@@ -19,6 +19,7 @@ import numpy as np
 
 from crfield.errors import InputError
 from crfield.report.alignment import pad, width
+from crfield.report.displays.curves import Chart
 
 CONFIDENCE = 0.95
 
@@ -121,6 +122,7 @@ class Findings:
     rows: tuple[tuple[Any, ...], ...]  # text, numbers, bools, `Interval`s, None; the first cell names the row
     claims: tuple[Claim, ...] = ()
     notes: tuple[str, ...] = ()
+    charts: tuple[Chart, ...] = ()
 
     def __post_init__(self) -> None:
         for row in self.rows:
