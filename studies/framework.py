@@ -100,11 +100,27 @@ class Study:
         return replace(self.report(settings, outcomes), claims=tuple(self.claims(settings, outcomes)))
 
 
-def by_seeds(settings: Settings) -> list[Case]:
-    """A case for each seed, or for each fold."""
-    if not settings["seeds"]:
-        raise InputError("at least one seed is needed, got none.")
-    return [{"seed": seed} for seed in settings["seeds"]]
+def crossed(**axes: str | Iterable[Any]) -> Callable[[Settings], list[Case]]:
+    """Cases for all combinations: an axis is a setting by name, a list or how many, or the values themselves.
+
+    >>> crossed(world=("near", "far"), out="folds")({"folds": 2})
+    [{'world': 'near', 'out': 0}, {'world': 'near', 'out': 1}, {'world': 'far', 'out': 0}, {'world': 'far', 'out': 1}]
+    """
+
+    def cases(settings: Settings) -> list[Case]:
+        found: list[Case] = [{}]
+        for name, axis in axes.items():
+            values = settings[axis] if isinstance(axis, str) else list(axis)
+            if not values:
+                raise InputError(f"at least one {name} is needed, got none.")
+            chosen = range(values) if isinstance(values, int) else values
+            found = [{**case, name: value} for case in found for value in chosen]
+        return found
+
+    return cases
+
+
+by_seeds = crossed(seed="seeds")
 
 
 def folds_of(n: int) -> Callable[[Settings], list[Case]]:
@@ -167,8 +183,17 @@ def run_study(
 # ------------------------------------------------------------------------------------------------ over repetitions
 
 
-def by_seed(outcomes: Iterable[tuple[Case, Outcome]], value: Callable[[Outcome], float], **where: Any) -> list[float]:
-    """The mean of a value over the cases of each seed, for cases that agree with ``where``; seeds in order.
+def where(outcomes: Outcomes, **wanted: Any) -> Outcomes:
+    """The outcomes of cases that agree with what is wanted.
+
+    >>> where([({"seed": 1, "p": 0.5}, {}), ({"seed": 2, "p": 0.9}, {})], p=0.9)
+    [({'seed': 2, 'p': 0.9}, {})]
+    """
+    return [one for one in outcomes if all(one[0].get(name) == value for name, value in wanted.items())]
+
+
+def by_seed(outcomes: Outcomes, value: Callable[[Outcome], float], **wanted: Any) -> list[float]:
+    """The mean of a value over the cases of each seed, for cases that agree with what is wanted; seeds in order.
 
     >>> runs = [({"seed": 1, "p": 0.5}, {"right": 0.25}), ({"seed": 1, "p": 0.5}, {"right": 0.75}),
     ...         ({"seed": 2, "p": 0.5}, {"right": 0.5}), ({"seed": 2, "p": 0.9}, {"right": 1.0})]
@@ -176,9 +201,8 @@ def by_seed(outcomes: Iterable[tuple[Case, Outcome]], value: Callable[[Outcome],
     [0.5, 0.5]
     """
     values: dict[int, list[float]] = {}
-    for case, outcome in outcomes:
-        if all(case[name] == wanted for name, wanted in where.items()):
-            values.setdefault(case["seed"], []).append(float(value(outcome)))
+    for case, outcome in where(outcomes, **wanted):
+        values.setdefault(case["seed"], []).append(float(value(outcome)))
     return [sum(own) / len(own) for _, own in sorted(values.items())]
 
 
@@ -191,20 +215,19 @@ def each(outcomes: Outcomes, *path: Any) -> list[Any]:
     return [reduce(getitem, path, outcome) for _, outcome in outcomes]
 
 
-def above(one: Sequence[float], other: Sequence[float], *, digits: int = 3) -> tuple[bool, str]:
+def above(
+    sentence: str, one: Sequence[float], other: Sequence[float], *, single: bool = False, digits: int = 3
+) -> Claim:
     """Whether one is above the other, seed by seed: the interval of the difference is above zero.
 
-    >>> above([0.75, 0.80, 0.78], [0.70, 0.74, 0.72])
-    (True, '+0.057, 95 % interval +0.042 … +0.071')
+    There is none of one repetition, which decides by itself only if it is ``single``.
+
+    >>> print(above("mine above theirs", [0.75, 0.80, 0.78], [0.70, 0.74, 0.72]))
+    yes  mine above theirs: +0.057, 95 % interval +0.042 … +0.071
     """
     gap = paired_interval(one, other)
-    return bool(gap.low > 0), gap_text(gap, digits)
-
-
-def above_if_one(one: Sequence[float], other: Sequence[float]) -> tuple[bool, str]:
-    """`above`, but of a single repetition the difference itself decides."""
-    gap = paired_interval(one, other)
-    return bool((gap.mean if np.isnan(gap.low) else gap.low) > 0), gap_text(gap)
+    least = gap.mean if single and np.isnan(gap.low) else gap.low
+    return Claim(sentence, bool(least > 0), gap_text(gap, digits))
 
 
 def gap_text(gap: Interval, digits: int = 3) -> str:

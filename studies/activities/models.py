@@ -34,11 +34,14 @@ from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
 
 from crfield.core.potentials import Potentials
 from crfield.errors import InputError
-from crfield.estimators.boosted.tree_crf import TreeCRF
-from crfield.estimators.chain.crf import ChainCRF
+from crfield.estimators.chain import ChainCRF
+from crfield.estimators.hmm import HMM
+from crfield.estimators.tree_crf import TreeCRF
 from crfield.inference.chain import ChainEngine
 from studies.activities.segment_memory import SegmentStates
 from studies.activities.stacked_chain import StackedChain
@@ -175,16 +178,12 @@ def family(model: str, grids: Grids) -> tuple[Fit, tuple[Any, ...], tuple[float,
 
 
 def _logistic(rows: np.ndarray, codes: np.ndarray, setting: float, _: Grids) -> Odds:
-    from sklearn.linear_model import LogisticRegression
-
     model = LogisticRegression(C=setting, class_weight="balanced", max_iter=60, tol=1e-3).fit(rows, codes)
     return lambda table: [(setting, model.classes_, model.predict_proba(table))]
 
 
 def _boosted(rows: np.ndarray, codes: np.ndarray, _: int, grids: Grids) -> Odds:
     """All numbers of rounds at once: those of a short run are the first ones of a long run."""
-    from sklearn.ensemble import HistGradientBoostingClassifier
-
     edges = np.quantile(rows, np.arange(1, RANKS) / RANKS, axis=0)
 
     def ranked(table: np.ndarray) -> np.ndarray:
@@ -267,8 +266,6 @@ def _joint(inside: Inside, states: SegmentStates, scored: Callable[[Sequence[int
 
 
 def _gaussian(inside: Inside, learn: Sequence[int], deviation: float) -> Answer:
-    from crfield.estimators.markov.hmm import HMM
-
     model = HMM(smoothing=SMOOTHING, deviation_factor=deviation)
     model.fit([inside.columns[k] for k in learn], [list(inside.labels[k]) for k in learn])
     words = np.array([*model.classes_, None], dtype=object)[:-1]

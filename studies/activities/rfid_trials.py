@@ -25,15 +25,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.pipeline import Pipeline
 
 from crfield.errors import ConvergenceWarning, CrfieldWarning, InputError
-from crfield.estimators.boosted.tree_crf import TreeCRF
-from crfield.estimators.chain.crf import ChainCRF
-from crfield.estimators.markov.classifier_hmm import ClassifierHMM
+from crfield.estimators.chain import ChainCRF
+from crfield.estimators.classifier_hmm import ClassifierHMM
+from crfield.estimators.logit_boost import LogitBoost
+from crfield.estimators.stump_selector import StumpSelector
+from crfield.estimators.tree_crf import TreeCRF
+from crfield.estimators.virtual_evidence import VirtualEvidenceBoosting
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval
 from crfield.storage.datasets.rfid import ACTIVITIES
 from studies.activities.rfid_windows import NAMES, read_some_trials, trial_windows
-from studies.framework import Case, Outcome, Outcomes, Settings, Study, above
+from studies.framework import Case, Outcome, Outcomes, Settings, Study, above, crossed
 
 EXACT, VERIFIED, STUMPS, LINEAR, MARKOV, TREES = (
     "virtual evidence",
@@ -72,12 +77,6 @@ def model_and_grid(name: str, *, n_jobs: int = 1) -> tuple[Any, dict[str, list[A
     >>> model_and_grid(LINEAR)[1]
     {'l2': [0.3, 3.0, 30.0]}
     """
-    from sklearn.pipeline import Pipeline
-
-    from crfield.estimators.boosted.logit_boost import LogitBoost
-    from crfield.estimators.boosted.virtual_evidence import VirtualEvidenceBoosting
-    from crfield.estimators.selected.stump_selector import StumpSelector
-
     options: dict[str, Any] = {"decode": "marginal", "n_jobs": n_jobs}
     if name == EXACT:
         return VirtualEvidenceBoosting(**options), {"n_rounds": [50, 100, 200]}
@@ -99,9 +98,7 @@ def model_and_grid(name: str, *, n_jobs: int = 1) -> tuple[Any, dict[str, list[A
     raise InputError(f"there is no model {name!r}; there are {', '.join(MODELS)}.")
 
 
-def cases(settings: Settings) -> list[Case]:
-    """Every fold of every repetition."""
-    return [{"seed": seed, "fold": fold} for seed in settings["seeds"] for fold in range(settings["folds"])]
+cases = crossed(seed="seeds", fold="folds")  # every fold of every repetition
 
 
 def run(settings: Settings, case: Case) -> Outcome:
@@ -132,8 +129,6 @@ def predict_trials(
     n_jobs: int = 1,
 ) -> list[np.ndarray]:
     """Choose and train a model on some trials and label others."""
-    from sklearn.model_selection import GridSearchCV, KFold
-
     model, grid = model_and_grid(name, n_jobs=n_jobs)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -210,7 +205,7 @@ def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
     right = {name: by_trial(runs, truth) for name, runs in _runs(settings, outcomes, len(truth)).items()}
     pairs = ((EXACT, LINEAR), (EXACT, MARKOV), (EXACT, STUMPS), (VERIFIED, LINEAR), (TREES, LINEAR))
     return [
-        Claim(f"{better} above {worse}", *above(right[better].tolist(), right[worse].tolist(), digits=4))
+        above(f"{better} above {worse}", right[better].tolist(), right[worse].tolist(), digits=4)
         for better, worse in pairs
         if better in right and worse in right
     ]

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.optimize import minimize
 
 from crfield.core.potentials import Potentials
 from crfield.core.target import Target
@@ -57,8 +58,6 @@ class StackedChain:
         max_iter: int = 60,
     ) -> StackedChain:
         """From scores ``sources[sequence][m]`` (n, L) and labels of the same sequences; None is not known."""
-        from scipy.optimize import minimize
-
         if not np.isfinite(states.start).all():
             raise InputError("a stacked chain needs states that may all begin: count them with smoothing above 0.")
         chains = Chains.from_lengths([len(own[0]) for own in sources])

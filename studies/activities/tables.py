@@ -103,7 +103,7 @@ class Comparison:
             for rival in (rival for rival in RIVALS if rival in plan.models):
                 for name in ("macro F1", "segment F1@50"):
                     both = (list(scores[one][name].values()) for one in (model, rival))
-                    claims.append(Claim(f"{model} above {rival}, {name}", *above(*both)))
+                    claims.append(above(f"{model} above {rival}, {name}", *both))
         return claims
 
     def _scores(self, settings: Settings, outcomes: Outcomes) -> tuple[Scores, dict[str, dict[str, float]]]:

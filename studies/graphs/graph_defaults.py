@@ -23,6 +23,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from scipy.ndimage import gaussian_filter
 
 from crfield.data.graphs.graph import Graph
 from crfield.errors import ConvergenceWarning, DataWarning
@@ -33,8 +34,8 @@ from crfield.optimize.penalty import Penalty
 from crfield.report.findings import Claim, Findings
 from crfield.scoring.graph_linear import GraphScorer
 from crfield.simulate.fields import make_noisy_images
-from crfield.training.graph.strength import Setting
-from studies.framework import Case, Outcome, Outcomes, Settings, Study
+from crfield.training.graph_strength import Setting
+from studies.framework import Case, Outcome, Outcomes, Settings, Study, each, where
 
 COLUMNS = ("graphs", "seeds", "without edges", "auto", "least gain", "strengths", "pseudo", "cost")
 COUPLINGS = (0.0, 0.2, 0.5, 0.8)
@@ -95,7 +96,7 @@ def _one_fit(model: GridCRF, X: Any, y: Any) -> float:
 
 def _both(outcomes: Outcomes, name: str) -> tuple[np.ndarray, np.ndarray]:
     """(seeds,) right pixels without edges, and by default."""
-    own = [outcome for case, outcome in outcomes if case["set"] == name]
+    own = each(where(outcomes, set=name))
     return np.array([out["alone"] for out in own]), np.array([out["auto"] for out in own])
 
 
@@ -103,7 +104,7 @@ def report(settings: Settings, outcomes: Outcomes) -> Findings:
     """The default on all sets."""
     rows = []
     for name in SETS:
-        own = [outcome for case, outcome in outcomes if case["set"] == name]
+        own = each(where(outcomes, set=name))
         alone, auto = _both(outcomes, name)
         told, least = " ".join(f"{out['strength']:g}" for out in own), f"{(auto - alone).min():+.4f}"
         beside: tuple[str | None, str | None] = (None, None)
@@ -199,8 +200,6 @@ def _world(coupling: float) -> Callable[[int, np.random.Generator], Images]:
 
 def _scenes(n: int, rng: np.random.Generator, shape: tuple[int, int] = (28, 40)) -> Images:
     """Four labels, each with three colours, in warped cells; texture, a slope of light, a cast of colour, noise."""
-    from scipy.ndimage import gaussian_filter
-
     labels = 4
     colours = rng.uniform(0.2, 0.8, (labels, 3, 3))
     rows, columns = np.indices(shape)

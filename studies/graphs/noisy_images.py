@@ -27,6 +27,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import SplineTransformer
 
 from crfield.estimators.graph.discriminative_field import DiscriminativeRandomField
 from crfield.estimators.graph.grid import GridCRF
@@ -50,10 +53,6 @@ _KNOTS, _LOCAL_KNOTS = 12, 24  # of the features, and of the DRF's classifier, w
 
 def run(settings: Settings, case: Case) -> Outcome:
     """Share of right test pixels of each (model, neighbours); 0 neighbours for models without a field."""
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import SplineTransformer
-
     n_train, size = settings["n_train"], settings["size"]
     n, noise = n_train + settings["n_test"], settings["noise"]
     made = make_noisy_images(n, (size, size), noise=noise, n_bases=n, random_state=case["seed"])

@@ -28,7 +28,7 @@ from crfield.estimators.graph.crf import GraphCRF
 from crfield.inference.graphs.loopy import LoopyEngine
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval
 from crfield.simulate.order_chains import OrderChains, make_order_chains
-from studies.framework import Case, Outcome, Outcomes, Settings, Study
+from studies.framework import Case, Outcome, Outcomes, Settings, Study, crossed
 from studies.virtual_evidence.chains import ceiling
 
 DISTANCES = (1, 2, 3, 4, 5)
@@ -60,9 +60,7 @@ class Run:
     warned: bool = False
 
 
-def cases(settings: Settings) -> list[Case]:
-    """Every order on every seed."""
-    return [{"order": order, "seed": seed} for order in settings["orders"] for seed in settings["seeds"]]
+cases = crossed(order="orders", seed="seeds")  # every order on every seed
 
 
 def run(settings: Settings, case: Case) -> Outcome:

@@ -121,7 +121,7 @@ def report(settings: Settings, outcomes: Outcomes) -> Findings:
 def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
     """Layers that know of each other are better."""
     sentence = "coupled layers get more steps right in both than two chains"
-    return [Claim(sentence, *above(each(outcomes, LAYERS, BOTH), each(outcomes, APART, BOTH)))]
+    return [above(sentence, each(outcomes, LAYERS, BOTH), each(outcomes, APART, BOTH))]
 
 
 FULL: Settings = {"n_episodes": 12, "length": 500, "folds": None, "random_state": 0}

@@ -32,8 +32,8 @@ from crfield.errors import ConvergenceWarning, InputError
 from crfield.estimators.chain.crf import ChainCRF
 from crfield.estimators.similarity.crf import KernelCRF
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval, percent
-from crfield.storage.datasets.letters import read_letters
-from studies.framework import Case, Outcome, Outcomes, Settings, Study, above_if_one, data_path, each, folds_of
+from crfield.storage.letters import read_letters
+from studies.framework import Case, Outcome, Outcomes, Settings, Study, above, data_path, each, folds_of
 from studies.handwriting.letters import FOLDS, learning_words, outcome_of, title_of
 
 LINEAR, MANY, FEW, GREEDY, WAVES = "linear chain", "landmarks", "few landmarks", "greedy", "waves"
@@ -149,7 +149,7 @@ def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
             claims.append(Claim(f"{MANY}: ≥ 94 % in the mean", mean >= WANTED, percent(mean)))
     for better, worse in ((MANY, LINEAR), (MANY, FEW), (FEW, WAVES), (GREEDY, FEW)):
         if better in right and worse in right:
-            claims.append(Claim(f"{better} above {worse}", *above_if_one(right[better], right[worse])))
+            claims.append(above(f"{better} above {worse}", right[better], right[worse], single=True))
     return claims
 
 

@@ -29,9 +29,9 @@ from crfield.estimators.chain.crf import ChainCRF
 from crfield.estimators.markov.classifier_hmm import FLOOR
 from crfield.inference.chain import ChainEngine
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval, percent
-from crfield.storage.datasets.letters import Letters, read_letters
-from crfield.training.markov.counting import counted
-from studies.framework import Case, Outcome, Outcomes, Settings, Study, above_if_one, data_path, each, folds_of
+from crfield.storage.letters import Letters, read_letters
+from crfield.training.hmm_count import counted
+from studies.framework import Case, Outcome, Outcomes, Settings, Study, above, data_path, each, folds_of
 
 LINEAR, ALONE, MARKOV, BOOSTED = (
     "pixels, linear chain",
@@ -154,7 +154,7 @@ def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
         told = f"{LINEAR}: between {percent(low, 0)} and {percent(high, 0)}"
         claims.append(Claim(told, low <= mean <= high, percent(mean)))
     for better, worse in ((BOOSTED, MARKOV), (MARKOV, ALONE), (BOOSTED, LINEAR)):
-        claims.append(Claim(f"{better} above {worse}", *above_if_one(right[better], right[worse])))
+        claims.append(above(f"{better} above {worse}", right[better], right[worse], single=True))
     return claims
 
 

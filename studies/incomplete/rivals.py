@@ -22,11 +22,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from crfield.estimators.boosted.incomplete_boost import IncompleteBoost
 from crfield.report.findings import Claim, Findings, mean_interval
 from crfield.simulate.visual_words import EASY, make_visual_words
-from studies.framework import Case, Outcome, Outcomes, Settings, Study, above, by_seed
+from studies.framework import Case, Outcome, Outcomes, Settings, Study, above, by_seed, crossed
 
 TAG, PICTURES, SWITCH = WORLDS = "tag", "pictures", "switch"
 OURS, MEAN, IMPUTED, TREES = (
@@ -38,9 +43,7 @@ OURS, MEAN, IMPUTED, TREES = (
 VALUES = 4  # of h
 
 
-def cases(settings: Settings) -> list[Case]:
-    """A case is one world and seed."""
-    return [{"seed": seed, "world": world} for seed in settings["seeds"] for world in WORLDS]
+cases = crossed(seed="seeds", world=WORLDS)  # a case is one world and seed
 
 
 def run(settings: Settings, case: Case) -> Outcome:
@@ -63,8 +66,6 @@ def run(settings: Settings, case: Case) -> Outcome:
         [np.hstack([T, np.tile(share, (len(T), 1))]), np.hstack([T, other])],
         z,
     )
-    from sklearn.linear_model import LogisticRegression
-
     guess = LogisticRegression().fit(X[known], h[known])
     filled = np.where(known[:, None], one, guess.predict_proba(X))
     told[IMPUTED] = _logistic(_products(X, filled), y, [_products(T, guess.predict_proba(T)), _products(T, other)], z)
@@ -125,11 +126,6 @@ def _products(X: np.ndarray, q: np.ndarray) -> np.ndarray:
 
 
 def _logistic(X: np.ndarray, y: np.ndarray, tests: list[np.ndarray], truth: np.ndarray) -> list[float]:
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.model_selection import GridSearchCV
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
     model = GridSearchCV(model, {"logisticregression__C": [1e-3, 1e-2, 0.1, 1.0, 10.0]}, cv=3).fit(X, y)
     return [float(model.score(test, truth)) for test in tests]
@@ -138,8 +134,6 @@ def _logistic(X: np.ndarray, y: np.ndarray, tests: list[np.ndarray], truth: np.n
 def _trees(
     X: np.ndarray, y: np.ndarray, tests: list[np.ndarray], truth: np.ndarray, categorical: Any = None
 ) -> list[float]:
-    from sklearn.ensemble import HistGradientBoostingClassifier
-
     model = HistGradientBoostingClassifier(categorical_features=categorical, random_state=0).fit(X, y)
     return [float(model.score(test, truth)) for test in tests]
 
@@ -175,7 +169,7 @@ def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
             right = {name: _right(outcomes, world, name, given) for name in (OURS, *_rivals(world))}
             best = max(_rivals(world), key=lambda name: float(np.mean(right[name])))
             sentence = f"ours: {world}, h {when}: above the best rival, {best}"
-            claims.append(Claim(sentence, *above(right[OURS], right[best])))
+            claims.append(above(sentence, right[OURS], right[best]))
     return claims
 
 

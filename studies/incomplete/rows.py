@@ -28,12 +28,7 @@ from crfield.report.findings import Claim, Interval, mean_interval, paired_inter
 from studies.framework import Outcomes, by_seed
 
 OURS, BL1, BL2, BL3 = "ours", "BL1", "BL2", "BL3"
-BASELINES: Mapping[str, str | None] = {
-    OURS: None,
-    BL1: "observed_only",
-    BL2: "without_hidden",
-    BL3: "hidden_crf",
-}
+BASELINES: Mapping[str, str | None] = {OURS: None, BL1: "observed_only", BL2: "without_hidden", BL3: "hidden_crf"}
 _LEAST = 1e-300
 
 

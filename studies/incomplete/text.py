@@ -203,9 +203,6 @@ def _lengths_of(sentences: Sentences, rows: np.ndarray) -> np.ndarray:
     return np.unique(sentence[rows], return_counts=True)[1]
 
 
-# ----------------------------------------------------------------------------------------------------------- report
-
-
 def report(settings: Settings, outcomes: Outcomes) -> Findings:
     """Rows of all methods in every task, the paper's claims and those of an earlier study, and a chart."""
     tasks = list(dict.fromkeys(case["task"] for case, _ in outcomes))

@@ -29,6 +29,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
 from crfield.errors import InputError
 from crfield.simulate.phrases import make_phrases
@@ -241,8 +242,6 @@ class TokenTable:
 
     def columns(self, sentences: Sentences) -> Any:
         """(N, columns) CSR of zeros and ones."""
-        from scipy.sparse import csr_matrix
-
         ends, indices = [0], []
         for row in _rows(sentences):
             indices += sorted({self.code[feature] for feature in row if feature in self.code})
@@ -285,13 +284,7 @@ class TextCase:
 
 
 def text_case(
-    task: str,
-    seed: int,
-    *,
-    data: str | None = None,
-    n_hidden: int = 300,
-    n_observed: int = 80,
-    n_test: int = 300,
+    task: str, seed: int, *, data: str | None = None, n_hidden: int = 300, n_observed: int = 80, n_test: int = 300
 ) -> TextCase:
     """Draw sentences for a seed: ``n_hidden`` without tags, ``n_observed`` with; the first ``n_test`` are the test.
 

@@ -31,7 +31,7 @@ from crfield.estimators.boosted.incomplete_boost import IncompleteBoost
 from crfield.report.displays.curves import Chart
 from crfield.report.findings import Claim, Findings
 from crfield.simulate.visual_words import EASY, HARD, VisualWords, make_visual_words
-from studies.framework import Case, Outcome, Outcomes, Settings, Study, curve
+from studies.framework import Case, Outcome, Outcomes, Settings, Study, crossed, curve
 from studies.incomplete.rows import (
     BL1,
     BL2,
@@ -101,9 +101,7 @@ def world_of(settings: Settings, case: Case) -> tuple[VisualWords, np.ndarray, n
     return made, *made.parts(random_state=case["seed"] + _SPLIT_SEED)
 
 
-def cases(settings: Settings) -> list[Case]:
-    """A case for each world and seed."""
-    return [{"world": world, "seed": seed} for world in settings["worlds"] for seed in settings["seeds"]]
+cases = crossed(world="worlds", seed="seeds")  # a case for each world and seed
 
 
 def run(settings: Settings, case: Case) -> Outcome:
@@ -164,9 +162,6 @@ def _validated(
 
 def _named(scores: Mapping[str, float], ending: str = "") -> dict[str, float]:
     return {f"{name}{ending}": value for name, value in scores.items()}
-
-
-# ----------------------------------------------------------------------------------------------------------- report
 
 
 def report(settings: Settings, outcomes: Outcomes) -> Findings:

@@ -24,6 +24,10 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+from sklearn.model_selection import StratifiedKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
 
 from crfield.errors import ConvergenceWarning, InputError
 from crfield.estimators.chain.crf import ChainCRF
@@ -164,10 +168,6 @@ def _most(labels: np.ndarray) -> Any:
 
 def svm_of(X: Any, y: Any, **options: Any) -> Callable[[Any], np.ndarray]:
     """A linear support vector machine on the mean step of a sequence."""
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-    from sklearn.svm import LinearSVC
-
     model = make_pipeline(StandardScaler(), LinearSVC(max_iter=20_000, **options)).fit(_means(X), y)
     return lambda X: model.predict(_means(X))
 
@@ -203,8 +203,6 @@ def choose(
     maker: Maker, grid: Sequence[Mapping[str, Any]], split: Split, *, folds: int, n_jobs: int = 1
 ) -> dict[str, Any]:
     """The options of best mean accuracy over folds of the training set; the first of equal ones."""
-    from sklearn.model_selection import StratifiedKFold
-
     if len(grid) == 1:
         return dict(grid[0])
     X, y = split.learn

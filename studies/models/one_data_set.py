@@ -37,7 +37,7 @@ from crfield.estimators.similarity.crf import KernelCRF
 from crfield.metrics.segments import segment_f1, segments
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval
 from crfield.simulate.episodes import N_PHASES, make_episodes
-from studies.framework import Case, Outcome, Outcomes, Settings, Study, gap_text
+from studies.framework import Case, Outcome, Outcomes, Settings, Study, crossed, gap_text
 
 COPIES = 5
 WORLDS: Mapping[str, Mapping[str, Any]] = {
@@ -109,9 +109,7 @@ CURVED = (CRF_SQUARES, SEGMENTS_SQUARES)  # they are there for rings, and run wh
 COLUMNS = ("right steps", *WORLDS, "F1, all", "CPU")
 
 
-def cases(settings: Settings) -> list[Case]:
-    """Every world of every seed."""
-    return [{"world": world, "seed": seed} for world in WORLDS for seed in settings["seeds"]]
+cases = crossed(world=WORLDS, seed="seeds")  # every world of every seed
 
 
 def report(settings: Settings, outcomes: Outcomes) -> Findings:

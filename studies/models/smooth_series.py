@@ -21,6 +21,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.linear_model import RidgeCV
 
 from crfield.errors import InputError
 from crfield.estimators.continuous import ContinuousCRF
@@ -71,8 +72,6 @@ def distances(model: ContinuousCRF, world: SmoothSeries) -> np.ndarray:
 
 
 def _ridge(X: list[np.ndarray], y: list[np.ndarray], test: list[np.ndarray], *, reach: int) -> np.ndarray:
-    from sklearn.linear_model import RidgeCV
-
     model = RidgeCV(alphas=np.logspace(-3, 3, 13)).fit(
         np.concatenate([_seen(x, reach) for x in X]), np.concatenate(y)
     )

@@ -31,7 +31,7 @@ from crfield.estimators.markov.hmm import HMM
 from crfield.report.displays.curves import Chart
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval
 from crfield.storage.files import read_text
-from studies.framework import Case, Outcome, Outcomes, Settings, Study, above, curve, data_path, gap_text
+from studies.framework import Case, Outcome, Outcomes, Settings, Study, above, crossed, curve, data_path, gap_text
 
 FEW, COPIES, SWITCHED = "few data", "copies", "switched"
 MARKOV, FIELD, FIRM, UNLINKED = "HMM", "CRF", "CRF, l2 = 1", "CRF without the link"
@@ -101,12 +101,7 @@ def switched(p: float, length: int, rng: np.random.Generator) -> Sequence:
     return np.stack([seen, coin], axis=1).astype(float), labels
 
 
-# ---------------------------------------------------------------------------------------------------------- trials
-
-
-def cases(settings: Settings) -> list[Case]:
-    """A case is a trial of one world, at all its places."""
-    return [{"seed": seed, "world": world} for world in MODELS for seed in settings["seeds"]]
+cases = crossed(world=MODELS, seed="seeds")  # a case is a trial of one world, at all its places
 
 
 def run(settings: Settings, case: Case) -> Outcome:
@@ -155,9 +150,6 @@ def columns(world: str, rows: np.ndarray, train: np.ndarray) -> np.ndarray:
     if world == COPIES:
         return rows
     return np.stack([rows[:, 0], np.roll(rows[:, 1], 1)], axis=1)
-
-
-# ---------------------------------------------------------------------------------------------------------- report
 
 
 def report(settings: Settings, outcomes: Outcomes) -> Findings:
@@ -215,23 +207,18 @@ def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
     short = values(FEW, 50, FIELD), values(FEW, 50, MARKOV)
     long = values(FEW, 500, MARKOV), values(FEW, 500, FIELD)
     claims = [
-        Claim("paper: 50 steps, the HMM has fewer errors", *above(*short)),
-        Claim("paper: 500 steps, the CRF has fewer errors", *above(*long)),
+        above("paper: 50 steps, the HMM has fewer errors", *short),
+        above("paper: 500 steps, the CRF has fewer errors", *long),
         _least("ours: 50 steps, the HMM by at least 2 points", short, 0.02),
         _least("ours: 500 steps, the CRF by at least 1.5 points", long, 0.015),
-        Claim(
-            "paper: the HMM gets worse with more copies",
-            *above(values(COPIES, 10, MARKOV), values(COPIES, 2, MARKOV)),
-        ),
-        Claim(
-            "paper: the CRF gets better with more copies", *above(values(COPIES, 2, FIELD), values(COPIES, 10, FIELD))
-        ),
+        above("paper: the HMM gets worse with more copies", values(COPIES, 10, MARKOV), values(COPIES, 2, MARKOV)),
+        above("paper: the CRF gets better with more copies", values(COPIES, 2, FIELD), values(COPIES, 10, FIELD)),
         _near("ours: 10 copies, HMM 19.5 ± 1.5 %", values(COPIES, 10, MARKOV), 0.195, 0.015),
         _near("ours: 10 copies, CRF 2.8 ± .8 %", values(COPIES, 10, FIELD), 0.028, 0.008),
     ]
     for p in (0.02, 0.98):
         pair = values(SWITCHED, p, MARKOV), values(SWITCHED, p, FIELD)
-        claims.append(Claim(f"paper: p = {p:g}, the CRF has fewer errors", *above(*pair)))
+        claims.append(above(f"paper: p = {p:g}, the CRF has fewer errors", *pair))
     even = paired_interval(values(SWITCHED, 0.5, MARKOV), values(SWITCHED, 0.5, FIELD))
     claims.append(Claim("paper: p = .5, no difference of a point", abs(even.mean) < 0.01, gap_text(even)))
     claims += [

@@ -25,7 +25,7 @@ from crfield.selection import choice
 from crfield.selection.path import SelectionPath
 from crfield.selection.problem import SelectionProblem
 from crfield.simulate.weak_features import LinkedFeatures, make_linked_features, powers
-from studies.framework import Case, Outcome, Outcomes, Settings, Study, above, by_seed, curve
+from studies.framework import Case, Outcome, Outcomes, Settings, Study, above, by_seed, crossed, curve, where
 
 GRAFT, L1, M_GRAFT = "grafting", "ℓ1 path", "m-grafting"
 PL, ML, GIVEN = "gain, true neighbours", "gain, likeliest neighbours", "gain, given neighbours"
@@ -46,9 +46,7 @@ SIZES = (4, 8, 12, 16, 20, 24, 32, 40, 48, 64, 80, 100, 120)
 NOTED = {GRAFT: (19.9, 39, 4.2, 1.2), L1: (19.6, 108, 25, 5), PL: (19.3, 38, 1.8, 0), ML: (20.0, 46, 8.5, 0.8)}
 
 
-def cases(settings: Settings) -> list[Case]:
-    """A case is one world: a seed and a number of pairs."""
-    return [{"seed": seed, "pairs": pairs} for seed in settings["seeds"] for pairs in settings["pairs"]]
+cases = crossed(seed="seeds", pairs="pairs")  # a case is one world: a seed and a number of pairs
 
 
 def run(settings: Settings, case: Case) -> Outcome:
@@ -103,15 +101,12 @@ def _by_size(path: SelectionPath, sorts: np.ndarray) -> list[list[int] | None]:
     ]
 
 
-# ---------------------------------------------------------------------------------------------------------- report
-
-
 def report(settings: Settings, outcomes: Outcomes) -> Findings:
     """A line for every method and number of pairs; the share of each sort that is taken, in %."""
     rows: list[tuple[Any, ...]] = []
     most = settings["pairs"][-1]
     for pairs in reversed(settings["pairs"]):
-        some = [(case, outcome) for case, outcome in outcomes if case["pairs"] == pairs]
+        some = where(outcomes, pairs=pairs)
         for name in _METHODS:
             shares = [f"{100 * np.mean(_share(some, name, sort)):.0f} %" for sort in range(4)]
             noted = NOTED[name] if name in NOTED and pairs == 10 and settings["length"] == 1024 else None
@@ -167,22 +162,22 @@ def _right(some: Outcomes, name: str) -> list[float]:
 def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
     """The thesis's: who takes what."""
     few, most = settings["pairs"][0], settings["pairs"][-1]
-    some = [(case, outcome) for case, outcome in outcomes if case["pairs"] == most]
+    some = where(outcomes, pairs=most)
     claims = []
     for name in (GRAFT, L1):
         errors = [_errors(outcomes, name, pairs=pairs) for pairs in (few, most)]
-        claims.append(Claim(f"paper: {name}: more pairs, fewer errors", *above(errors[0], errors[1])))
+        claims.append(above(f"paper: {name}: more pairs, fewer errors", errors[0], errors[1]))
     for other in (PL, L1):
         sentence = f"paper: grafting takes fewer right features than {other}"
-        claims.append(Claim(sentence, *above(_right(some, other), _right(some, GRAFT))))
+        claims.append(above(sentence, _right(some, other), _right(some, GRAFT)))
     for other in (PL, L1):
         sentence = f"paper: grafting takes fewer over-parametrised features than {other}"
-        claims.append(Claim(sentence, *above(_share(some, other, OVER), _share(some, GRAFT, OVER))))
+        claims.append(above(sentence, _share(some, other, OVER), _share(some, GRAFT, OVER)))
     sentence = "paper: gains with true neighbours take more over-parametrised features than the ℓ1 path"
-    claims.append(Claim(sentence, *above(_share(some, PL, OVER), _share(some, L1, OVER))))
+    claims.append(above(sentence, _share(some, PL, OVER), _share(some, L1, OVER)))
     for other in (GRAFT, PL):
         sentence = f"paper: the ℓ1 path takes more irrelevant features than {other}"
-        claims.append(Claim(sentence, *above(_share(some, L1, IRRELEVANT), _share(some, other, IRRELEVANT))))
+        claims.append(above(sentence, _share(some, L1, IRRELEVANT), _share(some, other, IRRELEVANT)))
     first = {
         name: by_seed(
             [(case, {"pairs": _early(outcome["order"][name])}) for case, outcome in some],
@@ -193,7 +188,7 @@ def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
     sentence = (
         "paper: among the first 12 features, true neighbours prefer pairs of labels more than likeliest ones do"
     )
-    claims.append(Claim(sentence, *above(first[PL], first[ML])))
+    claims.append(above(sentence, first[PL], first[ML]))
     worst = {
         name: max(np.mean(_share(some, name, IRRELEVANT)), np.mean(_share(some, name, OVER))) for name in _METHODS
     }
@@ -223,14 +218,7 @@ def _charts(settings: Settings, some: Outcomes, outcomes: Outcomes) -> tuple[Cha
         charts.append(Chart(f"{name} (3.11)", "features", "of each sort", tuple(curves)))
     if len(settings["pairs"]) > 1:
         places = list(settings["pairs"])
-        curves = [
-            curve(
-                name,
-                places,
-                [_errors(outcomes, name, pairs=p) for p in places],
-            )
-            for name in _METHODS
-        ]
+        curves = [curve(name, places, [_errors(outcomes, name, pairs=p) for p in places]) for name in _METHODS]
         charts.append(Chart("chosen models (3.10)", "pairs", "test error", tuple(curves)))
     return tuple(charts)
 

@@ -184,9 +184,6 @@ def _tag(settings: Settings, seed: int) -> Outcome:
     return told
 
 
-# ---------------------------------------------------------------------------------------------------------- report
-
-
 def report(settings: Settings, outcomes: Outcomes) -> Findings:
     """Distances on the known model by size, then errors and cost on tag."""
     sizes, far, tag = list(settings["sizes"]), partial(_far, outcomes), partial(_on_tag, outcomes)

@@ -21,7 +21,7 @@ import numpy as np
 from crfield.estimators.selected.crf import SelectedCRF
 from crfield.report.findings import Claim, Findings, mean_interval
 from crfield.simulate.weak_features import make_sparse_columns
-from studies.framework import Case, Outcome, Outcomes, Settings, Study, by_seed
+from studies.framework import Case, Outcome, Outcomes, Settings, Study, by_seed, where
 
 DEFAULT, GRAFT, L1, STABLE = "default", "grafting", "ℓ1 path", "stability"
 RANKED, NOTHING = "twenty largest of ℓ1", "nothing"
@@ -32,12 +32,7 @@ _METHODS: dict[str, dict[str, Any]] = {
     GRAFT: {"method": "grafting"},
     L1: {"method": "l1-path"},
     STABLE: {"method": "stability"},
-    RANKED: {
-        "method": "l1-path",
-        "validation": None,
-        "refit_l2": None,
-        "options": {"decay": 0.5, "n_lambdas": 3},
-    },
+    RANKED: {"method": "l1-path", "validation": None, "refit_l2": None, "options": {"decay": 0.5, "n_lambdas": 3}},
 }
 WORLDS: dict[str, dict[str, Any]] = {
     CHIEF: {},
@@ -107,7 +102,7 @@ def report(settings: Settings, outcomes: Outcomes) -> Findings:
     """One table, and what the default must do."""
     rows: list[tuple[Any, ...]] = []
     for world in WORLDS:
-        some = [(case, outcome) for case, outcome in outcomes if case["world"] == world]
+        some = where(outcomes, world=world)
         for name in (*_METHODS, NOTHING):
             own = [outcome[name] for _, outcome in some if name in outcome]
             if not own:

@@ -22,7 +22,7 @@ from crfield.features.columns.trajectories import TAG_SETS, Scaling, tag_columns
 from crfield.report.displays.curves import Chart
 from crfield.report.findings import Claim, Findings, Interval, mean_interval, percent
 from crfield.simulate.tag import SCHEMES, make_tag
-from studies.framework import Case, Outcome, Outcomes, Settings, Study, above, by_seed, curve
+from studies.framework import Case, Outcome, Outcomes, Settings, Study, above, by_seed, crossed, curve
 from studies.vail.tag_models import Encoded, Judged, judge, likelihood
 
 HMM_, CRF, RIDGE = "HMM", "CRF", "CRF, l2 = 1"
@@ -47,14 +47,7 @@ THESIS: dict[str, tuple[tuple[float, float, float], tuple[float, float, float]]]
 }
 
 
-def cases(settings: Settings) -> list[Case]:
-    """A case is one feature set on one way to move."""
-    return [
-        {"seed": seed, "scheme": scheme, "set": name}
-        for seed in settings["seeds"]
-        for scheme in SCHEMES
-        for name in settings["sets"]
-    ]
+cases = crossed(seed="seeds", scheme=SCHEMES, set="sets")  # a case is one feature set on one way to move
 
 
 def run(settings: Settings, case: Case) -> Outcome:
@@ -84,9 +77,6 @@ def _markov(model: HMM, X: list[np.ndarray], y: list[np.ndarray]) -> list[float]
 
 def _listed(found: Judged) -> list[float]:
     return [found.accuracy, found.viterbi, found.log_prob]
-
-
-# ---------------------------------------------------------------------------------------------------------- report
 
 
 def report(settings: Settings, outcomes: Outcomes) -> Findings:
@@ -176,9 +166,10 @@ def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
         )
         both = values(RIDGE, ACCURACY, scheme, "distance & chasing (N)")
         claims.append(
-            Claim(
+            above(
                 f"paper: {scheme}, distance with chasing above chasing",
-                *above(both, values(RIDGE, ACCURACY, scheme, "chasing")),
+                both,
+                values(RIDGE, ACCURACY, scheme, "chasing"),
             )
         )
         claims.append(

@@ -36,7 +36,7 @@ from crfield.selection.path import SelectionPath
 from crfield.selection.problem import SelectionModel, SelectionProblem
 from crfield.simulate.tag import TagGames, make_tag
 from crfield.simulate.tag_vision import robot_vision
-from studies.framework import Case, Outcome, Outcomes, Settings, Study, above, by_seed, curve
+from studies.framework import Case, Outcome, Outcomes, Settings, Study, above, by_seed, crossed, curve, where
 
 NONE, GRAFT, PL, ML, L1 = "none", "grafting", "gain, true neighbours", "gain, likeliest neighbours", "ℓ1 path"
 GIVEN, M_GRAFT = "gain, given neighbours", "m-grafting"
@@ -61,9 +61,7 @@ THESIS: dict[tuple[str, str], tuple[Any, ...]] = {
 METHODS = (NONE, GRAFT, PL, ML, GIVEN, L1, M_GRAFT)
 
 
-def cases(settings: Settings) -> list[Case]:
-    """A case is one set of games and what is trained on."""
-    return [{"seed": seed, "train": world} for seed in settings["seeds"] for world in (SIM, ROBOTS)]
+cases = crossed(seed="seeds", train=(SIM, ROBOTS))  # a case is one set of games and what is trained on
 
 
 def run(settings: Settings, case: Case) -> Outcome:
@@ -178,14 +176,11 @@ def _weights(path: SelectionPath) -> dict[str, Any]:
     return {"share": [norm / max(norms[-1], 1e-300) for norm in norms], "lines": lines}
 
 
-# ---------------------------------------------------------------------------------------------------------- report
-
-
 def report(settings: Settings, outcomes: Outcomes) -> Findings:
     """Both tables with the thesis's numbers in brackets; errors in %."""
     rows: list[tuple[Any, ...]] = []
     for world in (SIM, ROBOTS):
-        some = [(case, outcome) for case, outcome in outcomes if case["train"] == world]
+        some = where(outcomes, train=world)
         for name in METHODS:
             thesis = THESIS.get((world, name), (None,) * 5)
             cells = [f"{np.mean([outcome[name][FEATURES] for _, outcome in some]):.0f}" + _bracket(thesis[0])]
@@ -229,7 +224,7 @@ def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
     """The thesis's, table by table."""
 
     def larger(sentence: str, world: str, one: tuple[str, int], other: tuple[str, int]) -> Claim:
-        return Claim(sentence, *above(_values(outcomes, world, *one), _values(outcomes, world, *other)))
+        return above(sentence, _values(outcomes, world, *one), _values(outcomes, world, *other))
 
     claims = []
     for world, own in ((SIM, ON_SIM), (ROBOTS, ON_ROBOTS)):

@@ -27,7 +27,7 @@ from crfield.features.columns.trajectories import Scaling, TagSet, tag_columns
 from crfield.report.displays.curves import Chart
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval
 from crfield.simulate.tag import SCHEMES, make_tag
-from studies.framework import Case, Outcome, Outcomes, Settings, Study, above, by_seed, curve, gap_text
+from studies.framework import Case, Outcome, Outcomes, Settings, Study, above, by_seed, crossed, curve, gap_text
 from studies.vail.tag_models import Encoded, judge, likelihood
 
 CRF, COUNTED, ON_TEST, SMOOTHED, TRAINED = (
@@ -43,9 +43,7 @@ SET = TagSet(("velocity", "chasing"))
 WITHIN = 0.015
 
 
-def cases(settings: Settings) -> list[Case]:
-    """A case is a game to train on, one to choose on and one to test on."""
-    return [{"seed": seed, "scheme": scheme} for seed in settings["seeds"] for scheme in SCHEMES]
+cases = crossed(seed="seeds", scheme=SCHEMES)  # a case is a game to train on, one to choose on and one to test on
 
 
 def run(settings: Settings, case: Case) -> Outcome:
@@ -89,9 +87,6 @@ def run(settings: Settings, case: Case) -> Outcome:
     }
 
 
-# ---------------------------------------------------------------------------------------------------------- report
-
-
 def report(settings: Settings, outcomes: Outcomes) -> Findings:
     """A line for each model, and figures 2.5 and 2.6."""
     values = partial(_values, outcomes)
@@ -128,14 +123,7 @@ def report(settings: Settings, outcomes: Outcomes) -> Findings:
     return Findings(
         f"Speeds and chasing, table 2.2: {settings['minutes']:g} minutes of training and of test, "
         f"{len(settings['seeds'])} games for each way to move",
-        (
-            "model",
-            "thesis (hourglass)",
-            "hourglass",
-            "− CRF, hourglass",
-            "unconstrained",
-            "− CRF, unconstrained",
-        ),
+        ("model", "thesis (hourglass)", "hourglass", "− CRF, hourglass", "unconstrained", "− CRF, unconstrained"),
         tuple(rows),
         notes=(
             "right labels, the best of each step; ± is half of the 95 % interval over games, differences by game",
@@ -160,11 +148,9 @@ def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
     claims = []
     for scheme in SCHEMES:
         crf, counted = values(CRF, scheme), values(COUNTED, scheme)
-        claims.append(Claim(f"paper: {scheme}, CRF above the counted HMM", *above(crf, counted)))
-        claims.append(Claim(f"paper: {scheme}, smoothing helps the HMM", *above(values(ON_TEST, scheme), counted)))
-        claims.append(
-            Claim(f"paper: {scheme}, smoothing alone does not reach the CRF", *above(crf, values(ON_TEST, scheme)))
-        )
+        claims.append(above(f"paper: {scheme}, CRF above the counted HMM", crf, counted))
+        claims.append(above(f"paper: {scheme}, smoothing helps the HMM", values(ON_TEST, scheme), counted))
+        claims.append(above(f"paper: {scheme}, smoothing alone does not reach the CRF", crf, values(ON_TEST, scheme)))
         gap = paired_interval(values(TRAINED, scheme), crf)
         claims.append(
             Claim(
@@ -189,12 +175,7 @@ def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
 
 
 STUDY = Study(
-    {
-        "seeds": [1, 2, 3, 4, 5],
-        "minutes": 20,
-        "factors": [1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10],
-        "max_iter": 300,
-    },
+    {"seeds": [1, 2, 3, 4, 5], "minutes": 20, "factors": [1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10], "max_iter": 300},
     {"seeds": [1, 2, 3], "minutes": 10, "factors": [1, 1.5, 2, 3, 4, 5, 6, 8], "max_iter": 200},
     cases,
     run,

@@ -33,7 +33,7 @@ from crfield.selection import choice
 from crfield.selection.path import SelectionPath
 from crfield.selection.problem import SelectionModel, SelectionProblem
 from crfield.simulate.weak_features import WeakFeatures, make_weak_features, powers
-from studies.framework import Case, Outcome, Outcomes, Settings, Study, above, by_seed, curve, gap_text
+from studies.framework import Case, Outcome, Outcomes, Settings, Study, above, by_seed, curve, gap_text, where
 
 ALL, GRAFT, GRAFT_8, GRAFT_32, L1 = (
     "all features",
@@ -132,21 +132,18 @@ def _by_size(path: SelectionPath, judge: SelectionProblem) -> list[float | None]
     return [errors[max(n for n in errors if n <= size)] if size <= end else None for size in SIZES]
 
 
-# ---------------------------------------------------------------------------------------------------------- report
-
-
 def report(settings: Settings, outcomes: Outcomes) -> Findings:
     """Tables by T and by n, and the curves of figures 3.4 to 3.9."""
     longest = settings["lengths"][-1]
-    chief = [(case, outcome) for case, outcome in outcomes if (case["T"], case["n"]) == (longest, 5)]
+    chief = where(outcomes, T=longest, n=5)
     rows: list[tuple[Any, ...]] = []
     for name in (ALL, *_METHODS):
         rows.append((f"T = {longest}, n = 5: {name}", *_cells(chief, name), _noted(name, longest)))
     for length in settings["lengths"][:-1]:
-        some = [(case, outcome) for case, outcome in outcomes if (case["T"], case["n"]) == (length, 5)]
+        some = where(outcomes, T=length, n=5)
         rows += [(f"T = {length}, n = 5: {name}", *_cells(some, name), None) for name in (ALL, *THREE, M_GRAFT)]
     for copies in settings["copies"]:
-        some = [(case, outcome) for case, outcome in outcomes if (case["T"], case["n"]) == (longest, copies)]
+        some = where(outcomes, T=longest, n=copies)
         if copies != 5:
             rows += [(f"T = {longest}, n = {copies}: {name}", *_cells(some, name), None) for name in THREE]
     return Findings(
@@ -181,13 +178,11 @@ def _values(outcomes: Outcomes, name: str, what: int, **where: Any) -> list[floa
 def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
     """The thesis's, and ours on what its text leaves open."""
     lengths, longest, copies = settings["lengths"], settings["lengths"][-1], settings["copies"]
-    chief = [(case, outcome) for case, outcome in outcomes if (case["T"], case["n"]) == (longest, 5)]
+    chief = where(outcomes, T=longest, n=5)
 
     def larger(whose: str, sentence: str, one: str, other: str, what: int, **where: Any) -> Claim:
         some = outcomes if where else chief
-        return Claim(
-            f"{whose}: {sentence}", *above(_values(some, one, what, **where), _values(some, other, what, **where))
-        )
+        return above(f"{whose}: {sentence}", _values(some, one, what, **where), _values(some, other, what, **where))
 
     claims = [
         larger("paper", "more features a round, larger models (8 against 1)", GRAFT_8, GRAFT, FEATURES),
@@ -209,9 +204,10 @@ def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
         ends = (copies[0], copies[-1])
         weak = [[_values(outcomes, name, WEAK, T=longest, n=n) for n in ends] for name in THREE]
         claims.append(
-            Claim(
+            above(
                 f"paper: the ℓ1 path takes more weak features with n = {ends[1]} than with {ends[0]}",
-                *above(weak[2][1], weak[2][0]),
+                weak[2][1],
+                weak[2][0],
             )
         )
         for name in (GRAFT, L1):

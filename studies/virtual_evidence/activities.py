@@ -33,12 +33,18 @@ import numpy as np
 
 from crfield.data.graphs.builders import chain
 from crfield.errors import CrfieldWarning
-from crfield.estimators.chain.crf import ChainCRF
-from crfield.estimators.graph.crf import GraphCRF
-from crfield.report.displays.curves import Chart
+from crfield.estimators.boosted_field import BoostedRandomField
+from crfield.estimators.chain import ChainCRF
+from crfield.estimators.classifier_hmm import ClassifierHMM
+from crfield.estimators.graph import GraphCRF
+from crfield.estimators.logit_boost import LogitBoost
+from crfield.estimators.stump_encoder import StumpEncoder
+from crfield.estimators.stump_selector import StumpSelector
+from crfield.estimators.virtual_evidence import VirtualEvidenceBoosting
+from crfield.report.displays_curves import Chart
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval
 from crfield.simulate.order_chains import make_activity_days
-from studies.framework import Case, Outcome, Outcomes, Settings, Study, above, by_seed, curve
+from studies.framework import Case, Outcome, Outcomes, Settings, Study, above, by_seed, crossed, curve
 from studies.virtual_evidence.chains import MAP, MPM, Scores, both_ways
 
 PAPER, EXACT, VERIFIED, FIELD, ALONE = "VEB, paper", "VEB, exact", "VEB, verified", "BRF", "LogitBoost"
@@ -70,14 +76,7 @@ PAPERS = {PAPER: 0.941, FIELD: 0.880, ALL_ML: 0.877, ML: 0.885, ALL_MPL: 0.879, 
 ROUNDS = 50
 
 
-def cases(settings: Settings) -> list[Case]:
-    """A case is one day left out of one person's."""
-    return [
-        {"seed": seed, "features": features, "out": out}
-        for seed in settings["seeds"]
-        for features in settings["features"]
-        for out in range(settings["folds"])
-    ]
+cases = crossed(seed="seeds", features="features", out="folds")  # a case is one day left out of one person's
 
 
 def run(settings: Settings, case: Case) -> Outcome:
@@ -110,24 +109,18 @@ class Days:
     @cached_property
     def boosted(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """The stumps of boosting as columns, of the days to learn from and of the other."""
-        from crfield.estimators.selected.stump_selector import StumpSelector
-
         made = StumpSelector(n_rounds=ROUNDS).fit(self.X, self.y)
         return made.transform(self.X), made.transform(self.held)
 
     @cached_property
     def each(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """One stump for every feature as columns."""
-        from crfield.estimators.selected.stump_encoder import StumpEncoder
-
         made = StumpEncoder().fit(self.X, self.y)
         return made.transform(self.X), made.transform(self.held)
 
 
 def _virtual(mode: str, **options: Any) -> Callable[[Days], Scores]:
     def method(days: Days) -> Scores:
-        from crfield.estimators.boosted.virtual_evidence import VirtualEvidenceBoosting
-
         fitted = [
             VirtualEvidenceBoosting(mode=mode, decode=decode, **options).fit(days.X, days.y)
             for decode in (("map", "marginal") if mode == "exact" else ("map",))
@@ -138,15 +131,11 @@ def _virtual(mode: str, **options: Any) -> Callable[[Days], Scores]:
 
 
 def _field(days: Days) -> Scores:
-    from crfield.estimators.boosted.random_field import BoostedRandomField
-
     model = BoostedRandomField(learner="linear", n_rounds=ROUNDS).fit(days.X, days.y)
     return None, float(model.score(days.held, days.truth))
 
 
 def _alone(days: Days) -> Scores:
-    from crfield.estimators.boosted.logit_boost import LogitBoost
-
     model = LogitBoost(n_rounds=ROUNDS).fit(np.concatenate(days.X), np.concatenate(days.y))
     return None, float(model.score(days.held[0], days.truth[0]))
 
@@ -169,9 +158,6 @@ def _graph(columns: str, objective: str, *, l2: float = 1.0, **options: Any) -> 
 
 
 def _hidden(days: Days) -> Scores:
-    from crfield.estimators.boosted.logit_boost import LogitBoost
-    from crfield.estimators.markov.classifier_hmm import ClassifierHMM
-
     model = ClassifierHMM(LogitBoost(n_rounds=ROUNDS)).fit(days.X, days.y)
     return both_ways(model, days.held, days.truth, whole="viterbi")
 
@@ -195,9 +181,6 @@ _RUNS: dict[str, Callable[[Days], Scores]] = {
     RAW: _chain("", l2=1.0, standardize=True),
     HMM: _hidden,
 }
-
-
-# ---------------------------------------------------------------------------------------------------------- report
 
 
 def report(settings: Settings, outcomes: Outcomes) -> Findings:
@@ -250,9 +233,8 @@ def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
     pairs += [("ours", name, PAPER) for name in (EXACT, VERIFIED)]
     pairs += [("ours", POTTS, rival) for rival in (EXACT, ML, HMM, ALONE)]
     return [
-        Claim(
-            f"{whose}, {size} features: {name} above {rival}, MAP",
-            *above(values(name, MAP, size), values(rival, MAP, size)),
+        above(
+            f"{whose}, {size} features: {name} above {rival}, MAP", values(name, MAP, size), values(rival, MAP, size)
         )
         for size in settings["features"]
         for whose, name, rival in pairs

@@ -35,13 +35,16 @@ from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.data.graphs.builders import chain
 from crfield.errors import CrfieldWarning
-from crfield.estimators.chain.crf import ChainCRF
-from crfield.estimators.graph.crf import GraphCRF
-from crfield.inference.graphs.forest import ForestEngine
-from crfield.report.displays.curves import Chart
+from crfield.estimators.boosted_field import BoostedRandomField
+from crfield.estimators.chain import ChainCRF
+from crfield.estimators.graph import GraphCRF
+from crfield.estimators.logit_boost import LogitBoost
+from crfield.estimators.virtual_evidence import VirtualEvidenceBoosting
+from crfield.inference.forest import ForestEngine
+from crfield.report.displays_curves import Chart
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval
 from crfield.simulate.order_chains import OrderChains, make_order_chains
-from studies.framework import Case, Outcome, Outcomes, Settings, Study, above, by_seed, curve, gap_text
+from studies.framework import Case, Outcome, Outcomes, Settings, Study, above, by_seed, crossed, curve, gap_text
 
 CEILING, PAPER, EXACT, VERIFIED, LINEAR, STUMP, ML, MPL, ALONE = METHODS = (
     "ceiling",
@@ -59,14 +62,7 @@ WEAK, STRONG = 0.8, 0.9  # up to the first the paper finds no difference, from t
 Scores = tuple[float | None, float | None]  # MAP, MPM
 
 
-def cases(settings: Settings) -> list[Case]:
-    """A case is one chain left out of one world."""
-    return [
-        {"seed": seed, "p": p, "out": out}
-        for seed in settings["seeds"]
-        for p in settings["p"]
-        for out in range(settings["folds"])
-    ]
+cases = crossed(seed="seeds", p="p", out="folds")  # a case is one chain left out of one world
 
 
 def run(settings: Settings, case: Case) -> Outcome:
@@ -118,22 +114,15 @@ def split(
 
 def both_ways(model: Any, X: Any, y: Any, *, whole: str = "map") -> Scores:
     """MAP and MPM of a fitted model."""
-    return (
-        float(model.set_params(decode=whole).score(X, y)),
-        float(model.set_params(decode="marginal").score(X, y)),
-    )
+    return (float(model.set_params(decode=whole).score(X, y)), float(model.set_params(decode="marginal").score(X, y)))
 
 
 def _paper(world: OrderChains, out: int) -> Scores:
-    from crfield.estimators.boosted.virtual_evidence import VirtualEvidenceBoosting
-
     X, y, held, truth = split(world, out)
     return both_ways(VirtualEvidenceBoosting(mode="paper", n_rounds=50).fit(X, y), held, truth)
 
 
 def _exact(world: OrderChains, out: int) -> Scores:
-    from crfield.estimators.boosted.virtual_evidence import VirtualEvidenceBoosting
-
     X, y, held, truth = split(world, out)
     whole, single = (
         float(VirtualEvidenceBoosting(mode="exact", decode=decode).fit(X, y).score(held, truth))
@@ -143,8 +132,6 @@ def _exact(world: OrderChains, out: int) -> Scores:
 
 
 def _verified(world: OrderChains, out: int) -> Scores:
-    from crfield.estimators.boosted.virtual_evidence import VirtualEvidenceBoosting
-
     X, y, held, truth = split(world, out)
     return both_ways(VirtualEvidenceBoosting(mode="verified").fit(X, y), held, truth)
 
@@ -158,8 +145,6 @@ def _stump(world: OrderChains, out: int) -> Scores:
 
 
 def _field(learner: str, world: OrderChains, out: int) -> Scores:
-    from crfield.estimators.boosted.random_field import BoostedRandomField
-
     X, y, held, truth = split(world, out)
     return None, float(BoostedRandomField(learner=learner, n_rounds=50).fit(X, y).score(held, truth))
 
@@ -176,8 +161,6 @@ def _pseudo(world: OrderChains, out: int) -> Scores:
 
 
 def _alone(world: OrderChains, out: int) -> Scores:
-    from crfield.estimators.boosted.logit_boost import LogitBoost
-
     X, y, held, truth = split(world, out)
     model = LogitBoost(n_rounds=50).fit(np.concatenate(X), np.concatenate(y))
     return None, float(model.score(held[0], truth[0]))
@@ -194,9 +177,6 @@ _RUNS: dict[str, Callable[[OrderChains, int], Scores]] = {
     MPL: _pseudo,
     ALONE: _alone,
 }
-
-
-# ---------------------------------------------------------------------------------------------------------- report
 
 
 def report(settings: Settings, outcomes: Outcomes) -> Findings:
@@ -259,15 +239,13 @@ def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
             gap = paired_interval(one, linear)
             claims.append(Claim(f"paper, p = {p:g}: VEB and BRF within .03", abs(gap.mean) <= 0.03, gap_text(gap)))
         elif p >= STRONG:
-            claims.append(Claim(f"paper, p = {p:g}: VEB above linear BRF", *above(one, linear)))
-            claims.append(Claim(f"paper, p = {p:g}: VEB above BRF with stumps", *above(one, stump)))
+            claims.append(above(f"paper, p = {p:g}: VEB above linear BRF", one, linear))
+            claims.append(above(f"paper, p = {p:g}: VEB above BRF with stumps", one, stump))
     strong = [p for p in places if p >= STRONG]
     for p in strong:
         for rival in (ML, MPL):
             claims.append(
-                Claim(
-                    f"paper, p = {p:g}: VEB above {rival}, MAP", *above(values(PAPER, MAP, p), values(rival, MAP, p))
-                )
+                above(f"paper, p = {p:g}: VEB above {rival}, MAP", values(PAPER, MAP, p), values(rival, MAP, p))
             )
     for p in strong:
         for name in (EXACT, VERIFIED):
@@ -278,9 +256,7 @@ def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
             Claim(f"ours, p = {p:g}: {VERIFIED} within .02 of the ceiling, MPM", gap.mean >= -0.02, gap_text(gap))
         )
         claims.append(
-            Claim(
-                f"ours, p = {p:g}: ceiling, MPM above MAP", *above(values(CEILING, MPM, p), values(CEILING, MAP, p))
-            )
+            above(f"ours, p = {p:g}: ceiling, MPM above MAP", values(CEILING, MPM, p), values(CEILING, MAP, p))
         )
     return claims
 

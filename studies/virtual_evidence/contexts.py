@@ -32,11 +32,16 @@ import numpy as np
 from crfield.data.graphs.builders import layers
 from crfield.data.graphs.graph import Graph
 from crfield.errors import CrfieldWarning
-from crfield.estimators.graph.crf import GraphCRF
-from crfield.report.displays.curves import Chart
+from crfield.estimators.classifier_hmm import ClassifierHMM
+from crfield.estimators.graph import GraphCRF
+from crfield.estimators.logit_boost import LogitBoost
+from crfield.estimators.stump_encoder import StumpEncoder
+from crfield.estimators.stump_selector import StumpSelector
+from crfield.estimators.virtual_evidence import VirtualEvidenceBoosting
+from crfield.report.displays_curves import Chart
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval
 from crfield.simulate.wearable import make_wearable_episodes
-from studies.framework import Case, Outcome, Outcomes, Settings, Study, above, by_seed, curve
+from studies.framework import Case, Outcome, Outcomes, Settings, Study, above, by_seed, crossed, curve
 
 PAPER, PRIOR, EXACT, VERIFIED, ALONE = (
     "VEB, paper",
@@ -62,9 +67,7 @@ Labels = tuple[np.ndarray, np.ndarray]  # motions and contexts of the episode
 Answers = dict[str, Labels]  # by way of decoding
 
 
-def cases(settings: Settings) -> list[Case]:
-    """A case is one episode left out of one person's."""
-    return [{"seed": seed, "out": out} for seed in settings["seeds"] for out in range(settings["folds"])]
+cases = crossed(seed="seeds", out="folds")  # a case is one episode left out of one person's
 
 
 def run(settings: Settings, case: Case) -> Outcome:
@@ -106,15 +109,11 @@ class Episodes:
     @cached_property
     def boosted(self) -> dict[str, tuple[list[np.ndarray], np.ndarray]]:
         """For each layer the stumps of boosting as columns."""
-        from crfield.estimators.selected.stump_selector import StumpSelector
-
         return {layer: self._encoded(StumpSelector(n_rounds=ROUNDS), layer) for layer in LAYERS}
 
     @cached_property
     def each(self) -> dict[str, tuple[list[np.ndarray], np.ndarray]]:
         """For each layer one stump for every sensor as columns."""
-        from crfield.estimators.selected.stump_encoder import StumpEncoder
-
         return {layer: self._encoded(StumpEncoder(), layer) for layer in LAYERS}
 
     @cached_property
@@ -151,8 +150,6 @@ def _asked(model: Any, graphs: Sequence[Graph]) -> Answers:
 
 def _virtual(mode: str, **options: Any) -> Callable[[Episodes], Answers]:
     def method(episodes: Episodes) -> Answers:
-        from crfield.estimators.boosted.virtual_evidence import VirtualEvidenceBoosting
-
         learn, held = _joined(episodes.raw)
         model = VirtualEvidenceBoosting(mode=mode, decode="map", **options).fit(learn, episodes.y)
         answers = _asked(model, held)
@@ -173,8 +170,6 @@ def _graph(columns: str, **options: Any) -> Callable[[Episodes], Answers]:
 
 
 def _alone(episodes: Episodes) -> Answers:
-    from crfield.estimators.boosted.logit_boost import LogitBoost
-
     X = np.concatenate(episodes.X)
     motion, context = (
         LogitBoost(n_rounds=ROUNDS).fit(X, np.concatenate(episodes.of(layer))).predict(episodes.held)
@@ -184,9 +179,6 @@ def _alone(episodes: Episodes) -> Answers:
 
 
 def _hidden(episodes: Episodes) -> Answers:
-    from crfield.estimators.boosted.logit_boost import LogitBoost
-    from crfield.estimators.markov.classifier_hmm import ClassifierHMM
-
     pairs = [
         np.array([f"{motion}{_BETWEEN}{context}" for motion, context in zip(own["motion"], own["context"])])
         for own in episodes.y
@@ -211,9 +203,6 @@ _RUNS: dict[str, Callable[[Episodes], Answers]] = {
     RAW: _graph("raw", objective="likelihood", standardize=True),
     HMM: _hidden,
 }
-
-
-# ---------------------------------------------------------------------------------------------------------- report
 
 
 def report(settings: Settings, outcomes: Outcomes) -> Findings:
@@ -277,7 +266,7 @@ def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
     pairs += [("ours", name, PAPER) for name in (EXACT, VERIFIED)]
     pairs += [("ours", VERIFIED, HMM), ("ours", ML, MPL), ("ours", ML, HMM)]
     return [
-        Claim(f"{whose}: {name} above {rival}, overall, MAP", *above(values(name, "MAP"), values(rival, "MAP")))
+        above(f"{whose}: {name} above {rival}, overall, MAP", values(name, "MAP"), values(rival, "MAP"))
         for whose, name, rival in pairs
     ]
 

@@ -25,14 +25,16 @@ from typing import Any
 
 import numpy as np
 
-from crfield.data.graphs.builders import chain
-from crfield.data.graphs.graph import Graph
-from crfield.estimators.graph.crf import GraphCRF
-from crfield.inference.graphs.loopy import LoopyEngine
-from crfield.report.displays.curves import Chart
+from crfield.data.graph import Graph
+from crfield.data.graph_builders import chain
+from crfield.estimators.boosted_field import BoostedRandomField
+from crfield.estimators.graph import GraphCRF
+from crfield.estimators.virtual_evidence import VirtualEvidenceBoosting
+from crfield.inference.loopy import LoopyEngine
+from crfield.report.displays_curves import Chart
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval
 from crfield.simulate.order_chains import OrderChains, make_order_chains
-from studies.framework import Case, Outcome, Outcomes, Settings, Study, above, by_seed, curve, gap_text
+from studies.framework import Case, Outcome, Outcomes, Settings, Study, above, by_seed, crossed, curve, gap_text
 from studies.virtual_evidence.chains import (
     CEILING,
     EXACT,
@@ -60,14 +62,7 @@ _SWEEPS = 50  # of belief propagation in training; where it goes in circles more
 Method = Callable[[OrderChains, int], Scores]
 
 
-def cases(settings: Settings) -> list[Case]:
-    """A case is one chain left out of one world of one order."""
-    return [
-        {"seed": seed, "k": k, "out": out}
-        for seed in settings["seeds"]
-        for k in settings["k"]
-        for out in range(settings["folds"])
-    ]
+cases = crossed(seed="seeds", k="k", out="folds")  # a case is one chain left out of one world of one order
 
 
 def run(settings: Settings, case: Case) -> Outcome:
@@ -109,8 +104,6 @@ def joined(X: list[np.ndarray]) -> list[Graph]:
 
 
 def _boosted(world: OrderChains, out: int, mode: str, n_rounds: int) -> tuple[Scores, dict[str, int]]:
-    from crfield.estimators.boosted.virtual_evidence import VirtualEvidenceBoosting
-
     X, y, held, truth = split(world, out)
     model = VirtualEvidenceBoosting(mode=mode, n_rounds=n_rounds, decode="marginal").fit(joined(X), y)
     names = [f"+{distance}" for distance in DISTANCES]
@@ -126,8 +119,6 @@ def _boosted(world: OrderChains, out: int, mode: str, n_rounds: int) -> tuple[Sc
 
 
 def _field(world: OrderChains, out: int, learner: str) -> Scores:
-    from crfield.estimators.boosted.random_field import BoostedRandomField
-
     X, y, held, truth = split(world, out)
     return None, float(BoostedRandomField(learner=learner, n_rounds=50).fit(joined(X), y).score(joined(held), truth))
 
@@ -148,9 +139,6 @@ def _pseudo(world: OrderChains, out: int) -> Scores:
     X, y, held, truth = split(world, out)
     model = GraphCRF(objective="pseudo_likelihood", l2=1.0).fit(joined(X), y)
     return both_ways(model.set_params(engine="junction_tree"), joined(held), truth)
-
-
-# ---------------------------------------------------------------------------------------------------------- report
 
 
 def report(settings: Settings, outcomes: Outcomes) -> Findings:
@@ -254,7 +242,7 @@ def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
         claims.append(Claim(sentence, wrong == 0, f"{wrong} of {rounds} picks of relations are at others"))
     for rival, way in ((LINEAR, MPM), (STUMP, MPM), (ML, MAP), (MPL, MAP)):
         sentence = f"paper: VEB above {rival}, mean over k, MAP"
-        claims.append(Claim(sentence, *above(values(PAPER, MAP), values(rival, way))))
+        claims.append(above(sentence, values(PAPER, MAP), values(rival, way)))
     right = [o["picks"][VERIFIED] == {f"+{d}": int(d == case["k"]) for d in DISTANCES} for case, o in outcomes]
     claims.append(
         Claim(f"ours: {VERIFIED} accepts exactly distance k", all(right), f"{sum(right)} of {len(right)} cases")
