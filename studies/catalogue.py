@@ -215,18 +215,18 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
         "sparse-columns": Entry(
             "vail.sparse_columns",
             "20 true columns of 2,000, and other worlds: recall, precision and accuracy of `SelectedCRF`",
-            "COST:sparse-columns",
+            "2 min",
         ),
         "tag-selection": Entry(
             "vail.tag_selection",
             "selecting among 1,200 features of robot tag",
-            "COST:tag-selection",
+            "8 min",
             "Vail 2008, tables 3.1 and 3.2, figures 3.2 and 3.12",
         ),
         "hmm-vs-crf": Entry(
             "vail.hmm_vs_crf",
             "an HMM and a CRF with few data, copied observations and switched transitions",
-            "COST:hmm-vs-crf",
+            "39 s",
             "Vail 2008, figures 2.2 to 2.4",
             data="pima",
         ),

@@ -11,6 +11,7 @@ import pytest
 
 from crfield.errors import InputError
 from crfield.features.sensors.readings import means_about, reading_columns
+from studies.activities import stacked_chain
 from studies.activities.models import (
     BOOSTED,
     CHAINS,
@@ -193,7 +194,7 @@ def test_the_stacked_chain_is_at_its_maximum(monkeypatch: pytest.MonkeyPatch) ->
             assert slopes[-1] == pytest.approx(float(function(found.x)[1] @ own), abs=1e-6)
         return found
 
-    monkeypatch.setattr(scipy.optimize, "minimize", watched)
+    monkeypatch.setattr(stacked_chain, "minimize", watched)
     rng = np.random.default_rng(1)
     words = [["a", "a", None, "b", "b", "a", "c"], ["a", "b", "b", "a", "c", "c"]]
     sources = [[rng.normal(size=(len(own), 3)) for _ in range(2)] for own in words]

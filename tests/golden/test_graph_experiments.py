@@ -84,7 +84,7 @@ def test_noisy_images() -> None:
 def test_the_default_of_wide_graphs(make: Any, n: int, options: Any, least: float, most_alone: float) -> None:
     """On new images: as good as is asked, and not below the model without edges."""
     images = make(n + 10, np.random.default_rng(1))
-    alone, auto, *_ = graph_defaults.one_set(images, n, options, compare=False)
+    alone, auto, *_ = graph_defaults.one_set(images, n, options, compare=False).values()
     assert alone < most_alone
     assert auto >= max(least, alone - graph_defaults.WORST)
 

@@ -173,8 +173,8 @@ def test_visual_words_in_small() -> None:
     ]
     for row in found.rows:
         assert all(isinstance(cell, Interval) or (cell is None and "ceiling" in row[0]) for cell in row[1:])
-    ceiling = found.findings["hard: ceiling", "log-likelihood"].mean
-    assert all(found.findings[f"hard: {name}", "log-likelihood"].mean < ceiling for name in names)
+    ceiling = found["hard: ceiling", "log-likelihood"].mean
+    assert all(found[f"hard: {name}", "log-likelihood"].mean < ceiling for name in names)
     assert len(found.charts) == 1
     assert not any("earlier study, seed 0" in claim.sentence for claim in found.claims)
 
@@ -193,8 +193,8 @@ def test_text_in_small() -> None:
     for name in (text.WINDOW, text.HCRF, f"{rows.BL1}, mix"):
         assert outcome[name]["ll seen"] > outcome[name]["ll"] + 0.01, name
     found = text.STUDY.found(settings, [(case, outcome)])
-    assert found.findings["phrases: ours, mix", "F"].mean == outcome["ours, mix"]["F"]
-    assert found.findings["phrases: ours, mix, left", "F, CMN"] is None
+    assert found["phrases: ours, mix", "F"].mean == outcome["ours, mix"]["F"]
+    assert found["phrases: ours, mix, left", "F, CMN"] is None
     assert all("phrases" in claim.sentence for claim in found.claims)
 
 

@@ -69,12 +69,9 @@ def test_studies_on_little_data(name: str) -> None:
     assert all(claim.sentence.startswith(("paper: ", "ours: ")) for claim in found.claims)
     if name == "observations":
         for scheme in ("hourglass", "unconstrained"):
-            assert found.findings[f"{scheme}: velocities", "CRF"].mean > 0.8
-            assert found.findings[f"{scheme}: distance (N)", "CRF, l2 = 1"].mean <= 0.6
-            assert (
-                found.findings[f"{scheme}: velocities", "CRF"].mean
-                > found.findings[f"{scheme}: velocities", "HMM"].mean
-            )
+            assert found[f"{scheme}: velocities", "CRF"].mean > 0.8
+            assert found[f"{scheme}: distance (N)", "CRF, l2 = 1"].mean <= 0.6
+            assert found[f"{scheme}: velocities", "CRF"].mean > found[f"{scheme}: velocities", "HMM"].mean
     if name == "smoothing":
         for _, outcome in outcomes:
             assert outcome["HMM, discriminative"] > outcome["HMM, counted"] + 0.03

@@ -99,14 +99,14 @@ def test_a_small_study(name: str) -> None:
     assert len(study.full["seeds"]) >= 5
     outcomes = json.loads(json.dumps(run_study(study, settings)))
     found = study.found(settings, [(case, outcome) for case, outcome in outcomes])
-    assert len(found.findings.rows) > 6
+    assert len(found.rows) > 6
     assert found.charts
     assert all(one.curves for one in found.charts)
     assert all(claim.sentence.startswith(("paper", "ours")) for claim in found.claims)
     json.dumps([chart.to_dict() for chart in found.charts])
     if name == "tag-selection":
-        assert "[37]" in found.findings["simulation: grafting", "features"]
-        assert "[13.8]" in found.findings["robots: gain, likeliest neighbours", "simulation"]
+        assert "[37]" in found["simulation: grafting", "features"]
+        assert "[13.8]" in found["robots: gain, likeliest neighbours", "simulation"]
 
 
 def test_few_true_columns_of_many() -> None:
