@@ -39,9 +39,9 @@ from sklearn.linear_model import LogisticRegression
 
 from crfield.core.potentials import Potentials
 from crfield.errors import InputError
-from crfield.estimators.chain import ChainCRF
-from crfield.estimators.hmm import HMM
-from crfield.estimators.tree_crf import TreeCRF
+from crfield.estimators.boosted.tree_crf import TreeCRF
+from crfield.estimators.chain.crf import ChainCRF
+from crfield.estimators.markov.hmm import HMM
 from crfield.inference.chain import ChainEngine
 from studies.activities.segment_memory import SegmentStates
 from studies.activities.stacked_chain import StackedChain

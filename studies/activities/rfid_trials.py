@@ -29,12 +29,12 @@ from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import Pipeline
 
 from crfield.errors import ConvergenceWarning, CrfieldWarning, InputError
-from crfield.estimators.chain import ChainCRF
-from crfield.estimators.classifier_hmm import ClassifierHMM
-from crfield.estimators.logit_boost import LogitBoost
-from crfield.estimators.stump_selector import StumpSelector
-from crfield.estimators.tree_crf import TreeCRF
-from crfield.estimators.virtual_evidence import VirtualEvidenceBoosting
+from crfield.estimators.boosted.logit_boost import LogitBoost
+from crfield.estimators.boosted.tree_crf import TreeCRF
+from crfield.estimators.boosted.virtual_evidence import VirtualEvidenceBoosting
+from crfield.estimators.chain.crf import ChainCRF
+from crfield.estimators.markov.classifier_hmm import ClassifierHMM
+from crfield.estimators.selected.stump_selector import StumpSelector
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval
 from crfield.storage.datasets.rfid import ACTIVITIES
 from studies.activities.rfid_windows import NAMES, read_some_trials, trial_windows

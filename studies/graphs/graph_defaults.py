@@ -34,7 +34,7 @@ from crfield.optimize.penalty import Penalty
 from crfield.report.findings import Claim, Findings
 from crfield.scoring.graph_linear import GraphScorer
 from crfield.simulate.fields import make_noisy_images
-from crfield.training.graph_strength import Setting
+from crfield.training.graph.strength import Setting
 from studies.framework import Case, Outcome, Outcomes, Settings, Study, each, where
 
 COLUMNS = ("graphs", "seeds", "without edges", "auto", "least gain", "strengths", "pseudo", "cost")

@@ -32,7 +32,7 @@ from crfield.errors import ConvergenceWarning, InputError
 from crfield.estimators.chain.crf import ChainCRF
 from crfield.estimators.similarity.crf import KernelCRF
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval, percent
-from crfield.storage.letters import read_letters
+from crfield.storage.datasets.letters import read_letters
 from studies.framework import Case, Outcome, Outcomes, Settings, Study, above, data_path, each, folds_of
 from studies.handwriting.letters import FOLDS, learning_words, outcome_of, title_of
 

@@ -29,8 +29,8 @@ from crfield.estimators.chain.crf import ChainCRF
 from crfield.estimators.markov.classifier_hmm import FLOOR
 from crfield.inference.chain import ChainEngine
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval, percent
-from crfield.storage.letters import Letters, read_letters
-from crfield.training.hmm_count import counted
+from crfield.storage.datasets.letters import Letters, read_letters
+from crfield.training.markov.counting import counted
 from studies.framework import Case, Outcome, Outcomes, Settings, Study, above, data_path, each, folds_of
 
 LINEAR, ALONE, MARKOV, BOOSTED = (

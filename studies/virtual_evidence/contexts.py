@@ -32,13 +32,13 @@ import numpy as np
 from crfield.data.graphs.builders import layers
 from crfield.data.graphs.graph import Graph
 from crfield.errors import CrfieldWarning
-from crfield.estimators.classifier_hmm import ClassifierHMM
-from crfield.estimators.graph import GraphCRF
-from crfield.estimators.logit_boost import LogitBoost
-from crfield.estimators.stump_encoder import StumpEncoder
-from crfield.estimators.stump_selector import StumpSelector
-from crfield.estimators.virtual_evidence import VirtualEvidenceBoosting
-from crfield.report.displays_curves import Chart
+from crfield.estimators.boosted.logit_boost import LogitBoost
+from crfield.estimators.boosted.virtual_evidence import VirtualEvidenceBoosting
+from crfield.estimators.graph.crf import GraphCRF
+from crfield.estimators.markov.classifier_hmm import ClassifierHMM
+from crfield.estimators.selected.stump_encoder import StumpEncoder
+from crfield.estimators.selected.stump_selector import StumpSelector
+from crfield.report.displays.curves import Chart
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval
 from crfield.simulate.wearable import make_wearable_episodes
 from studies.framework import Case, Outcome, Outcomes, Settings, Study, above, by_seed, crossed, curve

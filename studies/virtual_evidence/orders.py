@@ -25,13 +25,13 @@ from typing import Any
 
 import numpy as np
 
-from crfield.data.graph import Graph
-from crfield.data.graph_builders import chain
-from crfield.estimators.boosted_field import BoostedRandomField
-from crfield.estimators.graph import GraphCRF
-from crfield.estimators.virtual_evidence import VirtualEvidenceBoosting
-from crfield.inference.loopy import LoopyEngine
-from crfield.report.displays_curves import Chart
+from crfield.data.graphs.builders import chain
+from crfield.data.graphs.graph import Graph
+from crfield.estimators.boosted.random_field import BoostedRandomField
+from crfield.estimators.boosted.virtual_evidence import VirtualEvidenceBoosting
+from crfield.estimators.graph.crf import GraphCRF
+from crfield.inference.graphs.loopy import LoopyEngine
+from crfield.report.displays.curves import Chart
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval
 from crfield.simulate.order_chains import OrderChains, make_order_chains
 from studies.framework import Case, Outcome, Outcomes, Settings, Study, above, by_seed, crossed, curve, gap_text
