@@ -50,6 +50,9 @@ REPORTED: dict[str, type] = {  # what training may tell, and of which type it is
     "converged_": bool,
     "stop_reason_": str,
     "n_rounds_": int,
+    "solver_": str,
+    "basis_": str,
+    "n_components_": int,
 }
 
 

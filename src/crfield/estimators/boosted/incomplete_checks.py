@@ -14,7 +14,7 @@ from crfield.boosting.incomplete.losses import FACTORISING, LOSSES
 from crfield.core.checks import resolve_jobs
 from crfield.data.large import refuse_large_rows
 from crfield.errors import FeatureError, InputError, LabelError, NotFittedError, ShapeError
-from crfield.estimators.maxent.classifier import column_names
+from crfield.estimators.base.rows import column_names
 
 SOLVERS = ("lbfgs", "parallel", "sequential")
 STRUCTURES = ("value", "attributes", "chain", "bag")

@@ -25,6 +25,7 @@ from crfield.core.estimator import ClassifierMixin, Estimator
 from crfield.data.large import bearable, refuse_large_rows
 from crfield.errors import ConvergenceWarning, InputError, NotFittedError
 from crfield.estimators.base.progress import Progress
+from crfield.estimators.base.rows import column_names, seed_of
 from crfield.estimators.chain.checks import check_numbers
 from crfield.estimators.maxent.rows import RowReader, looks_like_records, named_functions
 from crfield.optimize.history import INTERRUPTED, Result, Step
@@ -367,26 +368,3 @@ def check_maxent_parameters(parameters: Mapping[str, Any]) -> None:
         raise InputError(f"callback must be a function of (step, weights) or None, got {parameters['callback']!r}.")
     resolve_jobs(parameters["n_jobs"])
     random_generator(seed_of(parameters["random_state"]))
-
-
-def column_names(model: Any) -> Callable[[int], str]:
-    """Names of the columns of a classifier's X: those of a data frame, or x[0], x[1] …
-
-    >>> column_names(MaxentClassifier())(2)
-    'x[2]'
-    """
-    given = getattr(model, "feature_names_in_", None)
-    return (lambda column: f"x[{column}]") if given is None else (lambda column: str(given[column]))
-
-
-def seed_of(random_state: Any) -> Any:
-    """The random state itself; a RandomState, as scikit-learn hands on, becomes a seed drawn from a copy of it.
-
-    >>> seed_of(3), seed_of(np.random.RandomState(0)) == seed_of(np.random.RandomState(0))
-    (3, True)
-    """
-    if isinstance(random_state, np.random.RandomState):
-        copy = np.random.RandomState()
-        copy.set_state(random_state.get_state())
-        return int(copy.randint(2**31))
-    return random_state

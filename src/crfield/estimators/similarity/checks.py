@@ -13,9 +13,9 @@ import numpy as np
 
 from crfield.core.checks import random_generator, resolve_jobs
 from crfield.errors import InputError
+from crfield.estimators.base.rows import seed_of
 from crfield.estimators.chain.checks import check_numbers
 from crfield.estimators.graph.checks import check_answering
-from crfield.estimators.maxent.classifier import seed_of
 from crfield.scoring.graph_layout import TABLES
 from crfield.scoring.similarity import Similarity
 from crfield.training.graph.plan import OBJECTIVES

@@ -27,7 +27,7 @@ from crfield.core.estimator import ClassifierMixin, Estimator
 from crfield.data.large import ADVICE, refuse_large_rows
 from crfield.errors import ConvergenceWarning, FeatureError, InputError, NotFittedError
 from crfield.estimators.base.progress import Progress
-from crfield.estimators.maxent.classifier import column_names, seed_of
+from crfield.estimators.base.rows import column_names, seed_of
 from crfield.estimators.similarity.checks import EXACT_ROWS, check_kernel_logistic
 from crfield.features.columns.random_features import Landmarks, distinct, pick_landmarks
 from crfield.optimize.history import INTERRUPTED, Result, Step
