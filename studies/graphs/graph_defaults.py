@@ -27,8 +27,8 @@ from scipy.ndimage import gaussian_filter
 
 from crfield.data.graphs.graph import Graph
 from crfield.errors import ConvergenceWarning, DataWarning
-from crfield.estimators.graph.answers import target_of
 from crfield.estimators.graph.crf import GraphCRF
+from crfield.estimators.graph.data import target_of
 from crfield.estimators.graph.grid import GridCRF
 from crfield.optimize.penalty import Penalty
 from crfield.report.findings import Claim, Findings

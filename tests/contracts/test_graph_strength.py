@@ -18,11 +18,11 @@ import crfield
 from crfield import Edges, Graph, GraphCRF, GridCRF
 from crfield.core.target import Target
 from crfield.errors import ConvergenceWarning, DataWarning, ModelFileError
-from crfield.estimators.graph.file import graph_from_state, graph_state
 from crfield.inference.graphs.loopy import LoopyEngine
 from crfield.inference.graphs.tree_reweighted import TreeReweightedEngine
 from crfield.optimize.history import CALLBACK, TOLERANCE, Result
 from crfield.optimize.penalty import Penalty
+from crfield.storage.state import State
 from crfield.training.graph import plan as graph_plan
 from crfield.training.graph.alone import fit_alone
 from crfield.training.graph.plan import STRENGTHS, HeldOut, Plan, told_strength
@@ -91,7 +91,7 @@ def test_the_fit_without_edges_is_the_model_of_graphs_without_edges() -> None:
     plain = GraphCRF(**options).fit(bare, y, sample_weight=weight)
     inner = GraphCRF(objective="piecewise", **options | {"tol": 0.1})
     quietly(inner, X, y, sample_weight=weight)
-    from crfield.estimators.graph.answers import target_of
+    from crfield.estimators.graph.data import target_of
     from crfield.scoring.graph_linear import GraphScorer
 
     model = inner._fitted
@@ -416,17 +416,17 @@ def test_files_pickles_clones_and_searches(tmp_path: Path) -> None:
         for one, two in zip(model.predict_proba(X), other.predict_proba(X)):
             np.testing.assert_array_equal(one, two)
     assert np.array_equal(quietly(clone(model), X, y).coef_, model.coef_)
-    header, arrays = graph_state(model)
+    header, arrays = model._state().header, model._state().arrays
     old = json.loads(json.dumps(header))
     for name in ("guarded", "strength", "held_out"):
         del old["plan"][name]
     old["parameters"]["decode"] = "map"
-    before = graph_from_state(GridCRF, old, arrays)
+    before = GridCRF._from_state(State(old, arrays))
     assert before._decoder(before.potentials(X)) == "map", "files of before keep their meaning"
     assert not before.plan_.guarded
     for wrong in ({"strength": 0.3}, {"guarded": 1}, {"held_out": [1]}, {"held_out": {"n_graphs": -1}}):
         with pytest.raises(ModelFileError):
-            graph_from_state(GridCRF, json.loads(json.dumps(header | {"plan": header["plan"] | wrong})), arrays)
+            GridCRF._from_state(State(header | {"plan": header["plan"] | wrong}, arrays))
     search = GridSearchCV(GridCRF(), {"l2": [0.1, 1.0]}, cv=2)
     assert quietly(search, X, y).best_score_ > 0.5
 

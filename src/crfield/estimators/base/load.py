@@ -21,11 +21,6 @@ from crfield.storage.files import name_of, peek
 from crfield.storage.foreign.tools import chain_tool
 from crfield.storage.state import State
 
-_GRAPHS = {
-    "graph_crf": ("crfield.estimators.graph.crf", "GraphCRF"),
-    "grid_crf": ("crfield.estimators.graph.grid", "GridCRF"),
-    "factorial_crf": ("crfield.estimators.graph.factorial", "FactorialCRF"),
-}
 _FIELDS = {
     "discriminative_field": "load_discriminative",
     "markov_field": "load_markov",
@@ -53,7 +48,7 @@ _READERS = {  # where the function lies that makes the model of an archive
 _MAGIC = 16  # bytes that tell the tool
 _CHAINS = (chain_file.KIND, chain_file.M_ESTIMATED, chain_file.LOCAL)
 _PIPELINE = "pipeline"
-KINDS = (*HOMES, *_CHAINS, *_GRAPHS, *_FIELDS, *_LATENT, *_READERS, *TRANSFORMERS, _PIPELINE)
+KINDS = (*HOMES, *_CHAINS, *_FIELDS, *_LATENT, *_READERS, *TRANSFORMERS, _PIPELINE)
 
 
 def load(
@@ -118,11 +113,6 @@ def _model(archive: Archive, name: str, functions: dict[str, Any], *, lazy: bool
         return class_of(kind)._from_state(State(archive.header, archive.arrays), lazy=lazy)
     if kind in TRANSFORMERS:
         return transformer_from_state(archive.header, archive.arrays)
-    if kind in _GRAPHS:
-        from crfield.estimators.graph.file import load_graph
-
-        module, maker = _GRAPHS[kind]
-        return load_graph(getattr(import_module(module), maker), archive)
     if kind in _FIELDS:
         return getattr(import_module("crfield.estimators.graph.field_file"), _FIELDS[kind])(archive)
     if kind in _LATENT:

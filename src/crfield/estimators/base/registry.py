@@ -10,6 +10,9 @@ from importlib import import_module
 from typing import Any
 
 HOMES: dict[str, str] = {
+    "graph_crf": "crfield.estimators.graph.crf:GraphCRF",
+    "grid_crf": "crfield.estimators.graph.grid:GridCRF",
+    "factorial_crf": "crfield.estimators.graph.factorial:FactorialCRF",
     "hmm": "crfield.estimators.markov.hmm:HMM",
 }
 

@@ -19,6 +19,7 @@ from crfield.estimators.graph.model import GraphModel
 from crfield.features.graphs.encoder import GraphEncoder
 from crfield.report.weights import FeatureList, FeatureWeight, TransitionTable
 from crfield.scoring.graph_layout import GraphLayout
+from crfield.training.graph.plan import Plan
 
 
 @dataclass(eq=False)
@@ -116,8 +117,8 @@ class BoostedModel:
             out.append(Graph(nodes, edges))
         return out
 
-    def graph_model(self) -> GraphModel:
-        """The linear model on `transformed` graphs."""
+    def graph_model(self, plan: Plan) -> GraphModel:
+        """The linear model on `transformed` graphs, which was trained as the plan says."""
         schema = self.encoder.schema
         parts = [self.linear(kind) for kind in range(len(schema.kinds))]
         header = {
@@ -140,7 +141,7 @@ class BoostedModel:
             own = np.zeros(pair.n_weights)
             own[pair.tie[tail, head]] = self.additive.tables[number][tail, head]
             weights[layout.part[f"{relation.name}/table"]] = own
-        return GraphModel(encoder, self.labels, layout, weights)
+        return GraphModel(encoder, self.labels, layout, weights, plan)
 
     def _steps(self, kind: int) -> list[LocalStep]:
         return [step for step in self.additive.steps if step.kind == kind]

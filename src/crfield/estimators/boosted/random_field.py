@@ -17,7 +17,6 @@ from crfield.boosting.random_field import FIELD_LEARNERS, FieldModel, boost_fiel
 from crfield.boosting.round_table import Round, RoundTable
 from crfield.boosting.virtual_evidence.rounds import RoundOptions, blocks_of, class_priors
 from crfield.core.checks import resolve_jobs
-from crfield.core.estimator import Estimator
 from crfield.core.graphs import Graphs
 from crfield.core.potentials import Potentials
 from crfield.data.graphs.batch import GraphBatch
@@ -37,7 +36,8 @@ from crfield.estimators.boosted.virtual_checks import (
     relation_numbers,
 )
 from crfield.estimators.boosted.virtual_evidence import RoundStep, node_weights
-from crfield.estimators.graph.answers import GraphAnswers, target_of
+from crfield.estimators.graph.answers import GraphAnswers
+from crfield.estimators.graph.data import target_of
 from crfield.features.graphs.encoder import GraphEncoder
 
 
@@ -58,7 +58,7 @@ def check_field_options(parameters: Mapping[str, Any]) -> None:
     check_sequence_options(parameters)
 
 
-class BoostedRandomField(GraphAnswers, Estimator):
+class BoostedRandomField(GraphAnswers[Any]):
     """Boosted random field on sequences or graphs; X and y as in `VirtualEvidenceBoosting`.
 
     Parameters

@@ -25,7 +25,6 @@ from crfield.boosting.round_table import Round, RoundTable
 from crfield.boosting.virtual_evidence.rounds import Block, RoundOptions, blocks_of, boost, class_priors
 from crfield.boosting.virtual_evidence.verified import verify
 from crfield.core.checks import random_generator, resolve_jobs
-from crfield.core.estimator import Estimator
 from crfield.core.potentials import Potentials
 from crfield.core.target import Target
 from crfield.data.graphs.batch import GraphBatch
@@ -36,8 +35,9 @@ from crfield.estimators.base.progress import Progress
 from crfield.estimators.base.sequences import without_weightless
 from crfield.estimators.boosted.model import BoostedModel, step_name
 from crfield.estimators.boosted.virtual_checks import check_virtual_parameters, graphs_of, relation_numbers
-from crfield.estimators.graph.answers import GraphAnswers, target_of
+from crfield.estimators.graph.answers import GraphAnswers
 from crfield.estimators.graph.crf import GraphCRF
+from crfield.estimators.graph.data import target_of
 from crfield.features.graphs.encoder import GraphEncoder
 from crfield.optimize.history import INTERRUPTED
 from crfield.report.weights import FeatureList, TransitionTable
@@ -64,7 +64,7 @@ class RoundStep:
         return cls(one.number, one.nll, one.gain, one.number, time.monotonic() - started)
 
 
-class VirtualEvidenceBoosting(GraphAnswers, Estimator):
+class VirtualEvidenceBoosting(GraphAnswers[Any]):
     """Boosted conditional random field on sequences or graphs.
 
     X is a list of sequences (2-D arrays, sparse matrices, lists of dicts or of lists of strings) or of `Graph`; y the
@@ -380,9 +380,7 @@ class VirtualEvidenceBoosting(GraphAnswers, Estimator):
         """
         inner = self._fitted
         made = GraphCRF(decode=self.decode, engine=self.engine, map_engine=self.map_engine, n_jobs=self.n_jobs)
-        made._model = inner.graph_model()
-        made.plan_ = Plan("boosting", None, exact=True, reason=self.trained_by_)
-        made.classes_ = self.classes_
+        made._learn(inner.graph_model(Plan("boosting", None, exact=True, reason=self.trained_by_)))
         made.objective_, made.n_evaluations_, made.history_ = float("nan"), 0, []
         made.n_iter_, made.converged_, made.stop_reason_ = self.n_rounds_, self.converged_, self.stop_reason_
         return made

@@ -1,7 +1,7 @@
 """Questions to a fitted model of graphs, whatever its scores are made of.
 
-A model that can score graphs (`_scored`) and knows its labels (`_coder`) answers all of them here: the engine that
-its parameters ask for, or "auto" chooses, turns scores into labels and probabilities. Models of special data (images,
+A fitted value that can score graphs (``potentials``) and knows its labels answers all of them here: the engine that
+the parameters ask for, or "auto" chooses, turns scores into labels and probabilities. Models of special data (images,
 layers over time) say how their data become graphs and how answers for nodes go back into the shape of the data.
 """
 
@@ -11,37 +11,32 @@ import warnings
 from collections.abc import Hashable
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from crfield.core.beliefs import Beliefs
-from crfield.core.checks import resolve_jobs
+from crfield.core.checks import one_of, resolve_jobs, threads
+from crfield.core.parameters import learnt, parameter
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
-from crfield.core.target import Target
 from crfield.data.graphs.batch import GraphBatch
 from crfield.data.graphs.graph import Graph
 from crfield.data.graphs.labels import GraphLabels
 from crfield.errors import ConvergenceWarning
+from crfield.estimators.base.fitted import Fitted, Model
 from crfield.estimators.base.sequences import check_weights
-from crfield.estimators.graph.checks import check_answering
-from crfield.inference.decode import best_marginals
+from crfield.estimators.graph.data import target_of
+from crfield.estimators.graph.parameters import check_engine, check_optional_engine, engine_from_json, engine_to_json
+from crfield.inference.decode import DECODERS, best_marginals
 from crfield.inference.graphs.catalogue import choose_engine, choose_map_engine
 from crfield.inference.graphs.loopy import LoopyEngine
 from crfield.inference.graphs.tree_reweighted import TreeReweightedEngine
 from crfield.inference.labellings import path_scores
-from crfield.training.graph.plan import EXACT, answering_engine, resolve_engine
+from crfield.training.graph.plan import EXACT, Plan, answering_engine, resolve_engine
 
 STILL = 0.01  # of a probability: what twice the sweeps may change where beliefs are to be believed
 WITH_BELIEFS = ("loopy", "tree_reweighted", "mean_field", "gibbs")  # engines that sum and are not exact
-
-
-def target_of(batch: GraphBatch, coder: GraphLabels, labels: Any, sample_weight: Any) -> Target:
-    """The truth of a batch, with one weight for each graph if given."""
-    codes, allowed = coder.encode(labels, batch)
-    weight = None if sample_weight is None else check_weights(sample_weight, batch.n_graphs)
-    return Target(batch.topology, coder.n_labels, codes, allowed, weight)
 
 
 def settled_beliefs(engine: Any, potentials: Potentials) -> Beliefs:
@@ -59,24 +54,47 @@ def settled_beliefs(engine: Any, potentials: Potentials) -> Beliefs:
     return replace(more, converged=more.converged or still)
 
 
-class GraphAnswers:
+class GraphScores(Model, Protocol):
+    """The fitted value of a model of graphs."""
+
+    @property
+    def labels(self) -> GraphLabels:
+        """The labels of every kind of nodes."""
+        ...
+
+    def potentials(self, graphs: Any) -> tuple[Potentials, GraphBatch]:
+        """Scores of graphs, and their encoding."""
+        ...
+
+
+M = TypeVar("M", bound=GraphScores)
+
+
+class GraphAnswers(Fitted[M]):
     """Prediction, probabilities and scores for models of graphs."""
 
-    engine: Any
-    map_engine: Any
-    decode: str
-    n_jobs: int | None
+    engine: Any = parameter(check_engine, default="auto", to_json=engine_to_json, from_json=engine_from_json)
+    map_engine: Any = parameter(
+        check_optional_engine, default=None, to_json=engine_to_json, from_json=engine_from_json
+    )
+    decode: str = parameter(one_of("auto", *DECODERS), default="map")
+    n_jobs: int | None = parameter(threads, default=None)
 
-    # ------------------------------------------------------------ what a model gives
+    classes_: np.ndarray | dict[str, np.ndarray] = learnt()
 
     @property
     def _coder(self) -> GraphLabels:
-        """The labels of a fitted model."""
-        raise NotImplementedError
+        return self._fitted.labels
+
+    def _show(self, model: M) -> None:
+        labels = model.labels
+        self.classes_ = labels.classes[labels.kinds[0]] if len(labels.kinds) == 1 else labels.classes
+
+    # ------------------------------------------------------------ what a model gives
 
     def _scored(self, X: Any) -> tuple[Potentials, GraphBatch]:
         """Scores of X, and the graphs that it means."""
-        raise NotImplementedError
+        return self._fitted.potentials(self._graphs(X))
 
     def _graphs(self, X: Any) -> list[Graph]:
         """The graphs that X means."""
@@ -95,6 +113,10 @@ class GraphAnswers:
         """Whether only the best labelling as a whole means something."""
         return False
 
+    def _plan(self) -> Plan | None:
+        """How the model was trained, where that says how it answers."""
+        return None
+
     # ------------------------------------------------------------------- questions
 
     def potentials(self, X: Any) -> Potentials:
@@ -103,12 +125,11 @@ class GraphAnswers:
 
     def engine_for(self, potentials: Potentials, semiring: Semiring = Semiring.LOG) -> tuple[Any, str]:
         """The engine that answers for these scores, and why it."""
-        names = ("engine", "map_engine", "decode", "n_jobs")
-        check_answering({name: getattr(self, name) for name in names})
+        self.check("engine", "map_engine", "decode", "n_jobs")
         wanted = self.engine if semiring is Semiring.LOG or self.map_engine is None else self.map_engine
         jobs = resolve_jobs(self.n_jobs)
         if isinstance(wanted, str) and wanted == "auto":
-            plan = getattr(self, "plan_", None)
+            plan = self._plan()
             if plan is not None and plan.guarded and semiring is Semiring.LOG:
                 # The engine that the weights were fitted with: its errors and theirs partly cancel.
                 engine = answering_engine(plan, n_jobs=jobs)
@@ -217,7 +238,7 @@ class GraphAnswers:
         return float(weight[counted & right].sum() / total) if total > 0 else 0.0
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         tags.input_tags.two_d_array = False
         tags.input_tags.allow_nan = False

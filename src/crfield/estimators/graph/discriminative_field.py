@@ -19,7 +19,6 @@ import numpy as np
 from sklearn.base import clone
 
 from crfield.core.checks import resolve_jobs
-from crfield.core.estimator import Estimator
 from crfield.core.potentials import Potentials
 from crfield.core.target import Target
 from crfield.data.graphs.batch import GraphBatch
@@ -28,8 +27,9 @@ from crfield.data.large import refuse_large
 from crfield.errors import ConvergenceWarning, DataWarning, InputError, NotFittedError
 from crfield.estimators.base.sequences import without_weightless
 from crfield.estimators.chain.checks import check_numbers
-from crfield.estimators.graph.answers import GraphAnswers, target_of
+from crfield.estimators.graph.answers import GraphAnswers
 from crfield.estimators.graph.checks import check_answering
+from crfield.estimators.graph.data import target_of
 from crfield.estimators.graph.grid import PixelGrids
 from crfield.features.graphs.encoder import GraphEncoder
 from crfield.optimize.penalty import Penalty
@@ -40,7 +40,7 @@ from crfield.training.graph.plan import plan_training
 SUREST = 1e-6  # no opinion of the local classifier counts as surer than this
 
 
-class DiscriminativeRandomField(PixelGrids, GraphAnswers, Estimator):
+class DiscriminativeRandomField(PixelGrids, GraphAnswers[Any]):
     """Two labels on graphs: association by a local classifier, interaction of neighbours.
 
     X holds images, as for `GridCRF`, or graphs; y images of labels or lists in the order of the nodes. There must be

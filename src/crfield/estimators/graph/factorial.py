@@ -12,18 +12,34 @@ few labels; more of them need an approximation, and "auto" sees to that.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self, Unpack
+from typing import Any
 
 import numpy as np
 
+from crfield.core.parameters import parameter
 from crfield.data.graphs.builders import layers as build_layers
 from crfield.data.graphs.graph import Graph
 from crfield.errors import InputError, ShapeError
-from crfield.estimators.base.sequences import without_weightless
-from crfield.estimators.graph.crf import GraphCRF, GraphOptions, takes_options_of
+from crfield.estimators.graph.crf import GraphCRF
 
 
-class FactorialCRF(GraphCRF):
+def check_layers(name: str, layers: Any) -> None:
+    """InputError unless it is None or a list of different names.
+
+    >>> check_layers("layers", ["place", "place"])
+    Traceback (most recent call last):
+    crfield.errors.InputError: layers must have different names, got ['place', 'place'].
+    """
+    if layers is None:
+        return
+    listed = isinstance(layers, Sequence) and not isinstance(layers, str) and len(layers) > 0
+    if not listed or not all(isinstance(each, str) for each in layers):
+        raise InputError(f"{name} must be a list of names, got {layers!r}.")
+    if len(set(layers)) < len(layers):
+        raise InputError(f"{name} must have different names, got {layers!r}.")
+
+
+class FactorialCRF(GraphCRF, kind="factorial_crf"):
     """Conditional random field with several coupled layers of labels over time.
 
     X holds one entry for each sequence: an array (T, D) whose features all layers see, or a dict
@@ -55,58 +71,30 @@ class FactorialCRF(GraphCRF):
     ['motion', 'place']
     """
 
-    _name = "FactorialCRF"
-    file_kind = "factorial_crf"
-
-    @takes_options_of(GraphCRF)
-    def __init__(
-        self,
-        *,
-        layers: Sequence[str] | None = None,
-        distances: Sequence[int] = (1,),
-        between: Any = "all",
-        **options: Unpack[GraphOptions],
-    ) -> None:
-        super().__init__(**options)
-        self.layers = layers
-        self.distances = distances
-        self.between = between
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn from sequences X and the labels y of their layers."""
-        X, y, sample_weight = without_weightless(X, y, sample_weight)
-        if not hasattr(y, "__len__") or isinstance(y, str | Mapping) or len(y) == 0:
-            raise InputError("y must hold the labels of the layers for each sequence: dicts or arrays (T, layers).")
-        names = self.layers
-        if names is None:
-            first = y[0]
-            if isinstance(first, Mapping):
-                names = list(first)
-            else:
-                shape = np.shape(np.asarray(first, dtype=object))
-                names = [f"layer {k}" for k in range(shape[1] if len(shape) == 2 else 1)]
-        if isinstance(names, str) or not all(isinstance(name, str) for name in names) or not names:
-            raise InputError(f"layers must be a list of names, got {names!r}.")
-        if len(set(names)) < len(names):
-            raise InputError(f"layers must have different names, got {names!r}.")
-        before = getattr(self, "_names", None)
-        self._names: list[str] | None = list(names)
-        try:
-            return super().fit(X, y, sample_weight)
-        except BaseException:
-            self._names = before
-            raise
+    layers: Sequence[str] | None = parameter(check_layers, default=None)
+    distances: Sequence[int] = parameter(default=(1,))  # the builder of layers says what these two may be
+    between: str | Sequence[tuple[str, str]] = parameter(default="all")
 
     @property
     def layers_(self) -> list[str]:
         """Names of the layers, in the order of the columns of a prediction."""
-        names = getattr(self, "_names", None)
-        return list(self._coder.kinds) if names is None else names
+        return list(self._coder.kinds)
+
+    def _taught(self, X: Any, y: Any) -> tuple[list[Graph], Any]:
+        if not hasattr(y, "__len__") or isinstance(y, str | Mapping) or len(y) == 0:
+            raise InputError("y must hold the labels of the layers for each sequence: dicts or arrays (T, layers).")
+        names = layers_of(y[0]) if self.layers is None else list(self.layers)
+        return self._layered(X, names), labels_by_layer(y, names)
 
     def _graphs(self, X: Any) -> list[Graph]:
+        return self._layered(X, self.layers_)
+
+    def _labels(self, y: Any, X: Any) -> Any:
+        return labels_by_layer(y, self.layers_)
+
+    def _layered(self, X: Any, names: list[str]) -> list[Graph]:
         if isinstance(X, str | Mapping) or not hasattr(X, "__len__"):
             raise InputError(f"X must be a list of sequences, got {type(X).__name__}. Write [X] for a single one.")
-        names = self.layers_
         made = []
         for number, features in enumerate(X):
             if isinstance(features, Mapping):
@@ -124,24 +112,10 @@ class FactorialCRF(GraphCRF):
                 raise type(error)(f"sequence {number}: {error}") from None
         return made
 
-    def _labels(self, y: Any, X: Any) -> Any:
-        out = []
-        for number, labels in enumerate(y):
-            if isinstance(labels, Mapping):
-                out.append(labels)
-                continue
-            table = labels if isinstance(labels, np.ndarray) else np.asarray(labels, dtype=object)
-            if table.ndim != 2 or table.shape[1] != len(self.layers_):
-                raise ShapeError(
-                    f"y[{number}] must be (T, {len(self.layers_)}), a column for each of the layers {self.layers_}, "
-                    f"got shape {table.shape}. Or give a dict of labels by layer."
-                )
-            out.append({name: table[:, k].tolist() for k, name in enumerate(self.layers_)})
-        return out
-
     def _shaped(self, rows: np.ndarray, X: Any) -> np.ndarray:
         """Labels (T, layers); probabilities as dicts ``{layer: (T, labels)}``."""
-        count, sizes = len(self.layers_), self._coder.sizes
+        names, sizes = self.layers_, self._coder.sizes
+        count = len(names)
         out = np.empty(len(rows), dtype=object)
         for number, values in enumerate(rows):
             steps = len(values) // count
@@ -149,5 +123,37 @@ class FactorialCRF(GraphCRF):
                 out[number] = values.reshape(count, steps).T
             else:
                 parts = values.reshape(count, steps, values.shape[1])
-                out[number] = {name: parts[k, :, : sizes[k]] for k, name in enumerate(self.layers_)}
+                out[number] = {name: parts[k, :, : sizes[k]] for k, name in enumerate(names)}
         return out
+
+
+def layers_of(labels: Any) -> list[str]:
+    """Names of the layers of a sequence: those of its dict of labels, or numbers of its columns.
+
+    >>> layers_of({"motion": [], "place": []}), layers_of([[1, 2]])
+    (['motion', 'place'], ['layer 0', 'layer 1'])
+    """
+    if isinstance(labels, Mapping):
+        names = list(labels)
+    else:
+        shape = np.shape(np.asarray(labels, dtype=object))
+        names = [f"layer {k}" for k in range(shape[1] if len(shape) == 2 else 1)]
+    check_layers("layers", names)
+    return names
+
+
+def labels_by_layer(y: Any, names: list[str]) -> list[Mapping[str, Any]]:
+    """The labels of every sequence as a dict of those of its layers."""
+    out = []
+    for number, labels in enumerate(y):
+        if isinstance(labels, Mapping):
+            out.append(labels)
+            continue
+        table = labels if isinstance(labels, np.ndarray) else np.asarray(labels, dtype=object)
+        if table.ndim != 2 or table.shape[1] != len(names):
+            raise ShapeError(
+                f"y[{number}] must be (T, {len(names)}), a column for each of the layers {names}, got shape "
+                f"{table.shape}. Or give a dict of labels by layer."
+            )
+        out.append({name: table[:, k].tolist() for k, name in enumerate(names)})
+    return out

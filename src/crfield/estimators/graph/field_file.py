@@ -17,19 +17,13 @@ from crfield.errors import InputError, ModelFileError
 from crfield.estimators.graph.checks import check_answering
 from crfield.estimators.graph.crf import GraphCRF
 from crfield.estimators.graph.discriminative_field import DiscriminativeRandomField, check_field_parameters, names_for
-from crfield.estimators.graph.file import (
-    graph_from_state,
-    graph_state,
-    own_arrays,
-    restored_model,
-    set_report,
-    stored_parameters,
-)
+from crfield.estimators.graph.file import own_arrays, restored_model, set_report, stored_parameters
 from crfield.estimators.graph.markov_field import MarkovRandomField
 from crfield.features.graphs.encoder import GraphEncoder
 from crfield.scoring.interaction import FIXED
 from crfield.storage.archive import Archive, write_archive
 from crfield.storage.checked import section
+from crfield.storage.state import State
 
 _REPORT: dict[str, type] = {"objective_": float, "n_iter_": int, "converged_": bool}
 _MIXTURE = ("weights_", "means_", "covariances_", "precisions_cholesky_")
@@ -87,9 +81,9 @@ def save_markov(model: MarkovRandomField, path: Any) -> None:
         if type(density) is not GaussianMixture:
             raise InputError(_refusal("density", density, "a Gaussian mixture"))
     header["covariance_type"] = model.densities_[0].covariance_type
-    field_header, field_arrays = graph_state(model.field_)
-    header["field"] = field_header
-    arrays |= {f"field/{name}": values for name, values in field_arrays.items()}
+    field = model.field_._state()
+    header["field"] = field.header
+    arrays |= {f"field/{name}": values for name, values in field.arrays.items()}
     for code, density in enumerate(model.densities_):
         arrays |= {f"density {code}/{name}": np.asarray(getattr(density, name), np.float64) for name in _MIXTURE}
     write_archive(path, header, arrays)
@@ -100,7 +94,7 @@ def load_markov(archive: Archive) -> MarkovRandomField:
     header, arrays = archive.header, archive.arrays
     model = restored_model(MarkovRandomField, header, check_answering)
     _restore(model, header, arrays)
-    model.field_ = graph_from_state(GraphCRF, section(header, "field"), own_arrays(arrays, "field/"))
+    model.field_ = GraphCRF._from_state(State(header, arrays).part("field"))
     if model.field_._coder.sizes != model._labels_known.sizes:
         raise ModelFileError("the field of the labels does not fit the labels: the file is damaged.")
     model.converged_ = model.field_.converged_

@@ -7,16 +7,17 @@ the answers back into images.
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
-from crfield.data.graphs.builders import grid
+from crfield.core.checks import Check, flag, is_integer
+from crfield.core.estimator import Estimator
+from crfield.core.parameters import parameter
+from crfield.data.graphs.builders import EdgeFeatures, grid
 from crfield.data.graphs.graph import Graph
 from crfield.errors import InputError, LabelError, ShapeError
-from crfield.estimators.graph.crf import GraphCRF, GraphOptions, takes_options_of
-
-NEIGHBOURS = (4, 8)
+from crfield.estimators.graph.crf import GraphCRF
 
 
 def as_grids(X: Any, **options: Any) -> list[Graph]:
@@ -43,17 +44,13 @@ def as_grids(X: Any, **options: Any) -> list[Graph]:
     return made
 
 
-class PixelGrids:
+class PixelGrids(Estimator):
     """How images become graphs and answers become images; graphs that are graphs already stay."""
 
-    neighbours: int
-    directed: bool = False
-    edge_features: Any = None
+    neighbours: int = parameter(Check("4 or 8", lambda value: is_integer(value) and value in (4, 8)), default=4)
 
     def _graphs(self, X: Any) -> list[Graph]:
-        if self.neighbours not in NEIGHBOURS:
-            raise InputError(f"neighbours must be 4 or 8, got {self.neighbours!r}.")
-        return as_grids(X, neighbours=self.neighbours, directed=self.directed, edge_features=self.edge_features)
+        return as_grids(X, neighbours=self.neighbours)
 
     def _labels(self, y: Any, X: Any) -> Any:
         if not hasattr(y, "__len__") or isinstance(y, str | bytes):
@@ -81,7 +78,7 @@ class PixelGrids:
         return out
 
 
-class GridCRF(PixelGrids, GraphCRF):
+class GridCRF(PixelGrids, GraphCRF, kind="grid_crf"):
     """Conditional random field on the pixels of images.
 
     Parameters
@@ -108,19 +105,8 @@ class GridCRF(PixelGrids, GraphCRF):
     (3, 4, 2)
     """
 
-    _name = "GridCRF"
-    file_kind = "grid_crf"
+    directed: bool = parameter(flag, default=False)
+    edge_features: EdgeFeatures = parameter(default=None)  # the builder of grids says what it may be
 
-    @takes_options_of(GraphCRF)
-    def __init__(
-        self,
-        *,
-        neighbours: int = 4,
-        directed: bool = False,
-        edge_features: Any = None,
-        **options: Unpack[GraphOptions],
-    ) -> None:
-        super().__init__(**options)
-        self.neighbours = neighbours
-        self.directed = directed
-        self.edge_features = edge_features
+    def _graphs(self, X: Any) -> list[Graph]:
+        return as_grids(X, neighbours=self.neighbours, directed=self.directed, edge_features=self.edge_features)

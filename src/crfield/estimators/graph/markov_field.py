@@ -15,7 +15,6 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import clone
 
-from crfield.core.estimator import Estimator
 from crfield.core.potentials import Potentials
 from crfield.data.graphs.batch import GraphBatch
 from crfield.data.graphs.graph import Edges, Graph
@@ -23,15 +22,16 @@ from crfield.data.graphs.labels import GraphLabels
 from crfield.data.large import refuse_large
 from crfield.errors import InputError, NotFittedError
 from crfield.estimators.base.sequences import without_weightless
-from crfield.estimators.graph.answers import GraphAnswers, target_of
+from crfield.estimators.graph.answers import GraphAnswers
 from crfield.estimators.graph.checks import check_answering
 from crfield.estimators.graph.crf import GraphCRF
+from crfield.estimators.graph.data import target_of
 from crfield.estimators.graph.discriminative_field import fit_clone, node_weights, site_features
 from crfield.estimators.graph.grid import PixelGrids
 from crfield.features.graphs.encoder import GraphEncoder
 
 
-class MarkovRandomField(PixelGrids, GraphAnswers, Estimator):
+class MarkovRandomField(PixelGrids, GraphAnswers[Any]):
     """Generative random field: densities of the features, and a field of the labels.
 
     X holds images, as for `GridCRF`, or graphs with numeric features.

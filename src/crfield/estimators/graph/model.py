@@ -1,10 +1,10 @@
-"""What a fitted graph model holds, and how it scores, names and describes."""
+"""`GraphModel`: what a fitted `GraphCRF` holds, its place in a model file, and how it scores, names and describes."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -12,21 +12,60 @@ from crfield.core.potentials import Potentials
 from crfield.data.graphs.batch import GraphBatch, Relation
 from crfield.data.graphs.labels import GraphLabels
 from crfield.data.large import refuse_unbearable
-from crfield.errors import InputError, LabelError
+from crfield.errors import InputError, LabelError, ModelFileError
 from crfield.features.graphs.encoder import GraphEncoder
 from crfield.report.weights import FeatureList, FeatureWeight, TransitionTable
 from crfield.scoring.graph_layout import GraphLayout
 from crfield.scoring.graph_linear import GraphScorer
+from crfield.storage.checked import check_table
+from crfield.storage.state import State
+from crfield.training.graph.plan import Plan
 
 
-@dataclass(eq=False)
+def graph_state(encoder: GraphEncoder, labels: GraphLabels) -> State:
+    """What the file of every model of graphs has: its labels and its encoder."""
+    return State({"labels": labels.to_json()}).with_part("encoder", encoder.state())
+
+
+def graph_parts(state: State) -> tuple[GraphEncoder, GraphLabels]:
+    """The encoder and the labels whose `graph_state` this is; ModelFileError unless they are of the same kinds."""
+    part = state.part("encoder")
+    encoder, labels = (
+        GraphEncoder.from_state(part.header, part.arrays),
+        GraphLabels.from_json(state.header.get("labels")),
+    )
+    if tuple(kind.name for kind in encoder.schema.kinds) != labels.kinds:
+        raise ModelFileError("the labels of the model file do not fit its features: the file is damaged.")
+    return encoder, labels
+
+
+@dataclass(frozen=True, eq=False)
 class GraphModel:
-    """Encoder, labels, layout and weights."""
+    """Encoder, labels, layout and weights, and how they were trained."""
 
     encoder: GraphEncoder
     labels: GraphLabels
     layout: GraphLayout
     weights: np.ndarray  # (W,)
+    plan: Plan
+
+    def state(self) -> State:
+        """Header and arrays."""
+        state = graph_state(self.encoder, self.labels).with_part("layout", self.layout.state())
+        return State(state.header, {"weights": self.weights, **state.arrays}).with_part("plan", self.plan.state())
+
+    @classmethod
+    def from_state(cls, state: State, parameters: Mapping[str, Any]) -> Self:
+        """The value whose `state` this is; ModelFileError for whatever does not fit."""
+        plan = Plan.from_state(state.part("plan"))
+        encoder, labels = graph_parts(state)
+        held = (state.arrays["weights"].nbytes if "weights" in state.arrays else 0) + 32 * sum(labels.sizes)
+        check_table(8 * labels.n_labels**2, held, f"the pairs of {labels.n_labels:,} labels")
+        part = state.part("layout")
+        layout = GraphLayout.from_state(part.header, part.arrays, encoder.schema, labels.sizes)
+        if labels.sizes != layout.sizes:
+            raise ModelFileError("the labels of the model file do not fit its weights: the file is damaged.")
+        return cls(encoder, labels, layout, state.array("weights", (layout.n_weights,)), plan)
 
     def potentials(self, graphs: Any) -> tuple[Potentials, GraphBatch]:
         """Scores of graphs, and their encoding."""

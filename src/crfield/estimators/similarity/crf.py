@@ -18,7 +18,6 @@ from typing import Any, Self
 import numpy as np
 
 from crfield.core.checks import random_generator, resolve_jobs
-from crfield.core.estimator import Estimator
 from crfield.core.potentials import Potentials
 from crfield.data.graphs.batch import GraphBatch
 from crfield.data.graphs.labels import GraphLabels
@@ -26,7 +25,8 @@ from crfield.data.large import refuse_large
 from crfield.errors import ConvergenceWarning, InputError, NotFittedError
 from crfield.estimators.base.progress import Progress
 from crfield.estimators.base.sequences import without_weightless
-from crfield.estimators.graph.answers import GraphAnswers, target_of
+from crfield.estimators.graph.answers import GraphAnswers
+from crfield.estimators.graph.data import target_of
 from crfield.estimators.similarity.checks import check_kernel_parameters
 from crfield.estimators.similarity.model import KernelModel
 from crfield.estimators.similarity.work import KernelWork
@@ -36,7 +36,7 @@ from crfield.report.weights import TransitionTable
 from crfield.training.graph.plan import plan_training
 
 
-class KernelCRF(GraphAnswers, Estimator):
+class KernelCRF(GraphAnswers[Any]):
     """Kernel conditional random field on sequences or graphs.
 
     X is a list of sequences (2-D arrays, CSR matrices, dicts or lists of strings for every step) or of `Graph`; y has

@@ -14,7 +14,7 @@ Cost: that of the encoders, and one sort of the edges by graph.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -134,7 +134,7 @@ class GraphEncoder:
         return header, arrays
 
     @classmethod
-    def from_state(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> GraphEncoder:
+    def from_state(cls, header: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> GraphEncoder:
         """The encoder whose ``state`` this is; ModelFileError when it cannot be one.
 
         >>> encoder = GraphEncoder()

@@ -8,7 +8,7 @@ A table may also have no features at all; then its nodes have a bias only, and i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 import numpy as np
@@ -117,7 +117,7 @@ class FeatureTable:
 
     @classmethod
     def from_state(
-        cls, what: str, row: str, header: dict[str, Any], prefix: str, arrays: dict[str, np.ndarray]
+        cls, what: str, row: str, header: dict[str, Any], prefix: str, arrays: Mapping[str, np.ndarray]
     ) -> FeatureTable:
         """The table whose ``state`` this is."""
         table = cls(what, row)

@@ -15,13 +15,16 @@ with the same guard. Everything else is for those who ask for it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Self
 
+from crfield.core.checks import is_number
 from crfield.core.graphs import Graphs
 from crfield.core.topology import Chains
 from crfield.errors import InputError
 from crfield.inference.graphs.catalogue import ENGINES, choose_engine, engine_class, engine_named
+from crfield.storage.checked import refuse
+from crfield.storage.state import State
 
 OBJECTIVES = (
     "auto",
@@ -51,6 +54,16 @@ class HeldOut:
     log_probability: tuple[float, ...]  # mean over nodes, of each strength
     misfit: bool = False  # whether whole couplings were less accurate than none by more than two standard errors
 
+    @classmethod
+    def from_state(cls, state: State, strength: float) -> Self:
+        """What a model file says of held-out graphs; ModelFileError where that cannot be."""
+        lists = [state.listed(name) for name in ("accuracy", "log_probability")]
+        if not all(len(some) == len(STRENGTHS) and all(map(is_number, some)) for some in lists):
+            refuse("what the model file says of held-out graphs cannot be")
+        accuracy, logs = (tuple(map(float, some)) for some in lists)
+        counts = [state.integer(name, most=2**63 - 1) for name in ("n_graphs", "n_nodes")]
+        return cls(counts[0], counts[1], float(strength), accuracy, logs, state.flag("misfit"))
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -70,6 +83,40 @@ class Plan:
     strength: float | None = None
     held_out: HeldOut | None = None
     remark: str = ""
+
+    def state(self) -> State:
+        """What a model file holds of it; the engine is made again from the rest.
+
+        >>> Plan("piecewise", None, exact=True, reason="piecewise: needs no inference").state().header
+        {'objective': 'piecewise', 'exact': True, 'reason': 'piecewise: needs no inference'}
+        """
+        header: dict[str, Any] = {name: getattr(self, name) for name in ("objective", "exact", "reason")}
+        if self.remark:
+            header["remark"] = self.remark
+        if self.guarded:
+            header |= {"guarded": True, "strength": self.strength}
+        if self.held_out is not None:
+            header["held_out"] = asdict(self.held_out)
+        return State(header)
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """The plan whose `state` this is; ModelFileError if it is damaged."""
+        made = cls(state.word("objective"), None, state.flag("exact"), state.word("reason"))
+        told = state.header
+        if "remark" in told:
+            made = replace(made, remark=state.word("remark"))
+        # Files of before there were guarded plans do not say so: their models answer as they did.
+        if "guarded" not in told or not state.flag("guarded"):
+            return made
+        strength = told.get("strength")
+        if strength not in STRENGTHS:
+            refuse("the model file does not say how strong its couplings are")
+        held_out = None
+        if told.get("held_out") is not None:
+            held_out = HeldOut.from_state(state.part("held_out"), strength)
+        made = replace(made, guarded=True, strength=strength, held_out=held_out)
+        return replace(made, engine=answering_engine(made)) if made.objective == "likelihood" else made
 
 
 def plan_training(
