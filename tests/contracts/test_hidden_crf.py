@@ -32,7 +32,7 @@ from crfield.errors import (
     NotFittedError,
     ShapeError,
 )
-from crfield.estimators.latent.hidden_crf import with_window
+from crfield.estimators.latent.model import with_window
 from crfield.inference.chain import ChainEngine
 from crfield.objectives.contrast import Contrast
 from crfield.optimize.penalty import Penalty

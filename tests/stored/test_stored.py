@@ -49,6 +49,13 @@ def test_a_stored_model_answers_as_when_it_was_stored(folder: Path, case: Case, 
     assert close(told(folder, case.name), answers(model, case))
 
 
+@pytest.mark.parametrize(("folder", "case"), STORED, ids=[f"{f.name}-{c.name}" for f, c in STORED])
+def test_a_mapped_model_shows_what_it_has_learnt(folder: Path, case: Case) -> None:
+    model, mapped = (crfield.load(folder / f"{case.name}.crfield", mmap=mmap, **case.load) for mmap in (False, True))
+    names = [name for name in vars(model) if name.endswith("_") and not name.startswith("_")]
+    assert [name for name in names if not hasattr(mapped, name)] == []
+
+
 def test_every_kind_is_stored() -> None:
     kinds = {read_archive(folder / f"{case.name}.crfield").header["kind"] for folder, case in STORED}
     assert kinds == set(KINDS), "a new kind of model file: add a case and run python -m tests.stored.make"

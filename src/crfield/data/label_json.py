@@ -13,7 +13,7 @@ could come back only as something else; the message says what to use instead.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 from crfield.errors import LabelError, ModelFileError
@@ -72,6 +72,22 @@ def label_from_json(value: Any, *, depth: int = 0) -> Hashable:
         f"{shown(value)} is not the spelling of a label. The model file was not written by crfield, or by a "
         "newer version: update crfield, or save the model again."
     )
+
+
+def counts_to_json(given: int | Mapping[Any, int]) -> Any:
+    """A count, or one for each of some labels, which JSON has only where they are text.
+
+    >>> counts_to_json({("B", 1): 3})
+    [[['B', 1], 3]]
+    """
+    if isinstance(given, Mapping):
+        return [[label_to_json(label), int(count)] for label, count in given.items()]
+    return int(given)
+
+
+def counts_from_json(found: Any) -> Any:
+    """What `counts_to_json` was given."""
+    return {label_from_json(label): count for label, count in found} if isinstance(found, list) else found
 
 
 def shown(value: object) -> str:

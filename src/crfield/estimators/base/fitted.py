@@ -87,7 +87,7 @@ class Fitted(Estimator, Generic[M]):
                 raise NotYetFitted(
                     f"this {type(self).__name__} is not fitted yet. Call fit first, or load a model file."
                 )
-            with reading("the model file"):
+            with reading("the model file", given=self.__dict__.get("functions") is not None):
                 model = self._model = self._build(stored)
             self._stored = None
         return model

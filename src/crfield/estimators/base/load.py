@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
+from crfield.core.parameters import declared_parameters
 from crfield.errors import ModelFileError
 from crfield.estimators.base.registry import HOMES, class_of
 from crfield.estimators.chain import file as chain_file
@@ -24,10 +25,6 @@ from crfield.storage.state import State
 _FIELDS = {
     "discriminative_field": "load_discriminative",
     "markov_field": "load_markov",
-}
-_LATENT = {
-    "hidden_crf": "load_hidden",
-    "latent_dynamic_crf": "load_dynamic",
 }
 _READERS = {  # where the function lies that makes the model of an archive
     "logit_boost": ("crfield.estimators.boosted.boost_file", "load_logit_boost"),
@@ -48,7 +45,7 @@ _READERS = {  # where the function lies that makes the model of an archive
 _MAGIC = 16  # bytes that tell the tool
 _CHAINS = (chain_file.KIND, chain_file.M_ESTIMATED, chain_file.LOCAL)
 _PIPELINE = "pipeline"
-KINDS = (*HOMES, *_CHAINS, *_FIELDS, *_LATENT, *_READERS, *TRANSFORMERS, _PIPELINE)
+KINDS = (*HOMES, *_CHAINS, *_FIELDS, *_READERS, *TRANSFORMERS, _PIPELINE)
 
 
 def load(
@@ -110,13 +107,14 @@ def _model(archive: Archive, name: str, functions: dict[str, Any], *, lazy: bool
             model._fitted  # noqa: B018  (builds and checks everything now)
         return model
     if kind in HOMES:
-        return class_of(kind)._from_state(State(archive.header, archive.arrays), lazy=lazy)
+        maker = class_of(kind)
+        known = () if functions["functions"] is None else declared_parameters(maker)
+        given = {parameter: code for parameter, code in functions.items() if parameter in known}
+        return maker._from_state(State(archive.header, archive.arrays), lazy=lazy, **given)
     if kind in TRANSFORMERS:
         return transformer_from_state(archive.header, archive.arrays)
     if kind in _FIELDS:
         return getattr(import_module("crfield.estimators.graph.field_file"), _FIELDS[kind])(archive)
-    if kind in _LATENT:
-        return getattr(import_module("crfield.estimators.latent.file"), _LATENT[kind])(archive, **functions)
     module, reader = _READERS[kind]
     return getattr(import_module(module), reader)(archive)
 

@@ -13,7 +13,9 @@ HOMES: dict[str, str] = {
     "graph_crf": "crfield.estimators.graph.crf:GraphCRF",
     "grid_crf": "crfield.estimators.graph.grid:GridCRF",
     "factorial_crf": "crfield.estimators.graph.factorial:FactorialCRF",
+    "hidden_crf": "crfield.estimators.latent.hidden_crf:HiddenCRF",
     "hmm": "crfield.estimators.markov.hmm:HMM",
+    "latent_dynamic_crf": "crfield.estimators.latent.latent_dynamic:LatentDynamicCRF",
 }
 
 

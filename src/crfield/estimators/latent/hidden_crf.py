@@ -16,34 +16,26 @@ of a set; a sequence that may be anything has no say in training.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 
 from crfield.core.checks import integer, resolve_jobs
-from crfield.core.estimator import ClassifierMixin, Estimator
-from crfield.data.batch import Batch, Columns
+from crfield.core.estimator import ClassifierMixin
+from crfield.core.parameters import learnt, parameter
 from crfield.data.labels import LabelCoder
-from crfield.data.large import refuse_large, refuse_unbearable
-from crfield.errors import InputError, LabelError, NotFittedError
+from crfield.errors import InputError, LabelError
+from crfield.estimators.base.groups import Columned
 from crfield.estimators.base.sequences import check_weights, without_weightless
-from crfield.estimators.graph.discriminative_field import as_matrix
-from crfield.estimators.latent.fit import LatentReport, check_latent_parameters, report_training, train_latent
-from crfield.features.columns.step_windows import check_window, windowed
-from crfield.features.detect import encoder_for
-from crfield.features.encoder import Encoder
-from crfield.features.templates.template import Template
+from crfield.estimators.latent.model import HiddenModel, with_window
+from crfield.estimators.latent.training import LatentTraining
+from crfield.features.columns.step_windows import MOST
 from crfield.inference.chain import ChainEngine
-from crfield.optimize.history import Step
-from crfield.optimize.penalty import Penalty
 from crfield.scoring.latent import ClassScorer
-from crfield.storage.exchange import template_text
 from crfield.training.latent import HiddenClasses, class_totals, pooled
 
 
-class HiddenCRF(LatentReport, ClassifierMixin, Estimator):
+class HiddenCRF(ClassifierMixin, Columned[HiddenModel], LatentTraining, kind="hidden_crf", model=HiddenModel):
     """Classifier of sequences with hidden states.
 
     Parameters
@@ -94,51 +86,10 @@ class HiddenCRF(LatentReport, ClassifierMixin, Estimator):
     (['up', 'down'], 1.0)
     """
 
-    _encoder: Encoder
-    _scorer: ClassScorer
-    _weights: np.ndarray
-    _labels_known: LabelCoder
+    n_states: int = parameter(integer(1), default=4)
+    window: int = parameter(integer(0, most=MOST), default=0)
 
-    def __init__(
-        self,
-        *,
-        n_states: int = 4,
-        l1: float = 0.0,
-        l2: float = 1.0,
-        window: int = 0,
-        features: Any = None,
-        template: str | os.PathLike[str] | Template | None = None,
-        functions: Sequence[Any] | None = None,
-        standardize: bool = False,
-        min_count: int = 1,
-        training: str = "gradient",
-        n_init: int = 3,
-        start_scale: float = 0.3,
-        tol: float = 1e-4,
-        max_iter: int = 500,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-        verbose: int = 0,
-        callback: Callable[[Step, np.ndarray], bool | None] | None = None,
-    ) -> None:
-        self.n_states = n_states
-        self.l1 = l1
-        self.l2 = l2
-        self.window = window
-        self.features = features
-        self.template = template
-        self.functions = functions
-        self.standardize = standardize
-        self.min_count = min_count
-        self.training = training
-        self.n_init = n_init
-        self.start_scale = start_scale
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callback = callback
+    classes_: np.ndarray = learnt()
 
     # ------------------------------------------------------------------ fitting
 
@@ -148,52 +99,33 @@ class HiddenCRF(LatentReport, ClassifierMixin, Estimator):
         ``sample_weight`` has one number for each sequence; 0 leaves it out. Ctrl-C ends training with the best
         weights so far.
         """
-        check_hidden_parameters(self.get_params(deep=False))
+        self.check()
         X, y, sample_weight = without_weightless(X, y, sample_weight)
         single = _single(y)
-        coder = LabelCoder().fit(single)
-        encoder = encoder_for(
-            X,
-            template=template_text(self.template),
-            functions=self.functions,
-            standardize=self.standardize,
-            features=self.features,
-        )
-        own = encoder.fit(X, min_count=self.min_count)
-        refuse_large(own, encoder)
-        batch = with_window(own, self.window)
+        labels = LabelCoder().fit(single)
+        encoder, own = self._learn_columns(X)
+        batch = with_window(own, int(self.window))
         chains = batch.topology
-        allowed = _allowed(coder, single, chains.n_sequences)
+        allowed = _allowed(labels, single, chains.n_sequences)
         if chains.n_nodes == 0:
             raise InputError("X holds no steps at all; at least one sequence with one step is needed to train.")
         weight = None if sample_weight is None else check_weights(sample_weight, chains.n_sequences)
-        scorer = ClassScorer.of_batch(batch, n_classes=coder.n_labels, n_states=int(self.n_states))
+        scorer = ClassScorer.of_batch(batch, n_classes=labels.n_labels, n_states=int(self.n_states))
         problem = HiddenClasses(scorer, batch, allowed, weight, n_jobs=resolve_jobs(self.n_jobs))
-        result = train_latent(self, problem, Penalty(l1=self.l1, l2=self.l2), hidden=True)
-        self._labels_known, self._encoder = coder, encoder
-        self._scorer, self._weights = scorer, result.weights
-        self.classes_ = coder.classes_
-        report_training(self, result)
+        result, starts = self._train(problem, self._penalty(), hidden=True)
+        self._learn(HiddenModel(labels, encoder, int(self.window), scorer, result.weights, starts), result)
+        self._warn_unless_converged(result)
         return self
+
+    def _show(self, model: HiddenModel) -> None:
+        self.classes_, self.start_objectives_ = model.labels.classes_, model.starts
 
     # --------------------------------------------------------------- prediction
 
-    @property
-    def _coder(self) -> LabelCoder:
-        if not self.__sklearn_is_fitted__():
-            raise NotFittedError("this HiddenCRF is not fitted yet. Call fit(X, y) first, or load a model file.")
-        return self._labels_known
-
-    def _encode(self, X: Any) -> Batch:
-        self._coder  # noqa: B018  (says so where nothing is fitted)
-        batch = self._encoder.encode(X)
-        refuse_unbearable(batch, self._encoder, self._weights)
-        return with_window(batch, self.window)
-
     def decision_function(self, X: Any) -> np.ndarray:
         """(B, K) log Z_y(x): the log of the summed scores of all state paths of each class."""
-        batch = self._encode(X)
-        return class_totals(self._scorer, self._weights, batch, n_jobs=resolve_jobs(self.n_jobs))
+        model = self._fitted
+        return class_totals(model.scorer, model.weights, model.encode(X), n_jobs=resolve_jobs(self.n_jobs))
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """(B, K) probabilities of the classes, columns as ``classes_``."""
@@ -206,12 +138,14 @@ class HiddenCRF(LatentReport, ClassifierMixin, Estimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """(B,) the most probable label of every sequence; the first of equal ones."""
-        return self._coder.classes_[self.decision_function(X).argmax(axis=1)]
+        totals = self.decision_function(X)
+        return self._fitted.labels.classes_[totals.argmax(axis=1)]
 
     def predict_states(self, X: Any) -> np.ndarray:
         """The best path of hidden states under the predicted class: a 1-D object array of int arrays."""
-        batch = self._encode(X)
-        potentials = self._scorer.score(self._weights, batch)
+        model = self._fitted
+        batch = model.encode(X)
+        potentials = model.scorer.score(model.weights, batch)
         engine, chains = ChainEngine(resolve_jobs(self.n_jobs)), batch.topology
         best = self.decision_function(X).argmax(axis=1)
         paths = [engine.best_path(scores)[1] for scores in potentials]
@@ -222,16 +156,16 @@ class HiddenCRF(LatentReport, ClassifierMixin, Estimator):
 
     def log_prob(self, X: Any, y: Any) -> np.ndarray:
         """(B,) log p(y | x); where y names several labels, of all of them together."""
-        coder, totals = self._coder, self.decision_function(X)
-        allowed = _allowed(coder, _single(y), len(totals))
+        labels, totals = self._fitted.labels, self.decision_function(X)
+        allowed = _allowed(labels, _single(y), len(totals))
         return np.minimum(pooled(np.where(allowed, totals, -np.inf))[0] - pooled(totals)[0], 0.0)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Share of sequences whose label is predicted right; those of unknown label are left out."""
-        coder, codes = self._coder, self.decision_function(X).argmax(axis=1)
-        allowed = _allowed(coder, _single(y), len(codes))
+        labels, codes = self._fitted.labels, self.decision_function(X).argmax(axis=1)
+        allowed = _allowed(labels, _single(y), len(codes))
         weight = np.ones(len(codes)) if sample_weight is None else check_weights(sample_weight, len(codes))
-        counted = ~allowed.all(axis=1) if coder.n_labels > 1 else np.ones(len(codes), bool)
+        counted = ~allowed.all(axis=1) if labels.n_labels > 1 else np.ones(len(codes), bool)
         total = float(weight[counted].sum())
         right = allowed[np.arange(len(codes)), codes]
         return float(weight[counted & right].sum() / total) if total > 0 else 0.0
@@ -241,32 +175,19 @@ class HiddenCRF(LatentReport, ClassifierMixin, Estimator):
     @property
     def coef_(self) -> np.ndarray:
         """(W,) all weights, read-only, in the order of `crfield.scoring.latent.ClassScorer`."""
-        self._coder  # noqa: B018
-        weights = self._weights.view()
+        weights = self._fitted.weights.view()
         weights.flags.writeable = False
         return weights
 
     @property
     def class_states_(self) -> np.ndarray:
         """(K, S) θ(y, h): which states a class uses; read-only."""
-        return self._scorer.tables(self.coef_)[0]
+        return self._fitted.scorer.tables(self.coef_)[0]
 
     @property
     def class_transitions_(self) -> np.ndarray:
         """(K, S, S) θ(y, h, h′): in which order; read-only."""
-        return self._scorer.tables(self.coef_)[1]
-
-    # ------------------------------------------------------------------ storage
-
-    def save(self, path: Any) -> None:
-        """Write the model to one file, atomically; `crfield.load` reads it. Nothing in it is ever executed."""
-        from crfield.estimators.latent.file import save_hidden
-
-        self._coder  # noqa: B018
-        save_hidden(self, path)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_scorer")
+        return self._fitted.scorer.tables(self.coef_)[1]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -274,26 +195,6 @@ class HiddenCRF(LatentReport, ClassifierMixin, Estimator):
         tags.input_tags.allow_nan = False
         tags.no_validation = True
         return tags
-
-
-def with_window(batch: Batch, reach: int) -> Batch:
-    """The batch with the columns of the steps up to ``reach`` before and after beside those of each step.
-
-    >>> from crfield.core.topology import Chains
-    >>> batch = Batch(Chains.from_lengths([2]), Columns.from_rows([[0], [1]], width=2))
-    >>> with_window(batch, 1).node.indices.tolist()
-    [0, 5, 1, 2]
-    """
-    if not reach:
-        return batch
-    node, chains = batch.node, batch.topology
-    dense = None if node.dense is None else windowed(node.dense, chains, reach=reach)
-    if not node.width:
-        return Batch(chains, Columns(node.indptr, node.indices, 0, None, dense))
-    sparse = windowed(as_matrix(Columns(node.indptr, node.indices, node.width, node.values)), chains, reach=reach)
-    sparse.sort_indices()
-    values = None if node.values is None else sparse.data
-    return Batch(chains, Columns(sparse.indptr, sparse.indices, sparse.shape[1], values, dense))
 
 
 def _single(y: Any) -> list[list[Any]]:
@@ -315,15 +216,3 @@ def _allowed(coder: LabelCoder, single: list[list[Any]], n_sequences: int) -> np
         raise LabelError(f"X has {n_sequences} sequences and y has {len(single)} labels: give one for each.")
     labels, allowed = coder.encode(single, np.ones(n_sequences, np.int64))
     return np.eye(coder.n_labels, dtype=bool)[labels] if allowed is None else allowed
-
-
-def check_hidden_parameters(parameters: Mapping[str, Any]) -> None:
-    """InputError unless every parameter of `HiddenCRF` has a value that can be used.
-
-    >>> check_hidden_parameters(HiddenCRF(window=-1).get_params())
-    Traceback (most recent call last):
-    crfield.errors.InputError: window must be a whole number from 0 to 4096, got -1.
-    """
-    check_latent_parameters(parameters)
-    integer(1)("n_states", parameters["n_states"])
-    check_window(parameters["window"])

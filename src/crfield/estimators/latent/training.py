@@ -1,0 +1,70 @@
+"""How both latent models are trained: from random starts, of which the best is kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from crfield.core.checks import integer, number, one_of, random_generator, resolve_jobs, seed, threads
+from crfield.core.parameters import learnt, parameter
+from crfield.errors import InputError
+from crfield.estimators.base.groups import Optimised, Penalised
+from crfield.estimators.base.progress import Progress
+from crfield.optimize.history import Result, Step
+from crfield.optimize.penalty import Penalty
+from crfield.training.latent import TRAININGS, Halves, fit_best
+
+
+class LatentTraining(Penalised, Optimised):
+    """Parameters of training with something hidden, and the training itself."""
+
+    training: str = parameter(one_of(*TRAININGS), default="gradient")
+    n_init: int = parameter(integer(1, meaning="the random starts"), default=3)
+    start_scale: float = parameter(
+        number(above=0, hint="From weights of zero all states would stay alike."), default=0.3
+    )
+    n_jobs: int | None = parameter(threads, default=None)
+    random_state: Any = parameter(seed, default=0)
+
+    start_objectives_: np.ndarray = learnt()
+
+    def _train(self, problem: Halves, penalty: Penalty, *, hidden: bool) -> tuple[Result, np.ndarray]:
+        """The best of the starts, one from the origin where nothing is hidden; and the objective of each."""
+        rng, jobs = random_generator(self.random_state), resolve_jobs(self.n_jobs)
+        starts: list[np.ndarray | None] = [None]
+        if hidden:
+            starts = [rng.normal(scale=self.start_scale, size=problem.n_weights) for _ in range(self.n_init)]
+        alone = jobs == 1 or len(starts) == 1
+        with Progress(self.verbose, total=self.max_iter, description=type(self).__name__) as progress:
+
+            def watch(step: Step, weights: np.ndarray) -> bool | None:
+                progress.update(step)
+                return self.callback(step, weights) if self.callback is not None else None
+
+            def after(number: int, result: Result) -> None:
+                if result.history:
+                    progress.update(result.history[-1])
+
+            try:
+                trained = fit_best(
+                    problem,
+                    penalty,
+                    starts,
+                    training=self.training,
+                    tol=self.tol,
+                    max_iter=int(self.max_iter),
+                    n_jobs=jobs,
+                    callback=watch if self.callback is not None or (self.verbose and alone) else None,
+                    after=after,
+                )
+            except RuntimeError as error:
+                # A script that spawns processes is imported again by each of them, and must not train when it is.
+                if alone or type(error).__name__ != "BrokenProcessPool":
+                    raise
+                raise InputError(
+                    "the processes of n_jobs > 1 ended at once. In a script, put what it does under "
+                    "`if __name__ == '__main__':`, or set n_jobs=1."
+                ) from error
+        return replace(trained.best, n_evaluations=trained.n_evaluations), trained.values
