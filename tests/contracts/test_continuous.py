@@ -349,7 +349,7 @@ def test_graphs_with_relations_and_edge_columns() -> None:
         y.append(truth)
     model = ContinuousCRF(association="columns", standard_errors=False, tol=1e-5).fit(X[:3], y[:3])
     assert set(model.interaction_) == {"right", "down"}
-    assert model._weights[model._scorer.relation(0)][1] < -3
+    assert model._fitted.weights[model._fitted.scorer.relation(0)][1] < -3
     error = np.mean([(p - t.ravel()) ** 2 for p, t in zip(model.predict(X[3:]), y[3:], strict=True)])
     assert error < 0.2
 

@@ -11,32 +11,82 @@ positive by parametrisation, inference is exact, and training is maximum likelih
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from math import isfinite
-from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
 
-from crfield.core.estimator import Estimator, RegressorMixin
+from crfield.core.checks import flag, one_of, share
+from crfield.core.estimator import RegressorMixin
+from crfield.core.parameters import parameter
 from crfield.core.quadratic import Gaussian, Quadratic
-from crfield.core.topology import Chains
 from crfield.data.batch import Columns
 from crfield.data.graphs.batch import GraphBatch
 from crfield.data.large import refuse_large
-from crfield.errors import ConvergenceWarning, InputError, LabelError, NotFittedError, ShapeError
-from crfield.estimators.base.progress import Progress
+from crfield.errors import InputError, LabelError, ShapeError
+from crfield.estimators.base.fitted import Fitted
+from crfield.estimators.base.groups import MIN_COUNT, PENALTY, TOLERANCE, Optimised
 from crfield.estimators.base.sequences import check_weights, without_weightless
 from crfield.features.graphs.sequences_as_graphs import StepsOrGraphs
 from crfield.inference.gaussian import GaussianEngine
 from crfield.objectives.gaussian import clamp
-from crfield.optimize.history import INTERRUPTED, Step
 from crfield.scoring.quadratic import ASSOCIATIONS, QuadraticScorer
+from crfield.storage.checked import refuse
+from crfield.storage.state import State
 from crfield.training.gaussian import GaussianProblem, curvature, fit_gaussian, standard_errors
 
 
-class ContinuousCRF(RegressorMixin, Estimator):
+@dataclass(frozen=True, eq=False)
+class ContinuousModel:
+    """How X is read, the scorer and its weights, and the scale of the labels: a label is centre + scale · y."""
+
+    reader: StepsOrGraphs
+    scorer: QuadraticScorer
+    weights: np.ndarray
+    centre: float
+    scale: float
+    errors: np.ndarray | None  # standard errors of the weights
+
+    def field(self, X: Any) -> tuple[Quadratic, GraphBatch]:
+        """The field of X for labels of deviation 1."""
+        batch = self.reader.encode(X)
+        refuse_large(batch, self.reader.encoder, doing="be scored", sequences=not self.reader.of_graphs)
+        return self.scorer.score(self.weights, in_units(batch, self.scorer, self.scale)), batch
+
+    def standard(self, labels: np.ndarray) -> np.ndarray:
+        """Labels of the user as the field has them."""
+        return (labels - self.centre) / self.scale
+
+    def usual(self, labels: np.ndarray) -> np.ndarray:
+        """Labels of the field in the user's units."""
+        return labels * self.scale + self.centre
+
+    def state(self) -> State:
+        """Header and arrays."""
+        arrays = {"weights": self.weights} | ({} if self.errors is None else {"errors": self.errors})
+        state = State({"labels": {"centre": self.centre, "scale": self.scale}}, arrays)
+        return state.with_part("reader", self.reader.state(), arrays="encoder")
+
+    @classmethod
+    def from_state(cls, state: State, parameters: Mapping[str, Any]) -> Self:
+        """The value whose `state` this is; ModelFileError for whatever does not fit."""
+        part = state.part("reader", arrays="encoder")
+        reader = StepsOrGraphs.from_state(part.header, dict(part.arrays))
+        scorer = scorer_of(parameters["association"], reader, reader.encode([]))
+        weights = state.array("weights", (scorer.n_weights,))
+        errors = state.array("errors", weights.shape, finite=False) if "errors" in state.arrays else None
+        labels = state.part("labels").header
+        centre, scale = labels.get("centre"), labels.get("scale")
+        if not isinstance(centre, float) or not isinstance(scale, float):
+            refuse("the scale of the labels is missing")
+        if not isfinite(centre) or not 0 < scale < 1e308:
+            refuse("the scale of the labels must be finite")
+        return cls(reader, scorer, weights, centre, scale, errors)
+
+
+class ContinuousCRF(RegressorMixin, Fitted[ContinuousModel], Optimised, kind="continuous_crf", model=ContinuousModel):
     """Gaussian conditional random field for regression on sequences and graphs.
 
     X is a list of sequences (2-D arrays, CSR matrices, dicts or lists of strings for every step) or of `Graph`; y has
@@ -90,34 +140,24 @@ class ContinuousCRF(RegressorMixin, Estimator):
     True
     """
 
-    def __init__(
-        self,
-        *,
-        association: str = "linear",
-        l2: float = 1.0,
-        standardize: bool = False,
-        min_count: int = 1,
-        standard_errors: bool = True,
-        tol: float = 1e-8,
-        max_iter: int = 500,
-        verbose: int = 0,
-        callback: Callable[[Step, np.ndarray], bool | None] | None = None,
-    ) -> None:
-        self.association = association
-        self.l2 = l2
-        self.standardize = standardize
-        self.min_count = min_count
-        self.standard_errors = standard_errors
-        self.tol = tol
-        self.max_iter = max_iter
-        self.verbose = verbose
-        self.callback = callback
+    association: str = parameter(one_of(*ASSOCIATIONS), default="linear")
+    l2: float = parameter(PENALTY, default=1.0)
+    standardize: bool = parameter(flag, default=False)
+    min_count: int = parameter(MIN_COUNT, default=1)
+    standard_errors: bool = parameter(flag, default=True)
+    tol: float = parameter(TOLERANCE, default=1e-8)
+
+    report = ("objective_", "n_iter_", "converged_", "stop_reason_")
+
+    def _check_together(self) -> None:
+        if self.association == "columns" and self.standardize:
+            raise InputError("columns that predict the labels have the labels' units: leave out standardize.")
 
     # ------------------------------------------------------------------ fitting
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn coefficients and precisions; ``sample_weight`` has one number for each sequence or graph."""
-        check_continuous_parameters(self.get_params(deep=False))
+        self.check()
         X, y, sample_weight = without_weightless(X, y, sample_weight)
         reader = StepsOrGraphs(standardize=self.standardize)
         batch = reader.fit(X, min_count=self.min_count)
@@ -125,120 +165,65 @@ class ContinuousCRF(RegressorMixin, Estimator):
         if len(reader.schema.kinds) > 1:
             raise InputError("all nodes must be of one kind, since all labels are numbers of one scale.")
         labels = real_labels(y, batch)
-        known = ~np.isnan(labels)
-        if not known.any():
-            raise LabelError("y holds no known label at all; at least one is needed to train.")
         weight = None if sample_weight is None else check_weights(sample_weight, batch.n_graphs)
-        centre = float(labels[known].mean()) if self.association == "linear" else 0.0
-        scale = float(np.sqrt(np.mean((labels[known] - labels[known].mean()) ** 2)))
-        scale = scale if scale > 1e-300 and isfinite(scale) else 1.0
-        width = batch.node.width + batch.node.n_dense
-        if self.association == "columns" and not width:
-            raise InputError("association='columns' needs at least one column that predicts the labels, got none.")
-        edge_columns = tuple(relation.n_columns + relation.n_dense for relation in reader.schema.relations)
-        scorer = QuadraticScorer(self.association, width, edge_columns)
-        problem = GaussianProblem(scorer, self._scaled(batch, scale), (labels - centre) / scale, weight=weight)
-        with Progress(self.verbose, total=self.max_iter, description="ContinuousCRF") as progress:
-
-            def after(step: Step, weights: np.ndarray) -> bool | None:
-                progress.update(step)
-                return self.callback(step, weights) if self.callback is not None else None
-
-            watching = self.callback is not None or bool(self.verbose)
-            result = fit_gaussian(
-                problem,
-                l2=float(self.l2),
-                tol=self.tol,
-                max_iter=int(self.max_iter),
-                callback=after if watching else None,
-            )
-        errors = None
-        if self.standard_errors:
-            errors = standard_errors(curvature(problem, result.weights, l2=float(self.l2)))
-        self._reader, self._scorer, self._weights = reader, scorer, result.weights
-        self._centre, self._scale, self._errors = centre, scale, errors
-        self.objective_ = float(result.value - problem.shift)
-        self.n_iter_ = result.n_iter
-        self.history_ = result.history
-        self.converged_ = result.converged
-        self.stop_reason_ = result.reason
-        if not result.converged and result.reason != "callback":
-            kept = "The best weights so far are kept" if result.reason == INTERRUPTED else "Raise max_iter or tol"
-            warnings.warn(
-                f"training stopped before the tolerance {self.tol:g} was met ({result.reason}, {result.n_iter} "
-                f"steps). {kept}.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+        centre, scale = _centre_and_scale(labels)
+        centre = centre if self.association == "linear" else 0.0
+        scorer = scorer_of(self.association, reader, batch)
+        problem = GaussianProblem(scorer, in_units(batch, scorer, scale), (labels - centre) / scale, weight=weight)
+        l2, max_iter = float(self.l2), int(self.max_iter)
+        with self._watched() as after:
+            result = fit_gaussian(problem, l2=l2, tol=self.tol, max_iter=max_iter, callback=after)
+        errors = standard_errors(curvature(problem, result.weights, l2=l2)) if self.standard_errors else None
+        result = replace(result, value=result.value - problem.shift)
+        self._learn(ContinuousModel(reader, scorer, result.weights, centre, scale, errors), result)
+        self._warn_unless_converged(result, "Raise max_iter or tol")
         return self
-
-    def _scaled(self, batch: GraphBatch, scale: float) -> GraphBatch:
-        """Columns that predict labels have their units."""
-        if self.association != "columns":
-            return batch
-        node = batch.node
-        values = np.ones(len(node.indices)) if node.values is None else node.values
-        dense = None if node.dense is None else node.dense / scale
-        columns = Columns(node.indptr, node.indices, node.width, values / scale, dense)
-        return GraphBatch(batch.topology, columns, batch.kind, batch.relation, batch.edge)
 
     # --------------------------------------------------------------- prediction
 
-    def _fitted(self) -> QuadraticScorer:
-        if not self.__sklearn_is_fitted__():
-            raise NotFittedError("this ContinuousCRF is not fitted yet. Call fit(X, y) first, or load a model file.")
-        return self._scorer
-
-    def _field(self, X: Any) -> tuple[Quadratic, GraphBatch]:
-        """The field of X for labels of deviation 1."""
-        scorer = self._fitted()
-        batch = self._reader.encode(X)
-        refuse_large(batch, self._reader.encoder, doing="be scored", sequences=not self._reader.of_graphs)
-        return scorer.score(self._weights, self._scaled(batch, self._scale)), batch
-
     def _moments(self, X: Any) -> tuple[Gaussian, GraphBatch]:
-        field, batch = self._field(X)
+        field, batch = self._fitted.field(X)
         return GaussianEngine().infer(field), batch
 
     def predict(self, X: Any) -> np.ndarray:
         """The mean of every label: a 1-D object array with one float array for each sequence or graph."""
         found, batch = self._moments(X)
-        return _split(found.mean * self._scale + self._centre, batch)
+        return _split(self._fitted.usual(found.mean), batch)
 
     def predict_std(self, X: Any) -> np.ndarray:
         """The deviation of every label around its mean, in the form of `predict`."""
         found, batch = self._moments(X)
-        return _split(np.sqrt(found.variance) * self._scale, batch)
+        return _split(np.sqrt(found.variance) * self._fitted.scale, batch)
 
     def predict_intervals(self, X: Any, *, coverage: float = 0.9) -> np.ndarray:
         """Central intervals that hold each label with the probability ``coverage``: arrays (nodes, 2), low and high.
 
         Weights are taken as known, so that with little training data intervals are somewhat narrow.
         """
-        if not _is_number(coverage) or not 0 < coverage < 1:
-            raise InputError(f"coverage must be a probability between 0 and 1, got {coverage!r}.")
+        share("the probability that a label lies within")("coverage", coverage)
         from scipy.special import ndtri
 
         found, batch = self._moments(X)
-        reach = float(ndtri(0.5 + 0.5 * coverage)) * np.sqrt(found.variance) * self._scale
-        mean = found.mean * self._scale + self._centre
+        reach = float(ndtri(0.5 + 0.5 * coverage)) * np.sqrt(found.variance) * self._fitted.scale
+        mean = self._fitted.usual(found.mean)
         return _split(np.stack([mean - reach, mean + reach], axis=1), batch)
 
     def impute(self, X: Any, y: Any) -> np.ndarray:
         """Labels with the unknown ones (None or NaN) filled in by their mean given the known ones."""
-        field, batch = self._field(X)
-        labels = (real_labels(y, batch) - self._centre) / self._scale
-        filled = clamp(field, labels, GaussianEngine()).mean
-        return _split(filled * self._scale + self._centre, batch)
+        model = self._fitted
+        field, batch = model.field(X)
+        filled = clamp(field, model.standard(real_labels(y, batch)), GaussianEngine()).mean
+        return _split(model.usual(filled), batch)
 
     def log_prob(self, X: Any, y: Any) -> np.ndarray:
         """log p(y | x) of every sequence or graph, (B,), a density; unknown labels are integrated out."""
-        field, batch = self._field(X)
-        labels = (real_labels(y, batch) - self._centre) / self._scale
+        model = self._fitted
+        field, batch = model.field(X)
+        labels = model.standard(real_labels(y, batch))
         engine, topology = GaussianEngine(), batch.topology
         n_known = np.bincount(topology.sequence_of_node, ~np.isnan(labels), minlength=topology.n_sequences)
         total = clamp(field, labels, engine).total - engine.infer(field).total
-        return total - np.log(self._scale) * n_known
+        return total - np.log(model.scale) * n_known
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R², the share of the variance of all known labels that the means explain."""
@@ -251,7 +236,7 @@ class ContinuousCRF(RegressorMixin, Estimator):
         if not weight.any():
             return 0.0
         labels = np.where(weight > 0, labels, 0.0)
-        left = float(weight @ (labels - found.mean * self._scale - self._centre) ** 2)
+        left = float(weight @ (labels - self._fitted.usual(found.mean)) ** 2)
         around = float(weight @ (labels - weight @ labels / weight.sum()) ** 2)
         return 1.0 - left / around if around > 0 else float(left == 0)
 
@@ -260,54 +245,48 @@ class ContinuousCRF(RegressorMixin, Estimator):
     @property
     def coef_(self) -> np.ndarray:
         """(K,) coefficients of the linear prediction, read-only; of standardised columns where these are."""
-        coef = self._weights[self._fitted().part["coef"]] * self._scale
+        model = self._fitted
+        coef = model.weights[model.scorer.part["coef"]] * model.scale
         coef.flags.writeable = False
         return coef
 
     @property
     def intercept_(self) -> float:
         """The constant of the linear prediction."""
-        part = self._fitted().part["intercept"]
-        return float(self._weights[part].sum() * self._scale + self._centre)
+        model = self._fitted
+        return float(model.usual(model.weights[model.scorer.part["intercept"]].sum()))
 
     @property
     def association_(self) -> np.ndarray:
         """(1,) or (K,) precisions of the predictions."""
-        return np.exp(self._weights[self._fitted().part["association"]]) / self._scale**2
+        model = self._fitted
+        return np.exp(model.weights[model.scorer.part["association"]]) / model.scale**2
 
     @property
     def interaction_(self) -> dict[str, float]:
         """Precision of each relation."""
-        scorer = self._fitted()
+        model = self._fitted
         return {
-            relation.name: float(np.exp(self._weights[scorer.relation(number).start]) / self._scale**2)
-            for number, relation in enumerate(self._reader.schema.relations)
+            relation.name: float(np.exp(model.weights[model.scorer.relation(number).start]) / model.scale**2)
+            for number, relation in enumerate(model.reader.schema.relations)
         }
 
     @property
     def standard_errors_(self) -> dict[str, Any] | None:
         """Standard errors of coefficients, of the intercept, and of the logarithms of precisions."""
-        scorer, errors = self._fitted(), self._errors
+        model = self._fitted
+        scorer, errors = model.scorer, model.errors
         if errors is None:
             return None
         return {
-            "coef": errors[scorer.part["coef"]] * self._scale,
-            "intercept": float(errors[scorer.part["intercept"]].sum() * self._scale),
+            "coef": errors[scorer.part["coef"]] * model.scale,
+            "intercept": float(errors[scorer.part["intercept"]].sum() * model.scale),
             "association": errors[scorer.part["association"]],
             "interaction": {
                 relation.name: float(errors[scorer.relation(number).start])
-                for number, relation in enumerate(self._reader.schema.relations)
+                for number, relation in enumerate(model.reader.schema.relations)
             },
         }
-
-    # ------------------------------------------------------------------ storage
-
-    def save(self, path: Any) -> None:
-        """Write the model to one file, atomically; `crfield.load` reads it. Nothing in it is ever executed."""
-        from crfield.estimators.continuous_file import save_continuous
-
-        self._fitted()
-        save_continuous(self, path)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -317,8 +296,35 @@ class ContinuousCRF(RegressorMixin, Estimator):
         tags.no_validation = True
         return tags
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_scorer")
+
+def scorer_of(association: str, reader: StepsOrGraphs, batch: GraphBatch) -> QuadraticScorer:
+    """The scorer of the columns that a reader makes."""
+    width = batch.node.width + batch.node.n_dense
+    if association == "columns" and not width:
+        raise InputError("association='columns' needs at least one column that predicts the labels, got none.")
+    edges = tuple(relation.n_columns + relation.n_dense for relation in reader.schema.relations)
+    return QuadraticScorer(association, width, edges)
+
+
+def in_units(batch: GraphBatch, scorer: QuadraticScorer, scale: float) -> GraphBatch:
+    """The batch for labels of deviation 1: columns that predict labels have their units."""
+    if scorer.association != "columns":
+        return batch
+    node = batch.node
+    values = np.ones(len(node.indices)) if node.values is None else node.values
+    dense = None if node.dense is None else node.dense / scale
+    columns = Columns(node.indptr, node.indices, node.width, values / scale, dense)
+    return GraphBatch(batch.topology, columns, batch.kind, batch.relation, batch.edge)
+
+
+def _centre_and_scale(labels: np.ndarray) -> tuple[float, float]:
+    """Mean and deviation of the labels that are known; 1 for a deviation that is none."""
+    known = labels[~np.isnan(labels)]
+    if not len(known):
+        raise LabelError("y holds no known label at all; at least one is needed to train.")
+    centre = known.mean()
+    scale = float(np.sqrt(np.mean((known - centre) ** 2)))
+    return float(centre), scale if scale > 1e-300 and isfinite(scale) else 1.0
 
 
 def real_labels(y: Any, batch: GraphBatch) -> np.ndarray:
@@ -335,7 +341,7 @@ def real_labels(y: Any, batch: GraphBatch) -> np.ndarray:
         raise ShapeError(
             f"y must have one list of numbers for each of {batch.n_graphs} sequences or graphs, got {got}."
         )
-    chains: Chains | Any = batch.topology
+    chains = batch.topology
     out = np.empty(chains.n_nodes)
     for number, (some, length) in enumerate(zip(y, chains.lengths.tolist())):
         try:
@@ -352,43 +358,8 @@ def real_labels(y: Any, batch: GraphBatch) -> np.ndarray:
     return out
 
 
-def check_continuous_parameters(parameters: Mapping[str, Any]) -> None:
-    """InputError unless every parameter of `ContinuousCRF` has a value that can be used.
-
-    >>> check_continuous_parameters(ContinuousCRF(association="square").get_params())
-    Traceback (most recent call last):
-    crfield.errors.InputError: association must be one of 'linear', 'columns', got 'square'.
-    """
-    association = parameters["association"]
-    if not isinstance(association, str) or association not in ASSOCIATIONS:
-        raise InputError(f"association must be one of {', '.join(map(repr, ASSOCIATIONS))}, got {association!r}.")
-    for name, least in (("l2", 0.0), ("tol", None)):
-        value = parameters[name]
-        if not _is_number(value) or value < 0 or (least is None and value == 0):
-            raise InputError(
-                f"{name} must be a finite number {'of at least' if least == 0.0 else 'above'} 0, got {value!r}."
-            )
-    for name in ("max_iter", "min_count"):
-        value = parameters[name]
-        if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-            raise InputError(f"{name} must be a whole number of at least 1, got {value!r}.")
-    for name in ("standardize", "standard_errors"):
-        if not isinstance(parameters[name], bool | np.bool_):
-            raise InputError(f"{name} must be True or False, got {parameters[name]!r}.")
-    if association == "columns" and parameters["standardize"]:
-        raise InputError("columns that predict the labels have the labels' units: leave out standardize.")
-    if not isinstance(parameters["verbose"], Integral) or parameters["verbose"] < 0:
-        raise InputError(f"verbose must be 0, 1 or 2, got {parameters['verbose']!r}.")
-    if parameters["callback"] is not None and not callable(parameters["callback"]):
-        raise InputError(f"callback must be a function of (step, weights) or None, got {parameters['callback']!r}.")
-
-
 def _split(rows: np.ndarray, batch: GraphBatch) -> np.ndarray:
     out, offsets = np.empty(batch.n_graphs, dtype=object), batch.topology.offsets
     for number in range(len(out)):
         out[number] = rows[offsets[number] : offsets[number + 1]]
     return out
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool | np.bool_) and isfinite(value)

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any
 
 HOMES: dict[str, str] = {
+    "continuous_crf": "crfield.estimators.continuous:ContinuousCRF",
     "graph_crf": "crfield.estimators.graph.crf:GraphCRF",
     "grid_crf": "crfield.estimators.graph.grid:GridCRF",
     "factorial_crf": "crfield.estimators.graph.factorial:FactorialCRF",
