@@ -22,10 +22,6 @@ from crfield.storage.files import name_of, peek
 from crfield.storage.foreign.tools import chain_tool
 from crfield.storage.state import State
 
-_FIELDS = {
-    "discriminative_field": "load_discriminative",
-    "markov_field": "load_markov",
-}
 _READERS = {  # where the function lies that makes the model of an archive
     "logit_boost": ("crfield.estimators.boosted.boost_file", "load_logit_boost"),
     "stump_encoder": ("crfield.estimators.boosted.boost_file", "load_stump_encoder"),
@@ -44,7 +40,7 @@ _READERS = {  # where the function lies that makes the model of an archive
 _MAGIC = 16  # bytes that tell the tool
 _CHAINS = (chain_file.KIND, chain_file.M_ESTIMATED, chain_file.LOCAL)
 _PIPELINE = "pipeline"
-KINDS = (*HOMES, *_CHAINS, *_FIELDS, *_READERS, *TRANSFORMERS, _PIPELINE)
+KINDS = (*HOMES, *_CHAINS, *_READERS, *TRANSFORMERS, _PIPELINE)
 
 
 def load(
@@ -112,8 +108,6 @@ def _model(archive: Archive, name: str, functions: dict[str, Any], *, lazy: bool
         return maker._from_state(State(archive.header, archive.arrays), lazy=lazy, **given)
     if kind in TRANSFORMERS:
         return transformer_from_state(archive.header, archive.arrays)
-    if kind in _FIELDS:
-        return getattr(import_module("crfield.estimators.graph.field_file"), _FIELDS[kind])(archive)
     module, reader = _READERS[kind]
     return getattr(import_module(module), reader)(archive)
 

@@ -14,6 +14,8 @@ HOMES: dict[str, str] = {
     "graph_crf": "crfield.estimators.graph.crf:GraphCRF",
     "grid_crf": "crfield.estimators.graph.grid:GridCRF",
     "factorial_crf": "crfield.estimators.graph.factorial:FactorialCRF",
+    "discriminative_field": "crfield.estimators.graph.discriminative_field:DiscriminativeRandomField",
+    "markov_field": "crfield.estimators.graph.markov_field:MarkovRandomField",
     "hidden_crf": "crfield.estimators.latent.hidden_crf:HiddenCRF",
     "hmm": "crfield.estimators.markov.hmm:HMM",
     "latent_dynamic_crf": "crfield.estimators.latent.latent_dynamic:LatentDynamicCRF",

@@ -12,35 +12,99 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from numbers import Integral
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import clone
 
-from crfield.core.checks import resolve_jobs
+from crfield.core.checks import integer, number, one_of, resolve_jobs
+from crfield.core.parameters import learnt, parameter
 from crfield.core.potentials import Potentials
-from crfield.core.target import Target
 from crfield.data.graphs.batch import GraphBatch
 from crfield.data.graphs.labels import GraphLabels
 from crfield.data.large import refuse_large
-from crfield.errors import ConvergenceWarning, DataWarning, InputError, NotFittedError
+from crfield.errors import ConvergenceWarning, DataWarning, InputError, ModelFileError
 from crfield.estimators.base.sequences import without_weightless
-from crfield.estimators.chain.checks import check_numbers
 from crfield.estimators.graph.answers import GraphAnswers
-from crfield.estimators.graph.checks import check_answering
-from crfield.estimators.graph.data import target_of
+from crfield.estimators.graph.data import GraphData, read_graphs
 from crfield.estimators.graph.grid import PixelGrids
+from crfield.estimators.graph.model import graph_parts, graph_state
 from crfield.features.graphs.encoder import GraphEncoder
 from crfield.optimize.penalty import Penalty
 from crfield.scoring.interaction import FIXED, InteractionScorer, Sites
+from crfield.storage.state import State
 from crfield.training.graph.interaction import fit_interaction
 from crfield.training.graph.plan import plan_training
 
 SUREST = 1e-6  # no opinion of the local classifier counts as surer than this
 
 
-class DiscriminativeRandomField(PixelGrids, GraphAnswers[Any]):
+@dataclass(frozen=True, eq=False)
+class DiscriminativeField:
+    """What a fitted field holds: the local classifier, and the weights of the interaction."""
+
+    encoder: GraphEncoder
+    labels: GraphLabels
+    local: Any
+    between: str
+    scale: np.ndarray  # (D,) deviations of what lies between sites
+    weights: np.ndarray  # (W,) as `InteractionScorer` has them
+
+    def potentials(self, graphs: Any) -> tuple[Potentials, GraphBatch]:
+        """Scores of graphs, and their encoding."""
+        batch = self.encoder.encode(graphs)
+        refuse_large(batch, self.encoder, doing="be scored")
+        opinions = np.zeros((0, 2))
+        if batch.topology.n_nodes:
+            opinions = opinions_of(self.local, site_features(batch), self.labels)
+        sites = Sites(batch.topology, opinions, between_columns(described_edges(batch, self.between), self.scale))
+        return InteractionScorer(len(self.weights) - FIXED).score(self.weights, sites), batch
+
+    def state(self) -> State:
+        """Header and arrays; InputError for a local classifier that is more than a few arrays and a formula."""
+        from sklearn.linear_model import LogisticRegression
+
+        if type(self.local) is not LogisticRegression:
+            raise InputError(not_stored("local classifier", self.local, "logistic regression"))
+        local = {"coef": self.local.coef_[0], "intercept": self.local.intercept_}
+        arrays = {f"local/{name}": np.asarray(values, np.float64) for name, values in local.items()}
+        state = graph_state(self.encoder, self.labels)
+        return State(state.header, {**state.arrays, "weights": self.weights, "scale": self.scale, **arrays})
+
+    @classmethod
+    def from_state(cls, state: State, parameters: Mapping[str, Any]) -> Self:
+        """The value whose `state` this is; ModelFileError for whatever does not fit."""
+        from sklearn.linear_model import LogisticRegression
+
+        encoder, labels = graph_parts(state)
+        if len(labels.kinds) != 1 or labels.n_labels != 2:
+            raise ModelFileError("a discriminative random field has two labels: the file is damaged.")
+        scale = state.array("scale", (None,))
+        weights = state.array("weights", (FIXED + 1 + len(scale),))
+        coef = state.array("local/coef", (n_features(encoder),))
+        local = LogisticRegression()
+        local.classes_ = np.sort(names_for(labels))
+        local.coef_, local.intercept_ = coef[None], state.array("local/intercept", (1,))
+        local.n_features_in_ = len(coef)
+        return cls(encoder, labels, local, parameters["between"], scale, weights)
+
+
+def check_classifier(name: str, value: Any) -> None:
+    """InputError unless it is None or a classifier that has probabilities.
+
+    >>> check_classifier("local", "logistic")
+    Traceback (most recent call last):
+    crfield.errors.InputError: local must be a classifier object with predict_proba, got str.
+    """
+    if value is not None and (isinstance(value, type) or not hasattr(value, "predict_proba")):
+        got = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+        raise InputError(f"{name} must be a classifier object with predict_proba, got {got}.")
+
+
+class DiscriminativeRandomField(
+    PixelGrids, GraphAnswers[DiscriminativeField], kind="discriminative_field", model=DiscriminativeField
+):
     """Two labels on graphs: association by a local classifier, interaction of neighbours.
 
     X holds images, as for `GridCRF`, or graphs; y images of labels or lists in the order of the nodes. There must be
@@ -50,7 +114,8 @@ class DiscriminativeRandomField(PixelGrids, GraphAnswers[Any]):
     ----------
     local : scikit-learn classifier with ``predict_proba``, optional
         Opinions of the sites; logistic regression if None. Weights of graphs reach it if its ``fit`` takes
-        ``sample_weight``.
+        ``sample_weight``. Model files hold logistic regression alone: others are code, and for those there is
+        joblib.
     between : "difference" or "edges"
         What describes a pair of sites: the absolute differences of their features, or the edge features of the
         graphs. Both are brought to deviation 1, and a constant is added.
@@ -78,71 +143,42 @@ class DiscriminativeRandomField(PixelGrids, GraphAnswers[Any]):
     True
     """
 
-    file_kind = "discriminative_field"
+    local: Any = parameter(check_classifier, default=None, kw_only=False)
+    between: str = parameter(one_of("difference", "edges"), default="difference")
+    objective: str = parameter(one_of("pseudo_likelihood", "likelihood"), default="pseudo_likelihood")
+    l2: float = parameter(number(0), default=1.0)
+    cv: int = parameter(integer(1), default=5)
+    tol: float = parameter(number(above=0), default=1e-5)
+    max_iter: int = parameter(integer(1), default=500)
 
-    def __init__(
-        self,
-        local: Any = None,
-        *,
-        between: str = "difference",
-        objective: str = "pseudo_likelihood",
-        l2: float = 1.0,
-        cv: int = 5,
-        neighbours: int = 4,
-        engine: Any = "auto",
-        map_engine: Any = None,
-        decode: str = "map",
-        n_jobs: int | None = None,
-        tol: float = 1e-5,
-        max_iter: int = 500,
-    ) -> None:
-        self.local = local
-        self.between = between
-        self.objective = objective
-        self.l2 = l2
-        self.cv = cv
-        self.neighbours = neighbours
-        self.engine = engine
-        self.map_engine = map_engine
-        self.decode = decode
-        self.n_jobs = n_jobs
-        self.tol = tol
-        self.max_iter = max_iter
+    local_: Any = learnt()
+
+    report = ("objective_", "n_iter_", "converged_")
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the local classifier, then the interaction; ``sample_weight`` has one number for each image."""
-        check_field_parameters(self.get_params(deep=False))
+        self.check()
         X, y, sample_weight = without_weightless(X, y, sample_weight)
-        encoder = GraphEncoder()
-        batch = encoder.fit(self._graphs(X))
-        refuse_large(batch, encoder)
-        if len(encoder.schema.kinds) > 1:
-            raise InputError("a discriminative random field has one kind of nodes; use GraphCRF for several.")
-        coder = GraphLabels([encoder.schema.kinds[0].name]).fit(self._labels(y, X), batch)
-        if coder.n_labels != 2:
-            raise InputError(
-                f"a discriminative random field tells two labels apart, got {coder.n_labels}: "
-                f"{coder.classes[coder.kinds[0]][:10].tolist()}. Use GridCRF or GraphCRF for more."
-            )
-        if not site_features(batch).shape[1]:
-            raise InputError("a discriminative random field needs features of the nodes, and there are none.")
-        if self.between == "edges" and all(columns is None for columns in batch.edge):
-            raise InputError("between='edges' needs edge features, and no relation has any. Use 'difference'.")
-        target = target_of(batch, coder, self._labels(y, X), sample_weight)
-        local, opinions = self._fit_local(site_features(batch), target, coder)
-        described = self._describe(batch)
+        data = read_graphs(self._graphs(X), self._labels(y, X), sample_weight)
+        self._refuse(data)
+        local, opinions = fit_local(self.local, data, folds=int(self.cv))
+        described = described_edges(data.batch, self.between)
         scale = np.maximum(described.std(axis=0), 1e-12) if len(described) else np.ones(described.shape[1])
-        sites = Sites(batch.topology, opinions, between_columns(described, scale))
-        jobs = resolve_jobs(self.n_jobs)
-        plan = plan_training(batch.topology, 2, objective=self.objective, engine=self.engine, n_jobs=jobs)
-        result = fit_interaction(
-            sites, target, Penalty(l2=self.l2), plan.engine, tol=self.tol, max_iter=self.max_iter
+        topology = data.batch.topology
+        plan = plan_training(
+            topology, 2, objective=self.objective, engine=self.engine, n_jobs=resolve_jobs(self.n_jobs)
         )
-        self._encoder, self._labels_known, self._scale, self.local_ = encoder, coder, scale, local
-        self.classes_ = coder.classes[coder.kinds[0]]
-        self.coef_ = result.weights
-        self.coef_.flags.writeable = False
-        self.objective_, self.n_iter_, self.converged_ = float(result.value), result.n_iter, result.converged
+        result = fit_interaction(
+            Sites(topology, opinions, between_columns(described, scale)),
+            data.target,
+            Penalty(l2=self.l2),
+            plan.engine,
+            tol=self.tol,
+            max_iter=self.max_iter,
+        )
+        self._learn(
+            DiscriminativeField(data.encoder, data.labels, local, self.between, scale, result.weights), result
+        )
         if not result.converged:
             warnings.warn(
                 f"the interaction had not met the tolerance {self.tol:g} ({result.reason}). Raise max_iter or l2"
@@ -152,130 +188,98 @@ class DiscriminativeRandomField(PixelGrids, GraphAnswers[Any]):
             )
         return self
 
+    def _refuse(self, data: GraphData) -> None:
+        """InputError for data that a discriminative field is not for."""
+        if len(data.labels.kinds) > 1:
+            raise InputError("a discriminative random field has one kind of nodes; use GraphCRF for several.")
+        if data.labels.n_labels != 2:
+            raise InputError(
+                f"a discriminative random field tells two labels apart, got {data.labels.n_labels}: "
+                f"{data.labels.classes[data.labels.kinds[0]][:10].tolist()}. Use GridCRF or GraphCRF for more."
+            )
+        if not n_features(data.encoder):
+            raise InputError("a discriminative random field needs features of the nodes, and there are none.")
+        if self.between == "edges" and all(columns is None for columns in data.batch.edge):
+            raise InputError("between='edges' needs edge features, and no relation has any. Use 'difference'.")
+
+    def _show(self, model: DiscriminativeField) -> None:
+        super()._show(model)
+        self.local_ = model.local
+
+    @property
+    def coef_(self) -> np.ndarray:
+        """(W,) the weights of the interaction, read-only: log a, log b, logit k, and μ."""
+        weights = self._fitted.weights.view()
+        weights.flags.writeable = False
+        return weights
+
     @property
     def association_(self) -> float:
         """a, the weight of the local opinions."""
-        return float(np.exp(self._weights[0]))
+        return float(np.exp(self.coef_[0]))
 
     @property
     def strength_(self) -> float:
         """b, the strength of the interaction."""
-        return float(np.exp(self._weights[1]))
+        return float(np.exp(self.coef_[1]))
 
     @property
     def mix_(self) -> float:
         """k, the share of plain smoothing in the interaction."""
-        return float(1 / (1 + np.exp(-self._weights[2])))
-
-    def _fit_local(self, features: Any, target: Target, coder: GraphLabels) -> tuple[Any, np.ndarray]:
-        """The classifier on all labelled sites, and opinions (N, 2) of each site by others than itself."""
-        local = self.local
-        if local is None:
-            from sklearn.linear_model import LogisticRegression
-
-            local = LogisticRegression(max_iter=1000)
-        if isinstance(local, type) or not hasattr(local, "predict_proba"):
-            got = f"the class {local.__name__}" if isinstance(local, type) else type(local).__name__
-            raise InputError(f"local must be a classifier object with predict_proba, got {got}.")
-        known = np.flatnonzero(target.labels >= 0)
-        codes = target.labels[known]
-        if len(np.unique(codes)) < 2:
-            raise InputError("both labels must be met on at least one site whose label is known.")
-        graph_of, weight = target.topology.sequence_of_node, None
-        if target.weight is not None:
-            weight = target.weight[graph_of]
-        options = node_weights(local, weight, known, role="the local classifier")
-        taught = fit_clone(local, features[known], names_for(coder)[codes], role="the local classifier", **options)
-        opinions = self._opinions(taught, features, coder)
-        folds = min(int(self.cv), target.topology.n_sequences)
-        for fold in range(folds if folds > 1 else 0):
-            held = graph_of % folds == fold
-            rest = known[~held[known]]
-            if held.any() and len(np.unique(target.labels[rest])) == 2:
-                options = node_weights(local, weight, rest, role="")
-                others = fit_clone(
-                    local,
-                    features[rest],
-                    names_for(coder)[target.labels[rest]],
-                    role="the local classifier",
-                    **options,
-                )
-                opinions[held] = self._opinions(others, features[np.flatnonzero(held)], coder)
-        return taught, opinions
-
-    @staticmethod
-    def _opinions(classifier: Any, features: Any, coder: GraphLabels) -> np.ndarray:
-        """(N, 2) log-probabilities in the order of the labels' codes."""
-        columns = np.searchsorted(classifier.classes_, names_for(coder))
-        return np.log(np.clip(classifier.predict_proba(features)[:, columns], SUREST, 1.0))
-
-    def _describe(self, batch: GraphBatch) -> np.ndarray:
-        """(E, D) what lies between the ends of every edge, before scaling."""
-        topology = batch.topology
-        if self.between == "difference":
-            features = site_features(batch)
-            difference = abs(features[topology.tails] - features[topology.heads])
-            return np.asarray(difference.todense() if hasattr(difference, "todense") else difference)
-        blocks = []
-        for relation in range(len(batch.edge)):
-            columns = batch.edge[relation]
-            if columns is None:
-                continue
-            own = as_matrix(columns)
-            block = np.zeros((topology.n_edges, own.shape[1]))
-            block[batch.edges_of(relation)] = own.todense() if hasattr(own, "todense") else own
-            blocks.append(block)
-        return np.concatenate(blocks, axis=1) if blocks else np.zeros((topology.n_edges, 0))
-
-    @property
-    def _weights(self) -> np.ndarray:
-        if not hasattr(self, "coef_"):
-            raise NotFittedError("this DiscriminativeRandomField is not fitted yet. Call fit(X, y) first.")
-        return self.coef_
-
-    @property
-    def _coder(self) -> GraphLabels:
-        self._weights  # noqa: B018  (says so where nothing is fitted)
-        return self._labels_known
-
-    def _scored(self, X: Any) -> tuple[Potentials, GraphBatch]:
-        weights = self._weights
-        batch = self._encoder.encode(self._graphs(X))
-        refuse_large(batch, self._encoder, doing="be scored")
-        opinions = np.zeros((0, 2))
-        if batch.topology.n_nodes:
-            opinions = self._opinions(self.local_, site_features(batch), self._coder)
-        sites = Sites(batch.topology, opinions, between_columns(self._describe(batch), self._scale))
-        return InteractionScorer(len(weights) - FIXED).score(weights, sites), batch
-
-    def save(self, path: Any) -> None:
-        """Write the model to one file, atomically; `crfield.load` reads it. The local classifier must be logistic
-        regression: others are code, and for those there is joblib.
-        """
-        from crfield.estimators.graph.field_file import save_discriminative
-
-        save_discriminative(self, path)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "coef_")
+        return float(1 / (1 + np.exp(-self.coef_[2])))
 
 
-def check_field_parameters(parameters: Mapping[str, Any]) -> None:
-    """InputError unless the parameters of a `DiscriminativeRandomField` can be used.
+def fit_local(local: Any, data: GraphData, *, folds: int) -> tuple[Any, np.ndarray]:
+    """The classifier on all labelled sites, and opinions (N, 2) of each site by others than itself."""
+    if local is None:
+        from sklearn.linear_model import LogisticRegression
 
-    >>> check_field_parameters(DiscriminativeRandomField(between="pixels").get_params(deep=False))
-    Traceback (most recent call last):
-    crfield.errors.InputError: between must be 'difference' or 'edges', got 'pixels'.
-    """
-    if parameters["between"] not in ("difference", "edges"):
-        raise InputError(f"between must be 'difference' or 'edges', got {parameters['between']!r}.")
-    if parameters["objective"] not in ("pseudo_likelihood", "likelihood"):
-        raise InputError(f"objective must be 'pseudo_likelihood' or 'likelihood', got {parameters['objective']!r}.")
-    check_numbers({"l1": 0.0, "min_count": 1, **{name: parameters[name] for name in ("l2", "tol", "max_iter")}})
-    cv = parameters["cv"]
-    if isinstance(cv, bool) or not isinstance(cv, Integral) or cv < 1:
-        raise InputError(f"cv must be a whole number of at least 1, got {cv!r}.")
-    check_answering(parameters)
+        local = LogisticRegression(max_iter=1000)
+    target, features, role = data.target, site_features(data.batch), "the local classifier"
+    names = names_for(data.labels)
+    known = np.flatnonzero(target.labels >= 0)
+    if len(np.unique(target.labels[known])) < 2:
+        raise InputError("both labels must be met on at least one site whose label is known.")
+    graph_of = target.topology.sequence_of_node
+    weight = None if target.weight is None else target.weight[graph_of]
+
+    def fitted(rows: np.ndarray, options: dict[str, np.ndarray]) -> Any:
+        return fit_clone(local, features[rows], names[target.labels[rows]], role=role, **options)
+
+    taught = fitted(known, node_weights(local, weight, known, role=role))
+    opinions = opinions_of(taught, features, data.labels)
+    folds = min(folds, target.topology.n_sequences)
+    for fold in range(folds if folds > 1 else 0):
+        held = graph_of % folds == fold
+        rest = known[~held[known]]
+        if held.any() and len(np.unique(target.labels[rest])) == 2:
+            others = fitted(rest, node_weights(local, weight, rest, role=""))
+            opinions[held] = opinions_of(others, features[np.flatnonzero(held)], data.labels)
+    return taught, opinions
+
+
+def opinions_of(classifier: Any, features: Any, labels: GraphLabels) -> np.ndarray:
+    """(N, 2) log-probabilities in the order of the labels' codes."""
+    columns = np.searchsorted(classifier.classes_, names_for(labels))
+    return np.log(np.clip(classifier.predict_proba(features)[:, columns], SUREST, 1.0))
+
+
+def described_edges(batch: GraphBatch, between: str) -> np.ndarray:
+    """(E, D) what lies between the ends of every edge, before scaling."""
+    topology = batch.topology
+    if between == "difference":
+        features = site_features(batch)
+        difference = abs(features[topology.tails] - features[topology.heads])
+        return np.asarray(difference.todense() if hasattr(difference, "todense") else difference)
+    blocks = []
+    for relation, columns in enumerate(batch.edge):
+        if columns is None:
+            continue
+        own = as_matrix(columns)
+        block = np.zeros((topology.n_edges, own.shape[1]))
+        block[batch.edges_of(relation)] = own.todense() if hasattr(own, "todense") else own
+        blocks.append(block)
+    return np.concatenate(blocks, axis=1) if blocks else np.zeros((topology.n_edges, 0))
 
 
 def between_columns(described: np.ndarray, scale: np.ndarray) -> np.ndarray:
@@ -355,3 +359,17 @@ def as_matrix(columns: Any) -> Any:
 def site_features(batch: GraphBatch) -> Any:
     """The features of all nodes as one matrix."""
     return as_matrix(batch.node)
+
+
+def n_features(encoder: GraphEncoder) -> int:
+    """How many columns the nodes of an encoder's first kind have."""
+    kind = encoder.schema.kinds[0]
+    return kind.columns[1] - kind.columns[0] + kind.dense[1] - kind.dense[0]
+
+
+def not_stored(what: str, estimator: Any, kept: str) -> str:
+    """Why an estimator of scikit-learn is not written to a model file, and what to do."""
+    return (
+        f"a model file holds no code, so the {what} must be {kept}, got {type(estimator).__name__}. Store such a "
+        "model with joblib.dump(model, path), and read only files that you trust."
+    )

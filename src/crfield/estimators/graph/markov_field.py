@@ -10,28 +10,111 @@ those of neighbouring windows do, would be counted as independent evidence sever
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import clone
 
+from crfield.core.checks import Check, integer
+from crfield.core.parameters import learnt, parameter
 from crfield.core.potentials import Potentials
 from crfield.data.graphs.batch import GraphBatch
 from crfield.data.graphs.graph import Edges, Graph
 from crfield.data.graphs.labels import GraphLabels
 from crfield.data.large import refuse_large
-from crfield.errors import InputError, NotFittedError
+from crfield.errors import InputError, ModelFileError
 from crfield.estimators.base.sequences import without_weightless
 from crfield.estimators.graph.answers import GraphAnswers
-from crfield.estimators.graph.checks import check_answering
 from crfield.estimators.graph.crf import GraphCRF
-from crfield.estimators.graph.data import target_of
-from crfield.estimators.graph.discriminative_field import fit_clone, node_weights, site_features
+from crfield.estimators.graph.data import GraphData, read_graphs
+from crfield.estimators.graph.discriminative_field import (
+    fit_clone,
+    n_features,
+    node_weights,
+    not_stored,
+    site_features,
+)
 from crfield.estimators.graph.grid import PixelGrids
+from crfield.estimators.graph.model import graph_parts, graph_state
 from crfield.features.graphs.encoder import GraphEncoder
+from crfield.storage.state import State
+
+_COVARIANCES = {  # shapes for k components in d dimensions
+    "full": lambda k, d: (k, d, d),
+    "tied": lambda k, d: (d, d),
+    "diag": lambda k, d: (k, d),
+    "spherical": lambda k, d: (k,),
+}
+_MIXTURE = ("weights_", "means_", "covariances_", "precisions_cholesky_")
 
 
-class MarkovRandomField(PixelGrids, GraphAnswers[Any]):
+@dataclass(frozen=True, eq=False)
+class MarkovField:
+    """What a fitted field holds: a density for each label, and the field of the labels."""
+
+    encoder: GraphEncoder
+    labels: GraphLabels
+    densities: list[Any]
+    field: GraphCRF
+
+    def potentials(self, graphs: list[Graph]) -> tuple[Potentials, GraphBatch]:
+        """Scores of graphs, and their encoding."""
+        batch = self.encoder.encode(graphs)
+        refuse_large(batch, self.encoder, doing="be scored")
+        prior = self.field.potentials(without_features(graphs))
+        node = prior.node.copy()
+        if batch.topology.n_nodes:
+            evidence = np.stack([density.score_samples(site_features(batch)) for density in self.densities], axis=1)
+            # Features that no density knows tell nothing; taken at their word they would forbid every label.
+            evidence[np.isneginf(evidence).all(axis=1)] = 0.0
+            node += evidence
+        return Potentials(node, prior.edge, prior.topology, prior.table), batch
+
+    def state(self) -> State:
+        """Header and arrays; InputError for densities that are more than a few arrays and a formula."""
+        from sklearn.mixture import GaussianMixture
+
+        for density in self.densities:
+            if type(density) is not GaussianMixture:
+                raise InputError(not_stored("density", density, "a Gaussian mixture"))
+        state = graph_state(self.encoder, self.labels).with_part("field", self.field._state())
+        arrays = {
+            f"density {code}/{name}": np.asarray(getattr(density, name), np.float64)
+            for code, density in enumerate(self.densities)
+            for name in _MIXTURE
+        }
+        covariance_type = self.densities[0].covariance_type
+        return State({**state.header, "covariance_type": covariance_type}, {**state.arrays, **arrays})
+
+    @classmethod
+    def from_state(cls, state: State, parameters: Mapping[str, Any]) -> Self:
+        """The value whose `state` this is; ModelFileError for whatever does not fit."""
+        encoder, labels = graph_parts(state)
+        field = GraphCRF._from_state(state.part("field"))
+        known = field.classes_
+        if len(labels.kinds) != 1 or isinstance(known, dict) or len(known) != labels.n_labels:
+            raise ModelFileError("the field of the labels does not fit the labels: the file is damaged.")
+        form = state.word("covariance_type", tuple(_COVARIANCES))
+        width = n_features(encoder)
+        parts = [State(arrays=state.under(f"density {code}")) for code in range(labels.n_labels)]
+        return cls(encoder, labels, [mixture_of(part, form, width) for part in parts], field)
+
+
+def check_density(name: str, value: Any) -> None:
+    """InputError unless it is None or an estimator of densities.
+
+    >>> check_density("density", "normal")
+    Traceback (most recent call last):
+    crfield.errors.InputError: density must be an object with score_samples, got str.
+    """
+    if value is not None and (isinstance(value, type) or not hasattr(value, "score_samples")):
+        got = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+        raise InputError(f"{name} must be an object with score_samples, got {got}.")
+
+
+class MarkovRandomField(PixelGrids, GraphAnswers[MarkovField], kind="markov_field", model=MarkovField):
     """Generative random field: densities of the features, and a field of the labels.
 
     X holds images, as for `GridCRF`, or graphs with numeric features.
@@ -40,7 +123,8 @@ class MarkovRandomField(PixelGrids, GraphAnswers[Any]):
     ----------
     density : scikit-learn density estimator with ``score_samples``, optional
         Cloned and fitted for each label; a Gaussian mixture of ``n_components`` if None. Weights of graphs reach it
-        if its ``fit`` takes ``sample_weight``, which that mixture's does not.
+        if its ``fit`` takes ``sample_weight``, which that mixture's does not. Model files hold Gaussian mixtures:
+        others are code, and for those there is joblib.
     n_components : int
         Of that mixture.
     field : GraphCRF, optional
@@ -61,45 +145,34 @@ class MarkovRandomField(PixelGrids, GraphAnswers[Any]):
     1.0
     """
 
-    file_kind = "markov_field"
+    density: Any = parameter(check_density, default=None, kw_only=False)
+    n_components: int = parameter(integer(1), default=1)
+    field: GraphCRF | None = parameter(
+        Check("a GraphCRF or None", lambda value: value is None or isinstance(value, GraphCRF)), default=None
+    )
 
-    def __init__(
-        self,
-        density: Any = None,
-        *,
-        n_components: int = 1,
-        field: GraphCRF | None = None,
-        neighbours: int = 4,
-        engine: Any = "auto",
-        map_engine: Any = None,
-        decode: str = "map",
-        n_jobs: int | None = None,
-    ) -> None:
-        self.density = density
-        self.n_components = n_components
-        self.field = field
-        self.neighbours = neighbours
-        self.engine = engine
-        self.map_engine = map_engine
-        self.decode = decode
-        self.n_jobs = n_jobs
+    field_: GraphCRF = learnt()
+    densities_: list[Any] = learnt()
+    converged_: bool = learnt()
+
+    report = ()
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit a density for each label, then the field of the labels."""
-        check_answering(self.get_params(deep=False))
-        field = GraphCRF() if self.field is None else self.field
-        if not isinstance(field, GraphCRF):
-            raise InputError(f"field must be a GraphCRF or None, got {type(field).__name__}.")
+        self.check()
         X, y, sample_weight = without_weightless(X, y, sample_weight)
-        graphs = self._graphs(X)
-        encoder = GraphEncoder()
-        batch = encoder.fit(graphs)
-        refuse_large(batch, encoder)
-        if len(encoder.schema.kinds) > 1:
+        graphs, labels = self._graphs(X), self._labels(y, X)
+        data = read_graphs(graphs, labels, sample_weight)
+        if len(data.labels.kinds) > 1:
             raise InputError("a Markov random field has one kind of nodes; use GraphCRF for several.")
-        coder = GraphLabels([encoder.schema.kinds[0].name]).fit(self._labels(y, X), batch)
-        target = target_of(batch, coder, self._labels(y, X), sample_weight)
-        features = site_features(batch)
+        densities = self._fit_densities(data)
+        field = clone(GraphCRF() if self.field is None else self.field)
+        field.fit(without_features(graphs), labels, sample_weight)
+        return self._learn(MarkovField(data.encoder, data.labels, densities, field))
+
+    def _fit_densities(self, data: GraphData) -> list[Any]:
+        """A density of the features of each label."""
+        features, target = site_features(data.batch), data.target
         if hasattr(features, "todense") or not features.shape[1]:
             raise InputError("a Markov random field needs numeric features with a density; use GraphCRF for others.")
         density = self.density
@@ -107,57 +180,42 @@ class MarkovRandomField(PixelGrids, GraphAnswers[Any]):
             from sklearn.mixture import GaussianMixture
 
             density = GaussianMixture(self.n_components, random_state=0)
-        if isinstance(density, type) or not hasattr(density, "score_samples"):
-            got = f"the class {density.__name__}" if isinstance(density, type) else type(density).__name__
-            raise InputError(f"density must be an object with score_samples, got {got}.")
-        weight = None if target.weight is None else target.weight[batch.topology.sequence_of_node]
+        weight = None if target.weight is None else target.weight[data.batch.topology.sequence_of_node]
         options = node_weights(density, weight, np.arange(len(features)), role="the density")
         densities = []
-        for code, label in enumerate(coder.coders[0].labels):
+        for code, label in enumerate(data.labels.coders[0].labels):
             own = np.flatnonzero(target.labels == code)
             if not len(own):
                 raise InputError(f"label {label!r} is on no site whose label is known.")
             some = {name: values[own] for name, values in options.items()}
             densities.append(fit_clone(density, features[own], role=f"the density of label {label!r}", **some))
-        bare = [Graph(graph.n_nodes, _plain(graph)) for graph in graphs]
-        self.field_ = clone(field).fit(bare, self._labels(y, X), sample_weight)
-        self.densities_, self._encoder, self._labels_known = densities, encoder, coder
-        self.classes_ = coder.classes[coder.kinds[0]]
-        self.converged_ = self.field_.converged_
-        return self
+        return densities
 
-    @property
-    def _coder(self) -> GraphLabels:
-        if not hasattr(self, "densities_"):
-            raise NotFittedError("this MarkovRandomField is not fitted yet. Call fit(X, y) first.")
-        return self._labels_known
-
-    def _scored(self, X: Any) -> tuple[Potentials, GraphBatch]:
-        self._coder  # noqa: B018  (says so where nothing is fitted)
-        graphs = self._graphs(X)
-        batch = self._encoder.encode(graphs)
-        refuse_large(batch, self._encoder, doing="be scored")
-        prior = self.field_.potentials([Graph(graph.n_nodes, _plain(graph)) for graph in graphs])
-        node = prior.node.copy()
-        if batch.topology.n_nodes:
-            evidence = np.stack([density.score_samples(site_features(batch)) for density in self.densities_], axis=1)
-            # Features that no density knows tell nothing; taken at their word they would forbid every label.
-            evidence[np.isneginf(evidence).all(axis=1)] = 0.0
-            node += evidence
-        return Potentials(node, prior.edge, prior.topology, prior.table), batch
-
-    def save(self, path: Any) -> None:
-        """Write the model to one file, atomically; `crfield.load` reads it. The density must be a Gaussian mixture:
-        others are code, and for those there is joblib.
-        """
-        from crfield.estimators.graph.field_file import save_markov
-
-        save_markov(self, path)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "densities_")
+    def _show(self, model: MarkovField) -> None:
+        super()._show(model)
+        self.field_, self.densities_ = model.field, model.densities
+        self.converged_ = model.field.converged_
 
 
-def _plain(graph: Graph) -> dict[str, Any]:
-    """The relations of a graph without edge features, which a generative field knows nothing of."""
-    return {name: Edges(edges.pairs, None, edges.symmetric) for name, edges in graph.edges.items()}
+def without_features(graphs: list[Graph]) -> list[Graph]:
+    """Graphs without features of nodes and edges, of which the field of the labels knows nothing."""
+    return [
+        Graph(graph.n_nodes, {name: Edges(edges.pairs, None, edges.symmetric) for name, edges in graph.edges.items()})
+        for graph in graphs
+    ]
+
+
+def mixture_of(state: State, form: str, width: int) -> Any:
+    """The Gaussian mixture of a model file."""
+    from sklearn.mixture import GaussianMixture
+
+    weights = state.array("weights_", (None,))
+    if not len(weights) or (weights <= 0).any():
+        raise ModelFileError("the shares of a mixture must be positive: the file is damaged.")
+    mixture = GaussianMixture(len(weights), covariance_type=form)
+    shape = _COVARIANCES[form](len(weights), width)
+    mixture.weights_, mixture.means_ = weights, state.array("means_", (len(weights), width))
+    mixture.covariances_ = state.array("covariances_", shape)
+    mixture.precisions_cholesky_ = state.array("precisions_cholesky_", shape)
+    mixture.n_features_in_, mixture.converged_ = width, True
+    return mixture
