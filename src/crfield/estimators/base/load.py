@@ -34,7 +34,6 @@ _READERS = {  # where the function lies that makes the model of an archive
     "kernel_crf": ("crfield.estimators.similarity.file", "load_kernel"),
     "classifier_hmm": ("crfield.estimators.markov.classifier_hmm_file", "load_classifier_hmm"),
     "semi_markov": ("crfield.estimators.segments.file", "load_semi_markov"),
-    "maxent_classifier": ("crfield.estimators.maxent.file", "load_maxent"),
     "kernel_logistic": ("crfield.estimators.similarity.logistic_file", "load_kernel_logistic"),
 }
 _MAGIC = 16  # bytes that tell the tool

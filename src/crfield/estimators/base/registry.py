@@ -19,6 +19,7 @@ HOMES: dict[str, str] = {
     "hidden_crf": "crfield.estimators.latent.hidden_crf:HiddenCRF",
     "hmm": "crfield.estimators.markov.hmm:HMM",
     "latent_dynamic_crf": "crfield.estimators.latent.latent_dynamic:LatentDynamicCRF",
+    "maxent_classifier": "crfield.estimators.maxent.classifier:MaxentClassifier",
 }
 
 

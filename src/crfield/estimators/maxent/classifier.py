@@ -11,24 +11,21 @@ f_j(y₋₁, y, x, t) it is the chain CRF. So a row is trained as a chain of len
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from sklearn.exceptions import NotFittedError as SklearnNotFittedError
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, column_or_1d, validate_data
 
-from crfield.core.checks import random_generator, resolve_jobs
-from crfield.core.estimator import ClassifierMixin, Estimator
+from crfield.core.checks import flag, one_of, random_generator, resolve_jobs, threads
+from crfield.core.parameters import learnt, parameter
 from crfield.data.large import bearable, refuse_large_rows
-from crfield.errors import ConvergenceWarning, InputError, NotFittedError
-from crfield.estimators.base.progress import Progress
-from crfield.estimators.base.rows import column_names, seed_of
-from crfield.estimators.chain.checks import check_numbers
-from crfield.estimators.maxent.rows import RowReader, looks_like_records, named_functions
-from crfield.optimize.history import INTERRUPTED, Result, Step
+from crfield.errors import InputError
+from crfield.estimators.base.groups import TOLERANCE, Optimised, Penalised
+from crfield.estimators.base.rows import RowClassifier, RowTask, column_names, row_seed, seed_of
+from crfield.estimators.maxent.model import MaxentModel, RowReader, looks_like_records, named_functions
+from crfield.optimize.history import Result
 from crfield.optimize.penalty import Penalty
 from crfield.training.likelihood import fit_likelihood
 from crfield.training.rows.newton import fit_newton
@@ -39,10 +36,6 @@ SOLVERS = ("auto", "newton", "lbfgs", "sgd")
 FEW_WEIGHTS, FEW_CELLS = 300, 2e8  # up to which "auto" takes Newton: weights, and rows · weights²
 
 
-class _NotFitted(NotFittedError, SklearnNotFittedError):
-    """As scikit-learn's tools expect it, and ours."""
-
-
 class FeatureCount(NamedTuple):
     """A feature, how often it is met in the data, and how often the model expects it."""
 
@@ -51,7 +44,13 @@ class FeatureCount(NamedTuple):
     expected: float
 
 
-class MaxentClassifier(ClassifierMixin, Estimator):
+def _pair_functions(name: str, value: Any) -> None:
+    """InputError unless the value is None or holds functions f(o, y)."""
+    if value is not None:
+        named_functions(value)
+
+
+class MaxentClassifier(RowClassifier[MaxentModel], Penalised, Optimised, kind="maxent_classifier", model=MaxentModel):
     """Maximum-entropy classifier, or multiclass logistic regression.
 
     Training minimises −Σ weight · log p(y | x) + ``l1`` ‖w‖₁ + ½ ``l2`` ‖w‖². Every class has its weights, also the
@@ -107,36 +106,18 @@ class MaxentClassifier(ClassifierMixin, Estimator):
     ('warm and sunny', 2.0, 2.0)
     """
 
-    file_kind = "maxent_classifier"
+    functions: Sequence[Callable[[Any, Any], Any]] | Mapping[str, Callable[[Any, Any], Any]] | None = parameter(
+        _pair_functions, default=None, kw_only=False, stored=False
+    )
+    intercept: bool = parameter(flag, default=True)
+    penalize_intercepts: bool = parameter(flag, default=False)
+    solver: str = parameter(one_of(*SOLVERS), default="auto")
+    tol: float = parameter(TOLERANCE, default=1e-6)
+    n_jobs: int | None = parameter(threads, default=None)
+    random_state: Any = parameter(row_seed, default=0)
 
-    def __init__(
-        self,
-        functions: Sequence[Callable[[Any, Any], Any]] | Mapping[str, Callable[[Any, Any], Any]] | None = None,
-        *,
-        l1: float = 0.0,
-        l2: float = 1.0,
-        intercept: bool = True,
-        penalize_intercepts: bool = False,
-        solver: str = "auto",
-        tol: float = 1e-6,
-        max_iter: int = 500,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-        verbose: int = 0,
-        callback: Callable[[Step, np.ndarray], bool | None] | None = None,
-    ) -> None:
-        self.functions = functions
-        self.l1 = l1
-        self.l2 = l2
-        self.intercept = intercept
-        self.penalize_intercepts = penalize_intercepts
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callback = callback
+    feature_names_: list[str] = learnt()
+    solver_: str = learnt()
 
     # ------------------------------------------------------------------ fitting
 
@@ -145,7 +126,7 @@ class MaxentClassifier(ClassifierMixin, Estimator):
 
         Ctrl-C ends training with the best weights so far.
         """
-        check_maxent_parameters(self.get_params(deep=False))
+        self.check()
         reader, data, y, weight = self._training_rows(X, y, sample_weight)
         classes, codes = np.unique(y, return_inverse=True)
         reader = reader.for_classes(classes.tolist())
@@ -153,14 +134,15 @@ class MaxentClassifier(ClassifierMixin, Estimator):
         if reader.kind != "functions":
             refuse_large_rows(table, self._column_name(reader))
         rows = self._rows(table, codes, len(classes), weight)
-        penalised = None if self.penalize_intercepts else rows.penalised.astype(np.uint8)
-        result = self._train(rows, Penalty(l1=self.l1, l2=self.l2, penalised=penalised))
-        self.classes_, self._reader, self._weights = classes, reader, result.weights
-        self.feature_names_ = reader.names(getattr(self, "feature_names_in_", None))
-        self.objective_, self.n_iter_, self.n_evaluations_ = float(result.value), result.n_iter, result.n_evaluations
-        self.converged_, self.stop_reason_, self.history_ = result.converged, result.reason, result.history
-        self._tell(result)
+        self.solver_ = chosen_solver(self.solver, rows)
+        result = self._train(rows, self._penalty(spared=None if self.penalize_intercepts else ~rows.penalised))
+        self._learn(MaxentModel(RowTask.of(self, classes), reader, result.weights), result)
+        self._warn_unless_converged(result, "Raise max_iter or tol, scale the columns, or take another solver")
         return self
+
+    def _show(self, model: MaxentModel) -> None:
+        super()._show(model)
+        self.feature_names_ = model.reader.names(model.task.column_names)
 
     def _training_rows(self, X: Any, y: Any, sample_weight: Any) -> tuple[RowReader, Any, np.ndarray, Any]:
         if self.functions is not None or looks_like_records(X):
@@ -196,56 +178,20 @@ class MaxentClassifier(ClassifierMixin, Estimator):
         return ColumnRows(data, codes, size, weight=weight, intercept=bool(self.intercept), n_jobs=jobs)
 
     def _train(self, rows: ColumnRows | FunctionRows, penalty: Penalty) -> Result:
-        solver, count = self.solver, rows.n_weights
-        if solver == "auto":
-            few = count <= FEW_WEIGHTS and rows.n_rows * count**2 <= FEW_CELLS
-            solver = "newton" if few else "lbfgs"
-        self.solver_ = solver
-        with Progress(self.verbose, total=self.max_iter, description=type(self).__name__) as progress:
-
-            def after(step: Step, weights: np.ndarray) -> bool | None:
-                progress.update(step)
-                return self.callback(step, weights) if self.callback is not None else None
-
-            watching = self.callback is not None or bool(self.verbose)
-            options: dict[str, Any] = {
-                "tol": float(self.tol),
-                "max_iter": int(self.max_iter),
-                "callback": after if watching else None,
-            }
-            if solver == "newton":
-                return fit_newton(rows, penalty, **options)
+        options: dict[str, Any] = {"tol": float(self.tol), "max_iter": int(self.max_iter)}
+        with self._watched() as after:
+            if self.solver_ == "newton":
+                return fit_newton(rows, penalty, callback=after, **options)
             rng = random_generator(seed_of(self.random_state))
-            if solver == "sgd":
-                return fit_stochastic(rows, penalty, rng=rng, **options)
-            jobs = resolve_jobs(self.n_jobs)
-            return fit_likelihood(rows.plain, penalty, solver="lbfgs", rng=rng, n_jobs=jobs, **options)
-
-    def _tell(self, result: Result) -> None:
-        if result.converged or result.reason == "callback":
-            return
-        advice = (
-            "The best weights so far are kept"
-            if result.reason == INTERRUPTED
-            else "Raise max_iter or tol, scale the columns, or take another solver"
-        )
-        warnings.warn(
-            f"training stopped before the tolerance {self.tol:g} was met ({result.reason}, {result.n_iter} steps, "
-            f"objective {result.value:.6g}). {advice}.",
-            ConvergenceWarning,
-            stacklevel=3,
-        )
+            if self.solver_ == "sgd":
+                return fit_stochastic(rows, penalty, rng=rng, callback=after, **options)
+            options |= {"solver": "lbfgs", "n_jobs": resolve_jobs(self.n_jobs)}
+            return fit_likelihood(rows.plain, penalty, rng=rng, callback=after, **options)
 
     # --------------------------------------------------------------- prediction
 
-    @property
-    def _fitted(self) -> RowReader:
-        if not hasattr(self, "_reader"):
-            raise _NotFitted(f"this {type(self).__name__} is not fitted yet. Call fit(X, y) first.")
-        return self._reader
-
     def _read(self, X: Any) -> Any:
-        reader = self._fitted
+        reader = self._fitted.reader
         if reader.kind == "matrix":
             X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         return reader.rows(X)
@@ -253,56 +199,26 @@ class MaxentClassifier(ClassifierMixin, Estimator):
     @property
     def coef_(self) -> np.ndarray:
         """Weights (n_classes, n_columns) or (n_functions,), read-only."""
-        if self._fitted.kind == "functions":
-            found = self._weights.view()
-        else:
-            size = len(self.classes_)
-            inner = len(self._weights) - size * self._has_intercept
-            found = self._weights[:inner].reshape(-1, size).T
+        found = self._fitted.coef
         found.flags.writeable = False
         return found
 
     @property
     def intercept_(self) -> np.ndarray:
         """(n_classes,) weights of the classes alone, read-only; their sum has no effect and is 0."""
-        size = len(self.classes_) if self._fitted else 0
-        found = self._weights[-size:] - self._weights[-size:].mean() if self._has_intercept else np.zeros(size)
+        found = self._fitted.intercept
         found.flags.writeable = False
         return found
 
-    @property
-    def _has_intercept(self) -> bool:
-        return self._fitted.kind != "functions" and len(self._weights) > len(self.classes_) * self._fitted.width
-
     def _scores(self, X: Any) -> np.ndarray:
-        data = self._read(X)
-        if self._fitted.kind == "functions":
-            return np.asarray(np.tensordot(self._weights, data, axes=1))
-        refuse_large_rows(data, self._column_name(self._fitted), most=bearable(self._weights), doing="be scored")
-        return np.asarray(data @ self.coef_.T) + self.intercept_
+        model, data = self._fitted, self._read(X)
+        if model.reader.kind == "functions":
+            return np.asarray(np.tensordot(model.weights, data, axes=1))
+        refuse_large_rows(data, self._column_name(model.reader), most=bearable(model.weights), doing="be scored")
+        return np.asarray(data @ model.coef.T) + model.intercept
 
     def _column_name(self, reader: RowReader) -> Callable[[int], str]:
         return column_names(self) if reader.kind == "matrix" else lambda column: reader.names()[column]
-
-    def decision_function(self, X: Any) -> np.ndarray:
-        """Scores (N, K), or for two classes the log-odds (N,) of the second."""
-        scores = self._scores(X)
-        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
-
-    def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Logs of the probabilities (N, K)."""
-        scores = self._scores(X)
-        shifted = scores - scores.max(axis=1, keepdims=True)
-        return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
-
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities (N, K) in the order of ``classes_``."""
-        return np.exp(self.predict_log_proba(X))
-
-    def predict(self, X: Any) -> np.ndarray:
-        """The most probable classes (N,)."""
-        scores = self._scores(X)
-        return np.asarray(self.classes_[scores.argmax(axis=1)])
 
     # -------------------------------------------------------------- explanation
 
@@ -322,49 +238,22 @@ class MaxentClassifier(ClassifierMixin, Estimator):
         if sample_weight is not None:
             weight = np.asarray(sample_weight, dtype=np.float64)[:, None]
             truth, table = truth * weight, table * weight
-        if self._fitted.kind == "functions":
+        if self._fitted.reader.kind == "functions":
             counts = [np.tensordot(data, share, axes=([1, 2], [0, 1])) for share in (truth, table)]
             names = list(self.feature_names_)
         else:
             counts = [np.asarray(data.T @ share).ravel() for share in (truth, table)]
             names = [f"{name} & {label}" for name in self.feature_names_ for label in self.classes_.tolist()]
-            if self._has_intercept:
+            if self._fitted.has_intercept:
                 counts = [np.concatenate([c, s.sum(axis=0)]) for c, s in zip(counts, (truth, table), strict=True)]
                 names += [str(label) for label in self.classes_.tolist()]
         observed, expected = (count.tolist() for count in counts)
         return [FeatureCount(*row) for row in zip(names, observed, expected, strict=True)]
 
-    def save(self, path: Any) -> None:
-        """Write the model to one file, atomically; `crfield.load` reads it. Functions are code: use joblib then."""
-        from crfield.estimators.maxent.file import save_maxent
 
-        save_maxent(self, path)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_reader")
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
-
-def check_maxent_parameters(parameters: Mapping[str, Any]) -> None:
-    """InputError unless every parameter has a value that can be used.
-
-    >>> check_maxent_parameters(MaxentClassifier(solver="saga").get_params(deep=False))
-    Traceback (most recent call last):
-    crfield.errors.InputError: solver must be one of 'auto', 'newton', 'lbfgs', 'sgd', got 'saga'.
-    """
-    check_numbers({**parameters, "min_count": 1})
-    if not isinstance(parameters["solver"], str) or parameters["solver"] not in SOLVERS:
-        raise InputError(f"solver must be one of {', '.join(map(repr, SOLVERS))}, got {parameters['solver']!r}.")
-    for name in ("intercept", "penalize_intercepts"):
-        if not isinstance(parameters[name], bool | np.bool_):
-            raise InputError(f"{name} must be True or False, got {parameters[name]!r}.")
-    if parameters["functions"] is not None:
-        named_functions(parameters["functions"])
-    if parameters["callback"] is not None and not callable(parameters["callback"]):
-        raise InputError(f"callback must be a function of (step, weights) or None, got {parameters['callback']!r}.")
-    resolve_jobs(parameters["n_jobs"])
-    random_generator(seed_of(parameters["random_state"]))
+def chosen_solver(asked: str, rows: ColumnRows | FunctionRows) -> str:
+    """The solver that "auto" stands for: Newton's method where its table of second derivatives is small."""
+    if asked != "auto":
+        return asked
+    few = rows.n_weights <= FEW_WEIGHTS and rows.n_rows * rows.n_weights**2 <= FEW_CELLS
+    return "newton" if few else "lbfgs"

@@ -1,4 +1,4 @@
-"""`MaxentClassifier` to a model file and back: classes, columns, weights, parameters, the report of training."""
+"""What a model file holds of any classifier of rows: classes, columns, parameters, the report of training."""
 
 from __future__ import annotations
 
@@ -9,13 +9,8 @@ import numpy as np
 
 from crfield.data.label_json import label_from_json, label_to_json
 from crfield.data.labels import LabelCoder
-from crfield.errors import InputError, ModelFileError
-from crfield.estimators.graph.file import own_arrays, restored_model, set_report, stored_parameters
-from crfield.estimators.maxent.classifier import MaxentClassifier, check_maxent_parameters
-from crfield.estimators.maxent.rows import RowReader
-from crfield.features.detect import encoder_from_state
-from crfield.storage.archive import Archive, write_archive
-from crfield.storage.checked import section
+from crfield.errors import ModelFileError
+from crfield.estimators.graph.file import set_report, stored_parameters
 
 REPORT: dict[str, type] = {
     "objective_": float,
@@ -26,47 +21,6 @@ REPORT: dict[str, type] = {
     "solver_": str,
 }
 _DAMAGED = "The file is damaged."
-
-
-def save_maxent(model: MaxentClassifier, path: Any) -> None:
-    """Write a fitted model; see `MaxentClassifier.save`."""
-    reader = model._fitted
-    if reader.kind == "functions":
-        raise InputError(
-            "a model of functions f(o, y) cannot be written to a model file, which holds no code. Use joblib, or "
-            "keep the functions in a module and store coef_."
-        )
-    header, arrays = classifier_state(model), {"weights": np.ascontiguousarray(model._weights)}
-    header |= {"rows": reader.kind, "width": reader.width}
-    if reader.encoder is not None:
-        header["encoder"], stored = reader.encoder.state()
-        arrays |= {f"encoder/{name}": value for name, value in stored.items()}
-    write_archive(path, header, arrays)
-
-
-def load_maxent(archive: Archive) -> MaxentClassifier:
-    """The model that an archive holds; ModelFileError for whatever does not fit."""
-    header, arrays = archive.header, archive.arrays
-    model: MaxentClassifier = restored_model(MaxentClassifier, header, check_maxent_parameters)
-    restore_classifier(model, header, REPORT)
-    kind, width = header.get("rows"), header.get("width")
-    if kind not in ("matrix", "records") or type(width) is not int or not 0 <= width < 2**31:
-        raise ModelFileError(f"the model file does not say what it reads. {_DAMAGED}")
-    reader = RowReader(str(kind), width=width)
-    if kind == "records":
-        reader.encoder = encoder_from_state(section(header, "encoder"), own_arrays(arrays, "encoder/"))
-        made = reader.encoder.encode([]).node
-        if made.width + made.n_dense != width:
-            raise ModelFileError(f"the model file's columns do not fit its weights. {_DAMAGED}")
-    elif width != getattr(model, "n_features_in_", None):
-        raise ModelFileError(f"the model file's columns do not fit its weights. {_DAMAGED}")
-    size = len(model.classes_)
-    weights = finite_floats(arrays, "weights", None)
-    if weights.shape not in ((width * size,), ((width + 1) * size,)):
-        raise ModelFileError(f"the model file's weights do not fit {width} columns and {size} classes. {_DAMAGED}")
-    model._reader, model._weights = reader, weights
-    model.feature_names_ = reader.names(getattr(model, "feature_names_in_", None))
-    return model
 
 
 def classifier_state(model: Any) -> dict[str, Any]:

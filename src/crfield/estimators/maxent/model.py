@@ -1,21 +1,82 @@
-"""The forms of X that a classifier of single rows reads: matrices, records, and anything with functions.
+"""What a fitted `MaxentClassifier` holds: classes, how X is read, and weights.
 
-A record is a step of a sequence that stands alone, so records are read by the encoder of sequences, each a sequence
-of one. Functions f(o, y) are the textbook's functions of two labels without the label before.
+X is a matrix, a list of records, or anything with functions. A record is a step of a sequence that stands alone, so
+records are read by the encoder of sequences, each a sequence of one. Functions f(o, y) are the textbook's functions
+of two labels without the label before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 
 from crfield.errors import FeatureError, InputError
-from crfield.features.detect import encoder_for
+from crfield.estimators.base.rows import RowTask
+from crfield.features.detect import encoder_for, encoder_from_state
 from crfield.features.encoder import Encoder
 from crfield.scoring.similarity import matrix_of
 from crfield.scoring.tables import tabulate
+from crfield.storage.checked import refuse
+from crfield.storage.state import State
+
+
+@dataclass(frozen=True, eq=False)
+class MaxentModel:
+    """Classes, a reader of rows, and weights: those of columns, then one for each class alone if there are such."""
+
+    task: RowTask
+    reader: RowReader
+    weights: np.ndarray
+
+    @property
+    def has_intercept(self) -> bool:
+        """Whether classes have a weight of their own."""
+        return self.reader.kind != "functions" and len(self.weights) > len(self.task.classes) * self.reader.width
+
+    @property
+    def coef(self) -> np.ndarray:
+        """Weights (n_classes, n_columns) or (n_functions,), a view."""
+        if self.reader.kind == "functions":
+            return self.weights.view()
+        size = len(self.task.classes)
+        return self.weights[: size * self.reader.width].reshape(-1, size).T
+
+    @property
+    def intercept(self) -> np.ndarray:
+        """(n_classes,) weights of the classes alone, about their mean, which has no effect."""
+        size = len(self.task.classes)
+        return self.weights[-size:] - self.weights[-size:].mean() if self.has_intercept else np.zeros(size)
+
+    def state(self) -> State:
+        """Header and arrays; InputError where functions, which are code, would have to be among them."""
+        if self.reader.kind == "functions":
+            raise InputError(
+                "a model of functions f(o, y) cannot be written to a model file, which holds no code. Use joblib, or "
+                "keep the functions in a module and store coef_."
+            )
+        header = self.task.state().header | {"rows": self.reader.kind, "width": self.reader.width}
+        state = State(header, {"weights": np.ascontiguousarray(self.weights)})
+        return state if self.reader.encoder is None else state.with_part("encoder", self.reader.encoder.state())
+
+    @classmethod
+    def from_state(cls, state: State, parameters: Mapping[str, Any]) -> Self:
+        """The value whose `state` this is; ModelFileError for whatever does not fit."""
+        task, width = RowTask.from_state(state), state.integer("width")
+        reader = RowReader(state.word("rows", ("matrix", "records")), width=width)
+        made = task.n_columns
+        if reader.kind == "records":
+            reader.encoder = encoder_from_state(state.part("encoder").header, state.under("encoder"))
+            node = reader.encoder.encode([]).node
+            made = node.width + node.n_dense
+        if made != width:
+            refuse(f"the model file reads {made} columns and has weights for {width}")
+        weights, size = state.array("weights", (None,)), len(task.classes)
+        if len(weights) not in (width * size, (width + 1) * size):
+            refuse(f"the model file's weights do not fit {width} columns and {size} classes")
+        return cls(task, reader, weights)
 
 
 class RowReader:
