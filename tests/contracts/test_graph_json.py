@@ -16,7 +16,7 @@ from crfield import Edges, Graph, GraphCRF, read_graphs, write_graphs
 from crfield.cli.main import app
 from crfield.data.batch import Columns
 from crfield.errors import FormatError, LabelError
-from crfield.estimators.graph.discriminative_field import as_matrix
+from crfield.estimators.base.sklearn_parts import as_matrix
 from crfield.features.graphs.encoder import GraphEncoder
 
 GRAPHS = [

@@ -177,15 +177,20 @@ class Optimised(Estimator):
             yield after if self.callback is not None or self.verbose else None
 
     def _warn_unless_converged(
-        self, result: Result, advice: str = "Raise max_iter or tol, or scale numeric features (standardize=True)"
+        self,
+        result: Result,
+        advice: str = "Raise max_iter or tol, or scale numeric features (standardize=True)",
+        remark: str = "",
     ) -> None:
         """`ConvergenceWarning`, at the line that called ``fit``, where training ended early without being told to."""
         if result.converged or result.reason in (CALLBACK, HELD_OUT):
             return
-        kept = "The best weights so far are kept"
+        if result.reason == INTERRUPTED:
+            advice = "The best weights so far are kept"
+        value = "" if np.isnan(result.value) else f", objective {result.value:.6g}"  # sampled training knows none
         warnings.warn(
-            f"training stopped before the tolerance {self.tol:g} was met ({result.reason}, {result.n_iter} steps, "
-            f"objective {result.value:.6g}). {kept if result.reason == INTERRUPTED else advice}.",
+            f"training stopped before the tolerance {self.tol:g} was met ({result.reason}, {result.n_iter} steps"
+            f"{value}). {advice}.{f' {remark}.' if remark else ''}",
             ConvergenceWarning,
             stacklevel=3,
         )

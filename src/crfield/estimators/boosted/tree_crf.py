@@ -28,9 +28,9 @@ from crfield.data.labels import LabelCoder
 from crfield.errors import ConvergenceWarning, InputError, NotFittedError
 from crfield.estimators.base.progress import Progress
 from crfield.estimators.base.sequences import check_weights, without_weightless
+from crfield.estimators.base.sklearn_parts import as_matrix
 from crfield.estimators.chain.answers import ChainAnswers
 from crfield.estimators.export.step_scores import StepScorer, single_steps
-from crfield.estimators.graph.discriminative_field import as_matrix
 from crfield.features.columns.step_windows import check_window, window_offsets, windowed
 from crfield.features.detect import encoder_for
 from crfield.features.encoder import Encoder

@@ -11,27 +11,17 @@ decides and tells why (``plan_``, `explain`). (Lafferty, McCallum & Pereira 2001
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 
-from crfield.core.checks import (
-    flag,
-    function,
-    integer,
-    loudness,
-    number,
-    one_of,
-    random_generator,
-    resolve_jobs,
-    seed,
-)
+from crfield.core.checks import flag, one_of, random_generator, resolve_jobs, seed
 from crfield.core.parameters import learnt, parameter
 from crfield.data.graphs.graph import Graph
-from crfield.errors import ConvergenceWarning, DataWarning
-from crfield.estimators.base.progress import Progress
+from crfield.errors import DataWarning
+from crfield.estimators.base.groups import MIN_COUNT, Optimised, Penalised
 from crfield.estimators.base.sequences import without_weightless
 from crfield.estimators.graph.answers import GraphAnswers
 from crfield.estimators.graph.data import GraphData, read_graphs
@@ -39,8 +29,7 @@ from crfield.estimators.graph.model import GraphModel
 from crfield.estimators.graph.parameters import Coupled
 from crfield.inference.decode import DECODERS
 from crfield.objectives.local import counted
-from crfield.optimize.history import CALLBACK, INTERRUPTED, Result, Step
-from crfield.optimize.penalty import Penalty
+from crfield.optimize.history import CALLBACK, INTERRUPTED, Result
 from crfield.report.weights import FeatureList, TransitionTable
 from crfield.scoring.graph_layout import PAIRS, GraphLayout
 from crfield.scoring.graph_linear import GraphScorer
@@ -52,7 +41,7 @@ from crfield.training.graph.plan import OBJECTIVES, Plan, plan_training, resolve
 from crfield.training.graph.strength import fit_guarded
 
 
-class GraphCRF(Coupled, GraphAnswers[GraphModel], kind="graph_crf", model=GraphModel):
+class GraphCRF(Penalised, Optimised, Coupled, GraphAnswers[GraphModel], kind="graph_crf", model=GraphModel):
     """Conditional random field on graphs.
 
     Training minimises objective + ``l1`` ‖w‖₁ + ½ ``l2`` ‖w‖².
@@ -100,24 +89,16 @@ class GraphCRF(Coupled, GraphAnswers[GraphModel], kind="graph_crf", model=GraphM
     'likelihood'
     """
 
-    l1: float = parameter(number(0), default=0.0)
-    l2: float = parameter(number(0), default=1.0)
     objective: str = parameter(one_of(*OBJECTIVES), default="auto")
     initial: str = parameter(one_of(*INITIAL), default="auto")
     standardize: bool = parameter(flag, default=False)
-    min_count: int = parameter(integer(1), default=1)
+    min_count: int = parameter(MIN_COUNT, default=1)
     feature_pairs: str = parameter(one_of(*PAIRS), default="observed")
     intercept: bool = parameter(flag, default=True)
     penalize_intercepts: bool = parameter(flag, default=True)
     decode: str = parameter(one_of("auto", *DECODERS), default="auto")
-    tol: float = parameter(number(above=0), default=1e-4)
-    max_iter: int = parameter(integer(1), default=500)
     warm_start: bool = parameter(flag, default=False)
     random_state: Any = parameter(seed, default=0)
-    verbose: int = parameter(loudness, default=0)
-    callback: Callable[[Step, np.ndarray], bool | None] | None = parameter(
-        function("(step, weights)"), default=None, stored=False
-    )
 
     plan_: Plan = learnt()
 
@@ -150,7 +131,8 @@ class GraphCRF(Coupled, GraphAnswers[GraphModel], kind="graph_crf", model=GraphM
         warn_of_unused(plan, data)
         result, plan = self._train(layout, data, plan, None if before is None else before.weights)
         self._learn(GraphModel(data.encoder, data.labels, layout, result.weights, plan), result)
-        warn_of_end(plan, result, self.tol)
+        warn_of_couplings(plan, result)
+        self._warn_unless_converged(result, advice_on(plan, result), plan.remark and f"The model is {plan.remark}")
         return self
 
     def _taught(self, X: Any, y: Any) -> tuple[list[Graph], Any]:
@@ -173,23 +155,16 @@ class GraphCRF(Coupled, GraphAnswers[GraphModel], kind="graph_crf", model=GraphM
     def _train(
         self, layout: GraphLayout, data: GraphData, plan: Plan, start: np.ndarray | None
     ) -> tuple[Result, Plan]:
-        penalised = None if self.penalize_intercepts else (~layout.intercepts).astype(np.uint8)
-        penalty = Penalty(l1=self.l1, l2=self.l2, penalised=penalised)
+        penalty = self._penalty(None if self.penalize_intercepts else layout.intercepts)
         scorer, jobs, batch, target = GraphScorer(layout), resolve_jobs(self.n_jobs), data.batch, data.target
-        with Progress(self.verbose, total=self.max_iter, description=type(self).__name__) as progress:
-
-            def after(step: Step, weights: np.ndarray) -> bool | None:
-                progress.update(step)
-                return self.callback(step, weights) if self.callback is not None else None
-
-            watching = self.callback is not None or bool(self.verbose)
+        with self._watched() as watch:
             options: dict[str, Any] = {
                 "start": start,
                 "tol": self.tol,
                 "max_iter": self.max_iter,
                 "n_jobs": jobs,
                 "rng": random_generator(self.random_state),
-                "callback": after if watching else None,
+                "callback": watch,
             }
             if plan.guarded:
                 return fit_guarded(scorer, batch, target, penalty, plan, **options)
@@ -254,66 +229,51 @@ class GraphCRF(Coupled, GraphAnswers[GraphModel], kind="graph_crf", model=GraphM
         return self._fitted.top_features(n, label)
 
 
-def warn_of_end(plan: Plan, result: Result, tol: float) -> None:
-    """What training came to that its user should know: couplings that do harm, and a tolerance that was not met."""
-    if plan.remark and result.converged:
-        warnings.warn(
-            f"the couplings that {plan.objective} found make this model {plan.remark}. Let objective='auto' "
-            "choose their strength, or leave out relations.",
-            DataWarning,
-            stacklevel=3,
-        )
-    _warn_of_strength(plan, result)
-    if result.converged or result.reason == CALLBACK:
-        return
-    if result.reason == INTERRUPTED:
-        advice = "The best weights so far are kept"
-    elif plan.objective == "contrastive":
-        advice = "Raise max_iter: sampled gradients need many rounds until their average stands still"
-    elif result.reason == UNPROVEN:
-        advice = (
+def advice_on(plan: Plan, result: Result) -> str:
+    """What may help a training that ended before its tolerance was met."""
+    if plan.objective == "contrastive":
+        return "Raise max_iter: sampled gradients need many rounds until their average stands still"
+    if result.reason == UNPROVEN:
+        return (
             "A labelling better than the one that this engine found may have been missed; an exact engine or "
             "tree_reweighted can prove that none was"
         )
-    elif plan.objective == "perceptron":
-        advice = "Every epoch had a mistake; the average of all weights met is kept, which often does well enough"
-    elif plan.guarded and result.reason == UNSETTLED:
-        advice = "The value moves on when inference does: raise l2, or give the edges features"
-    elif plan.exact or result.reason not in (UNSETTLED, DISAGREE):
-        advice = "Raise max_iter or tol, or scale numeric features (standardize=True)"
-    else:
-        advice = (
-            "The totals of this engine are approximate and cannot be trusted here. Start from "
-            "initial='pseudo_likelihood', use objective='pseudo_likelihood', or leave out relations"
-        )
-    value = "" if np.isnan(result.value) else f", objective {result.value:.6g}"
-    warnings.warn(
-        f"training stopped before the tolerance {tol:g} was met ({result.reason}, {result.n_iter} "
-        f"steps{value}). {advice}.{f' The model is {plan.remark}.' if plan.remark else ''}",
-        ConvergenceWarning,
-        stacklevel=3,
+    if plan.objective == "perceptron":
+        return "Every epoch had a mistake; the average of all weights met is kept, which often does well enough"
+    if plan.guarded and result.reason == UNSETTLED:
+        return "The value moves on when inference does: raise l2, or give the edges features"
+    if plan.exact or result.reason not in (UNSETTLED, DISAGREE):
+        return "Raise max_iter or tol, or scale numeric features (standardize=True)"
+    return (
+        "The totals of this engine are approximate and cannot be trusted here. Start from "
+        "initial='pseudo_likelihood', use objective='pseudo_likelihood', or leave out relations"
     )
 
 
-def _warn_of_strength(plan: Plan, result: Result) -> None:
-    if not plan.guarded or result.reason in (CALLBACK, INTERRUPTED):
+def warn_of_couplings(plan: Plan, result: Result) -> None:
+    """What was found of couplings that a user should know: that they do harm, are weakened, or were not checked."""
+    told = ""
+    if plan.remark and result.converged:
+        told = (
+            f"the couplings that {plan.objective} found make this model {plan.remark}. Let objective='auto' "
+            "choose their strength, or leave out relations."
+        )
+    elif not plan.guarded or result.reason in (CALLBACK, INTERRUPTED):
         return
-    if plan.held_out is None:
-        warnings.warn(
+    elif plan.held_out is None:
+        told = (
             "the strength of the couplings was not checked: there are too few labelled nodes to hold some out "
-            "(two graphs, or one of 200 nodes). Compare with a model without relations.",
-            DataWarning,
-            stacklevel=4,
+            "(two graphs, or one of 200 nodes). Compare with a model without relations."
         )
     elif plan.held_out.misfit and plan.strength != 1:
-        warnings.warn(
+        told = (
             f"whole couplings are worse than none on held-out graphs ({plan.held_out.accuracy[-1]:.3f} of nodes "
             f"right against {plan.held_out.accuracy[0]:.3f}), so they are weakened to {plan.strength:g}: the "
             "tables of these relations do not fit. Give the edges features (edge_features='difference' on "
-            "images), or one weight for equal labels (relations={name: 'potts'}).",
-            DataWarning,
-            stacklevel=4,
+            "images), or one weight for equal labels (relations={name: 'potts'})."
         )
+    if told:
+        warnings.warn(told, DataWarning, stacklevel=3)
 
 
 def warn_of_unused(plan: Plan, data: GraphData) -> None:

@@ -16,16 +16,17 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import clone
 
-from crfield.core.checks import integer, number, one_of, resolve_jobs
+from crfield.core.checks import integer, one_of, resolve_jobs
 from crfield.core.parameters import learnt, parameter
 from crfield.core.potentials import Potentials
 from crfield.data.graphs.batch import GraphBatch
 from crfield.data.graphs.labels import GraphLabels
 from crfield.data.large import refuse_large
-from crfield.errors import ConvergenceWarning, DataWarning, InputError, ModelFileError
+from crfield.errors import ConvergenceWarning, InputError, ModelFileError
+from crfield.estimators.base.groups import PENALTY, TOLERANCE
 from crfield.estimators.base.sequences import without_weightless
+from crfield.estimators.base.sklearn_parts import as_matrix, estimator_with, fit_clone, node_weights, not_stored
 from crfield.estimators.graph.answers import GraphAnswers
 from crfield.estimators.graph.data import GraphData, read_graphs
 from crfield.estimators.graph.grid import PixelGrids
@@ -90,18 +91,6 @@ class DiscriminativeField:
         return cls(encoder, labels, local, parameters["between"], scale, weights)
 
 
-def check_classifier(name: str, value: Any) -> None:
-    """InputError unless it is None or a classifier that has probabilities.
-
-    >>> check_classifier("local", "logistic")
-    Traceback (most recent call last):
-    crfield.errors.InputError: local must be a classifier object with predict_proba, got str.
-    """
-    if value is not None and (isinstance(value, type) or not hasattr(value, "predict_proba")):
-        got = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
-        raise InputError(f"{name} must be a classifier object with predict_proba, got {got}.")
-
-
 class DiscriminativeRandomField(
     PixelGrids, GraphAnswers[DiscriminativeField], kind="discriminative_field", model=DiscriminativeField
 ):
@@ -143,12 +132,12 @@ class DiscriminativeRandomField(
     True
     """
 
-    local: Any = parameter(check_classifier, default=None, kw_only=False)
+    local: Any = parameter(estimator_with("predict_proba", "a classifier"), default=None, kw_only=False)
     between: str = parameter(one_of("difference", "edges"), default="difference")
     objective: str = parameter(one_of("pseudo_likelihood", "likelihood"), default="pseudo_likelihood")
-    l2: float = parameter(number(0), default=1.0)
+    l2: float = parameter(PENALTY, default=1.0)
     cv: int = parameter(integer(1), default=5)
-    tol: float = parameter(number(above=0), default=1e-5)
+    tol: float = parameter(TOLERANCE, default=1e-5)
     max_iter: int = parameter(integer(1), default=500)
 
     local_: Any = learnt()
@@ -301,61 +290,6 @@ def names_for(coder: GraphLabels) -> np.ndarray:
     return np.arange(len(labels))
 
 
-def fit_clone(estimator: Any, *data: Any, role: str, **options: Any) -> Any:
-    """A fitted clone of a scikit-learn estimator; InputError with its own words where it refuses the data.
-
-    >>> from sklearn.mixture import GaussianMixture
-    >>> fit_clone(GaussianMixture(), np.zeros((1, 1)), role="the density")
-    Traceback (most recent call last):
-    crfield.errors.InputError: the density (GaussianMixture) cannot be fitted: Found array with 1 sample(s) ...
-    """
-    try:
-        return clone(estimator).fit(*data, **options)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{role} ({type(estimator).__name__}) cannot be fitted: {error}") from error
-
-
-def node_weights(estimator: Any, weight: np.ndarray | None, rows: np.ndarray, *, role: str) -> dict[str, np.ndarray]:
-    """Weights (N,) of nodes as an option of ``fit``, if it has one; where it has none they are left out.
-
-    A ``role`` is named in a warning if that matters.
-
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> node_weights(LogisticRegression(), np.array([1.0, 2.0, 2.0]), np.array([0, 2]), role="it")
-    {'sample_weight': array([1., 2.])}
-    """
-    from sklearn.utils.validation import has_fit_parameter
-
-    if weight is None:
-        return {}
-    if has_fit_parameter(estimator, "sample_weight"):
-        return {"sample_weight": weight[rows]}
-    if role and len(rows) and np.ptp(weight[rows]) > 0:
-        warnings.warn(
-            f"{role} ({type(estimator).__name__}) takes no sample_weight: all graphs count alike for it, and their "
-            "weights apply to what holds neighbours together alone.",
-            DataWarning,
-            stacklevel=4,
-        )
-    return {}
-
-
-def as_matrix(columns: Any) -> Any:
-    """Sparse and dense columns as one matrix for scikit-learn, dense unless there are sparse ones.
-
-    >>> from crfield.data.batch import Columns
-    >>> as_matrix(Columns.from_rows([[0], [1]], width=2)).toarray().tolist()
-    [[1.0, 0.0], [0.0, 1.0]]
-    """
-    if columns.width == 0:
-        return np.zeros((columns.n_rows, 0)) if columns.dense is None else columns.dense
-    from scipy.sparse import csr_array, hstack
-
-    values = np.ones(len(columns.indices)) if columns.values is None else columns.values
-    sparse = csr_array((values, columns.indices, columns.indptr), shape=(columns.n_rows, columns.width))
-    return sparse if columns.dense is None else hstack([sparse, columns.dense], format="csr")
-
-
 def site_features(batch: GraphBatch) -> Any:
     """The features of all nodes as one matrix."""
     return as_matrix(batch.node)
@@ -365,11 +299,3 @@ def n_features(encoder: GraphEncoder) -> int:
     """How many columns the nodes of an encoder's first kind have."""
     kind = encoder.schema.kinds[0]
     return kind.columns[1] - kind.columns[0] + kind.dense[1] - kind.dense[0]
-
-
-def not_stored(what: str, estimator: Any, kept: str) -> str:
-    """Why an estimator of scikit-learn is not written to a model file, and what to do."""
-    return (
-        f"a model file holds no code, so the {what} must be {kept}, got {type(estimator).__name__}. Store such a "
-        "model with joblib.dump(model, path), and read only files that you trust."
-    )

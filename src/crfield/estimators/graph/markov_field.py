@@ -26,16 +26,11 @@ from crfield.data.graphs.labels import GraphLabels
 from crfield.data.large import refuse_large
 from crfield.errors import InputError, ModelFileError
 from crfield.estimators.base.sequences import without_weightless
+from crfield.estimators.base.sklearn_parts import estimator_with, fit_clone, node_weights, not_stored
 from crfield.estimators.graph.answers import GraphAnswers
 from crfield.estimators.graph.crf import GraphCRF
 from crfield.estimators.graph.data import GraphData, read_graphs
-from crfield.estimators.graph.discriminative_field import (
-    fit_clone,
-    n_features,
-    node_weights,
-    not_stored,
-    site_features,
-)
+from crfield.estimators.graph.discriminative_field import n_features, site_features
 from crfield.estimators.graph.grid import PixelGrids
 from crfield.estimators.graph.model import graph_parts, graph_state
 from crfield.features.graphs.encoder import GraphEncoder
@@ -102,18 +97,6 @@ class MarkovField:
         return cls(encoder, labels, [mixture_of(part, form, width) for part in parts], field)
 
 
-def check_density(name: str, value: Any) -> None:
-    """InputError unless it is None or an estimator of densities.
-
-    >>> check_density("density", "normal")
-    Traceback (most recent call last):
-    crfield.errors.InputError: density must be an object with score_samples, got str.
-    """
-    if value is not None and (isinstance(value, type) or not hasattr(value, "score_samples")):
-        got = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
-        raise InputError(f"{name} must be an object with score_samples, got {got}.")
-
-
 class MarkovRandomField(PixelGrids, GraphAnswers[MarkovField], kind="markov_field", model=MarkovField):
     """Generative random field: densities of the features, and a field of the labels.
 
@@ -145,7 +128,7 @@ class MarkovRandomField(PixelGrids, GraphAnswers[MarkovField], kind="markov_fiel
     1.0
     """
 
-    density: Any = parameter(check_density, default=None, kw_only=False)
+    density: Any = parameter(estimator_with("score_samples", "a density"), default=None, kw_only=False)
     n_components: int = parameter(integer(1), default=1)
     field: GraphCRF | None = parameter(
         Check("a GraphCRF or None", lambda value: value is None or isinstance(value, GraphCRF)), default=None

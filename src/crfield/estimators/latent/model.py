@@ -18,8 +18,8 @@ from crfield.data.batch import Batch, Columns
 from crfield.data.labels import LabelCoder
 from crfield.data.large import refuse_unbearable
 from crfield.errors import ModelFileError
+from crfield.estimators.base.sklearn_parts import as_matrix
 from crfield.estimators.chain.model import ColumnModel, build_columns
-from crfield.estimators.graph.discriminative_field import as_matrix
 from crfield.features.columns.step_windows import windowed
 from crfield.features.detect import encoder_from_state
 from crfield.features.encoder import Encoder

@@ -27,9 +27,9 @@ from crfield.data.labels import LabelCoder
 from crfield.data.large import ADVICE, largest_cell
 from crfield.errors import FeatureError, InputError, LabelError, NotFittedError
 from crfield.estimators.base.sequences import check_weights, without_weightless
+from crfield.estimators.base.sklearn_parts import as_matrix, fit_clone, node_weights
 from crfield.estimators.chain.answers import ChainAnswers
 from crfield.estimators.export.step_scores import StepScorer, single_steps
-from crfield.estimators.graph.discriminative_field import as_matrix, fit_clone, node_weights
 from crfield.features.columns.step_windows import check_window, windowed
 from crfield.features.detect import encoder_for
 from crfield.features.encoder import Encoder

@@ -35,9 +35,9 @@ from crfield.data.labels import LabelCoder
 from crfield.data.large import ADVICE, LARGEST, ROOM, largest_cell, refuse_large
 from crfield.errors import DataWarning, FeatureError, InputError, LabelError
 from crfield.estimators.base.sequences import sequence_target, without_weightless
+from crfield.estimators.base.sklearn_parts import as_matrix
 from crfield.estimators.chain.answers import ChainAnswers
 from crfield.estimators.export.step_scores import StepScorer
-from crfield.estimators.graph.discriminative_field import as_matrix
 from crfield.estimators.markov.hmm_fit import trained
 from crfield.estimators.markov.model import HiddenMarkov
 from crfield.estimators.markov.steps import density_steps
