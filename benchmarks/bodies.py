@@ -78,5 +78,5 @@ def run(bench: Bench) -> list[Row]:
 
 def _fresh(model: ChainCRF) -> ChainCRF:
     """The model without what it has made for a body."""
-    model._model._tagger = None
+    vars(model._model).pop("tagger", None)
     return model

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -126,9 +127,8 @@ def _random_answers(model: ChainCRF, X: Any) -> Tags:
     """What models of random weights answer: best paths, and the five best of some."""
     rng, out = np.random.default_rng(0), []
     for _ in range(N_RANDOM):
-        other, inside = copy(model), copy(model._columns("random weights"))
-        inside.weights = rng.normal(scale=3.0, size=len(inside.weights))
-        other._model = inside
+        other, weights = copy(model), rng.normal(scale=3.0, size=len(model.coef_))
+        other._model = replace(model._columns("random weights"), weights=weights)
         out += [tags.tolist() for tags in other.predict(X)]
         for labellings in other.predict_n_best(X[:20], 5):
             out += [labelling.labels.tolist() for labelling in labellings]

@@ -31,7 +31,7 @@ def estimators() -> dict[str, type[Any]]:
     for module in pkgutil.walk_packages(crfield.estimators.__path__, "crfield.estimators."):
         for name, thing in vars(importlib.import_module(module.name)).items():
             if inspect.isclass(thing) and issubclass(thing, BaseEstimator) and thing.__module__ == module.name:
-                if not hasattr(thing, "fit"):  # a base class of estimators
+                if not hasattr(thing, "fit") or getattr(thing, "kind", None) == "":  # a base class of estimators
                     continue
                 found[name] = thing
     return {name: thing for name, thing in found.items() if not name.startswith("_")}

@@ -212,10 +212,10 @@ def test_parameters_are_checked(tmp_path: Path) -> None:
     X = as_strings(raw)
     for options, match in (
         ({"checkpoint": 3}, "checkpoint must be the path"),
-        ({"checkpoint_every": -1.0}, "checkpoint_every must be a number of seconds"),
+        ({"checkpoint_every": -1.0}, "checkpoint_every must be a finite number ≥ 0"),
         ({"validation_fraction": 1.0}, "validation_fraction must be a number between 0 and 1"),
         ({"validation_score": "loss"}, "validation_score must be one of"),
-        ({"patience": 0}, "patience must be a whole number"),
+        ({"patience": 0}, "patience must be an integer"),
         ({"checkpoint": tmp_path / "x", "validation_fraction": 0.5, "random_state": None}, "needs a random_state"),
         ({"checkpoint": tmp_path / "x", "solver": "cg"}, "no state that a checkpoint could hold"),
     ):

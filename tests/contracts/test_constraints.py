@@ -19,6 +19,7 @@ from crfield.core.topology import Chains
 from crfield.errors import InputError, LabelError, ModelFileError
 from crfield.inference.decode import best_marginals, legal_marginals
 from crfield.metrics.schemes import convert
+from crfield.storage.archive import read_archive, write_archive
 from crfield.training.chain.plan import TRAINERS
 
 TAGS = {
@@ -250,17 +251,13 @@ def test_model_files_and_pickles_keep_the_rules(tmp_path: Path, constraints: Any
     assert not all(legal(tags) for tags in free)
 
 
-def test_a_damaged_rule_in_a_file_is_refused() -> None:
-    from crfield.data.labels import LabelCoder
-    from crfield.estimators.chain.constraints import rules_from_json, rules_to_json
-
-    coder = LabelCoder().fit([["A", "B"]])
-    stored = rules_to_json({"class_weight": {"A": 2}, "costs": {("A", "B"): 3}})
-    assert rules_from_json(stored, {}, coder) == {
-        "constraints": None,
-        "class_weight": {"A": 2.0},
-        "costs": {("A", "B"): 3.0},
-    }
+def test_a_damaged_rule_in_a_file_is_refused(tmp_path: Path) -> None:
+    path, edited = tmp_path / "model.crf", tmp_path / "edited.crf"
+    model = ChainCRF(class_weight={"A": 2}, costs={("A", "B"): 3}).fit([[["a"], ["b"]]], [["A", "B"]])
+    model.save(path)
+    again = crfield.load(path)
+    assert (again.constraints, again.class_weight, again.costs) == (None, {"A": 2.0}, {("A", "B"): 3.0})
+    archive = read_archive(path)
     damages: list[dict[str, Any]] = [
         {"class_weight": [["A"]]},
         {"costs": {}},
@@ -268,10 +265,13 @@ def test_a_damaged_rule_in_a_file_is_refused() -> None:
         {"class_weight": [["A", "x"]]},
     ]
     for damage in damages:
+        header = {**archive.header, "parameters": {**archive.header["parameters"], **damage}}
+        write_archive(edited, header, dict(archive.arrays))
         with pytest.raises(ModelFileError):
-            rules_from_json({**stored, **damage}, {}, coder)
+            crfield.load(edited)
+    write_archive(edited, archive.header, {**archive.arrays, "layout/fixed_edge": np.zeros((3, 3))})
     with pytest.raises(ModelFileError):
-        rules_from_json(stored, {"layout/fixed_edge": np.zeros((3, 3))}, coder)
+        crfield.load(edited)
 
 
 @pytest.mark.parametrize("dense", [True, False], ids=["numbers", "words"])
@@ -339,7 +339,7 @@ def test_every_trainer_knows_the_rules(solver: str) -> None:
 def test_label_functions_and_memm_have_no_rules() -> None:
     with pytest.raises(InputError, match="models of columns"):
         ChainCRF(constraints="bio", label_functions=[lambda a, b, x, t: 1.0]).fit([["a"]], [["O"]])
-    with pytest.raises(InputError, match="MEMM has no constraints"):
+    with pytest.raises(InputError, match="MEMM has no parameter 'constraints'"):
         crfield.MEMM(constraints="bio").fit([[["a"]]], [["O"]])
 
 
@@ -357,9 +357,9 @@ def test_a_temperature_cools_costs_too() -> None:
 
     X, y = noisy(30, 15, TAGS["bio"])
     model = ChainCRF(constraints=Constraints(scheme="bio", costs={("O", "O"): 1.5})).fit(X, y)
-    cool = cooled(model, model._fitted, 2.0)
-    np.testing.assert_allclose(cool.potentials(X[:3]).node, model.potentials(X[:3]).node / 2, rtol=1e-12)
-    np.testing.assert_allclose(cool.potentials(X[:3]).edge, model.potentials(X[:3]).edge / 2, rtol=1e-12)
+    cool = cooled(model._fitted, 2.0).potentials(X[:3], n_jobs=1)
+    np.testing.assert_allclose(cool.node, model.potentials(X[:3]).node / 2, rtol=1e-12)
+    np.testing.assert_allclose(cool.edge, model.potentials(X[:3]).edge / 2, rtol=1e-12)
 
 
 def test_the_command_line_has_rules_and_orders(tmp_path: Path) -> None:

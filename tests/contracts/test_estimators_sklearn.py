@@ -91,7 +91,7 @@ def test_grid_search_in_two_processes(estimator: type[Any]) -> None:
 @each_estimator
 def test_a_search_meets_bad_values_with_our_words(estimator: type[Any]) -> None:
     X, y = world(6)
-    with pytest.raises(InputError, match="l2 must be a finite number of at least 0"):
+    with pytest.raises(InputError, match="l2 must be a finite number ≥ 0"):
         GridSearchCV(estimator(), {"l2": [-1.0]}, cv=2, error_score="raise").fit(as_strings(X), y)
 
 

@@ -78,7 +78,9 @@ def fitted(case: str, seed: int = 0) -> tuple[ChainCRF, list[Any]]:
 def with_weights(model: ChainCRF, rng: np.random.Generator, scale: float = 1.0) -> ChainCRF:
     inner = model._fitted
     assert isinstance(inner, ColumnModel)
-    model._model = ColumnModel(inner.encoder, inner.layout, rng.normal(scale=scale, size=len(inner.weights)))
+    model._model = ColumnModel(
+        inner.labels, inner.encoder, inner.layout, rng.normal(scale=scale, size=len(inner.weights))
+    )
     return model
 
 

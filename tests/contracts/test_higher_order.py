@@ -261,5 +261,5 @@ def test_streams_and_partial_fit_say_no(fitted: tuple[ChainCRF, list[Any], list[
         model.stream()
     with pytest.raises(InputError, match="order 1"):
         clone(model).partial_fit(X, y)
-    with pytest.raises(InputError, match="MEMM has no order"):
+    with pytest.raises(InputError, match="MEMM has no parameter 'order'"):
         crfield.MEMM(order=2).fit(X, y)

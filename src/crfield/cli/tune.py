@@ -22,8 +22,8 @@ from crfield.cli.sources import (
     LexiconOption,
     read_training,
 )
-from crfield.estimators.chain.checks import SCORES
 from crfield.estimators.chain.crf import ChainCRF
+from crfield.estimators.chain.options import SCORES
 from crfield.estimators.tuning.chain_cv import L2S, ChainCRFCV
 
 _L2 = ",".join(map("{:g}".format, L2S))

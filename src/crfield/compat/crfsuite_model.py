@@ -15,7 +15,6 @@ import numpy as np
 
 from crfield.errors import InputError
 from crfield.estimators.chain.crf import ChainCRF
-from crfield.estimators.chain.higher_order import is_longer
 from crfield.estimators.chain.memm import MEMM
 from crfield.estimators.chain.model import ColumnModel
 from crfield.features.joined_items import SEPARATOR
@@ -92,7 +91,7 @@ def attribute_weights(model: ChainCRF) -> tuple[list[str], np.ndarray, np.ndarra
     if isinstance(model, MEMM):
         _refuse("a normaliser for each step (MEMM)")
     layout = inner.layout
-    if is_longer(inner):
+    if inner.higher_order:
         _refuse("an order above 1")
     if layout.n_dense or layout.n_edge_columns or layout.n_edge_dense:
         _refuse("vectors, or features of transitions")

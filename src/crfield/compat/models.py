@@ -9,7 +9,6 @@ and what it was trained with (penalties, solver) is not in such files.
 
 from __future__ import annotations
 
-import math
 import re
 from typing import Any
 
@@ -17,15 +16,14 @@ import numpy as np
 
 from crfield.data.label_json import label_to_json
 from crfield.errors import ModelFileError, TemplateError
-from crfield.estimators.chain import file as chain_file
 from crfield.estimators.chain.crf import ChainCRF
 from crfield.features.templates.names import template_state
 from crfield.features.templates.template import Template
-from crfield.storage.archive import Archive
 from crfield.storage.files import Source, name_of
 from crfield.storage.foreign.crfpp import CrfppModel, read_crfpp_model
 from crfield.storage.foreign.crfsuite import CrfsuiteModel, read_crfsuite_model
 from crfield.storage.foreign.wapiti import WapitiModel, read_wapiti_model
+from crfield.storage.state import State
 
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray]  # number of a name, label or pair, weight
 _PLAIN = re.compile(r"%x\[\s*[+-]?[0-9]+\s*,\s*[0-9]+\s*\]")
@@ -172,7 +170,7 @@ def _chain(
     """The model that our own file of these parts would hold."""
     n_edges = 0 if edge is None else len(edge[0]) - 1
     header = {
-        "kind": chain_file.KIND,
+        "kind": "chain_crf",
         "parameters": {"template": template, "intercept": False, "boundaries": False},
         "labels": [label_to_json(label) for label in labels],
         "encoder": encoder,
@@ -186,7 +184,7 @@ def _chain(
             "n_edge_dense": 0,
         },
         "report": {
-            "objective_": math.nan,
+            "objective_": None,
             "n_iter_": 0,
             "n_evaluations_": 0,
             "converged_": True,
@@ -203,6 +201,4 @@ def _chain(
         arrays |= {"layout/edge_ptr": edge[0], "layout/edge_pair": edge[1].astype(np.int32)}
         weights.append(edge[2])
     arrays["weights"] = np.concatenate(weights).astype(np.float64)
-    model = chain_file.load_chain(Archive(header, arrays), functions=None, transition_functions=())
-    model._fitted  # noqa: B018  (builds and checks everything now)
-    return model
+    return ChainCRF._from_state(State(header, arrays))

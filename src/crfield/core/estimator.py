@@ -13,6 +13,7 @@ when the program runs.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterable
 from dataclasses import Field, dataclass
 from functools import cache
@@ -172,7 +173,7 @@ class Estimator(BaseEstimator):
         joins = sum(hasattr(base, "__dataclass_fields__") for base in cls.__bases__) > 1
         if (declares or joins) and "__init__" not in vars(cls):
             dataclass(kw_only=True, repr=False, eq=False, match_args=False)(cls)
-            _own_first(cls)
+            _ordered(cls)
 
     def check(self, *names: str) -> None:
         """`InputError` unless every parameter has a value that can be used, alone and beside the others.
@@ -206,11 +207,13 @@ class Estimator(BaseEstimator):
         return super().set_params(**params)
 
 
-def _own_first(cls: type) -> None:
-    """Let the signature begin with what the class declares itself, which readers look for; all are keywords."""
+def _ordered(cls: type) -> None:
+    """Let the signature follow the docstring's list of parameters, where readers look for them; all are keywords."""
     first, *others = inspect.signature(cls.__init__).parameters.values()  # type: ignore[misc]
-    place = {name: number for number, name in enumerate(vars(cls).get("__annotations__", ()))}
-    ordered = sorted(others, key=lambda each: (each.kind, place.get(each.name, len(place))))
+    listed = re.findall(r"^    (\w.*)$", (cls.__doc__ or "").partition("Parameters\n")[2], re.M)
+    words = [word for line in listed for word in re.findall(r"\w+", line.partition(" : ")[0])]
+    place = {name: number for number, name in reversed(list(enumerate(words)))}
+    ordered = sorted(others, key=lambda each: (each.kind, place.get(each.name, len(words))))
     cls.__init__.__signature__ = inspect.Signature([first, *ordered])  # type: ignore[misc]
 
 

@@ -85,7 +85,7 @@ class Fitted(Estimator, Generic[M]):
         if model is None:
             if stored is None:
                 raise NotYetFitted(
-                    f"this {type(self).__name__} is not fitted yet. Call fit first, or load a model file."
+                    f"this {type(self).__name__} is not fitted yet. Call fit(X, y) first, or load a model file."
                 )
             with reading("the model file", given=self.__dict__.get("functions") is not None):
                 model = self._model = self._build(stored)

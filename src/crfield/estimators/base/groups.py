@@ -51,6 +51,7 @@ TEMPLATE = Check(
     "the text of one, the path of its file, a Template or None",
     lambda value: value is None or isinstance(value, str | os.PathLike | Template),
 )
+ADVICE = "Raise max_iter or tol, or scale numeric features (standardize=True)"
 MIN_COUNT = integer(1, meaning="the fewest steps a feature must be seen on; 1 keeps all")
 
 
@@ -134,15 +135,15 @@ class Paired(Columned[M]):
         without = isinstance(encoder, TemplateEncoder) and not encoder.template.transitions
         return "none" if without else self.transition_pairs
 
-    def _layout(self, encoder: Encoder, batch: Batch, target: Target) -> Layout:
-        """The weights that a batch and its target ask for."""
+    def _layout(self, encoder: Encoder, batch: Batch, target: Target, like: Layout | None = None) -> Layout:
+        """The weights that a batch and its target ask for; ``like`` is that of a model which they join."""
         return Layout.observe(
             batch,
             target,
             feature_pairs=self.feature_pairs,
             transition_pairs=self._pairs(encoder),
-            bias=bool(self.intercept),
-            boundaries=bool(self.boundaries),
+            bias=bool(self.intercept) if like is None else like.bias,
+            boundaries=bool(self.boundaries) if like is None else like.boundaries,
         )
 
 
@@ -176,21 +177,23 @@ class Optimised(Estimator):
 
             yield after if self.callback is not None or self.verbose else None
 
-    def _warn_unless_converged(
-        self,
-        result: Result,
-        advice: str = "Raise max_iter or tol, or scale numeric features (standardize=True)",
-        remark: str = "",
-    ) -> None:
+    def _warn_unless_converged(self, result: Result, advice: str = ADVICE, remark: str = "") -> None:
         """`ConvergenceWarning`, at the line that called ``fit``, where training ended early without being told to."""
-        if result.converged or result.reason in (CALLBACK, HELD_OUT):
-            return
-        if result.reason == INTERRUPTED:
-            advice = "The best weights so far are kept"
-        value = "" if np.isnan(result.value) else f", objective {result.value:.6g}"  # sampled training knows none
-        warnings.warn(
-            f"training stopped before the tolerance {self.tol:g} was met ({result.reason}, {result.n_iter} steps"
-            f"{value}). {advice}.{f' {remark}.' if remark else ''}",
-            ConvergenceWarning,
-            stacklevel=3,
-        )
+        warn_unless_converged(result, self.tol, advice, remark, stacklevel=4)
+
+
+def warn_unless_converged(
+    result: Result, tol: float, advice: str = ADVICE, remark: str = "", *, stacklevel: int = 3
+) -> None:
+    """`ConvergenceWarning` where training ended early without being told to."""
+    if result.converged or result.reason in (CALLBACK, HELD_OUT):
+        return
+    if result.reason == INTERRUPTED:
+        advice = "The best weights so far are kept"
+    value = "" if np.isnan(result.value) else f", objective {result.value:.6g}"  # sampled training knows none
+    warnings.warn(
+        f"training stopped before the tolerance {tol:g} was met ({result.reason}, {result.n_iter} steps{value}). "
+        f"{advice}.{f' {remark}.' if remark else ''}",
+        ConvergenceWarning,
+        stacklevel=stacklevel,
+    )

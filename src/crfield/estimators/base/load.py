@@ -12,7 +12,6 @@ from typing import Any
 from crfield.core.parameters import declared_parameters
 from crfield.errors import ModelFileError
 from crfield.estimators.base.registry import HOMES, class_of
-from crfield.estimators.chain import file as chain_file
 from crfield.features.templates.template import Template
 from crfield.features.transformed import TRANSFORMERS, transformer_from_state
 from crfield.storage import exchange
@@ -37,9 +36,8 @@ _READERS = {  # where the function lies that makes the model of an archive
     "kernel_logistic": ("crfield.estimators.similarity.logistic_file", "load_kernel_logistic"),
 }
 _MAGIC = 16  # bytes that tell the tool
-_CHAINS = (chain_file.KIND, chain_file.M_ESTIMATED, chain_file.LOCAL)
 _PIPELINE = "pipeline"
-KINDS = (*HOMES, *_CHAINS, *_READERS, *TRANSFORMERS, _PIPELINE)
+KINDS = (*HOMES, *_READERS, *TRANSFORMERS, _PIPELINE)
 
 
 def load(
@@ -92,16 +90,10 @@ def _model(archive: Archive, name: str, functions: dict[str, Any], *, lazy: bool
 
         code: dict[str, Any] = {"functions": None, "transition_functions": ()}  # which the last step alone may have
         return pipeline_of(archive, lambda part, last: _model(part, name, functions if last else code, lazy=lazy))
-    of_chain = kind in _CHAINS
-    if not (lazy and of_chain):
+    maker = class_of(kind) if kind in HOMES else None
+    if maker is None or not (lazy and maker.lazy):
         check_numbers(archive.arrays)
-    if of_chain:
-        model = chain_file.load_chain(archive, **functions)
-        if not lazy:
-            model._fitted  # noqa: B018  (builds and checks everything now)
-        return model
-    if kind in HOMES:
-        maker = class_of(kind)
+    if maker is not None:
         known = () if functions["functions"] is None else declared_parameters(maker)
         given = {parameter: code for parameter, code in functions.items() if parameter in known}
         return maker._from_state(State(archive.header, archive.arrays), lazy=lazy, **given)

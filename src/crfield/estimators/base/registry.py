@@ -11,6 +11,9 @@ from typing import Any
 
 HOMES: dict[str, str] = {
     "continuous_crf": "crfield.estimators.continuous:ContinuousCRF",
+    "chain_crf": "crfield.estimators.chain.crf:ChainCRF",
+    "memm": "crfield.estimators.chain.memm:MEMM",
+    "m_estimated_crf": "crfield.estimators.chain.m_estimated:MEstimatedCRF",
     "graph_crf": "crfield.estimators.graph.crf:GraphCRF",
     "grid_crf": "crfield.estimators.graph.grid:GridCRF",
     "factorial_crf": "crfield.estimators.graph.factorial:FactorialCRF",

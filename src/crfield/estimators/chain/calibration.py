@@ -10,9 +10,8 @@ are divided by T, so the model stays a plain one; rules of neighbouring labels s
 
 from __future__ import annotations
 
-import copy
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -22,26 +21,22 @@ from crfield.estimators.chain.model import ColumnModel
 COLDEST, HOTTEST = 0.02, 50.0
 
 
-def fitted_temperature(crf: Any, model: ColumnModel, X: Any, y: Any) -> float:
-    """The temperature in 0.02 … 50 of largest likelihood."""
+def fitted_temperature(log_prob: Callable[[float], np.ndarray]) -> float:
+    """The temperature in 0.02 … 50 of largest likelihood; ``log_prob`` gives that of every sequence at one."""
     from scipy.optimize import minimize_scalar
 
-    if not np.isfinite(crf.log_prob(X, y)).all():
+    if not np.isfinite(log_prob(1.0)).all():
         raise InputError("the sequences to calibrate by must be possible under the model: some have probability 0.")
-
-    def loss(log_temperature: float) -> float:
-        return -float(cooled(crf, model, float(np.exp(log_temperature))).log_prob(X, y).sum())
-
     bounds = (np.log(COLDEST), np.log(HOTTEST))
-    return float(np.exp(minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-5}).x))
+    found = minimize_scalar(
+        lambda at: -float(log_prob(float(np.exp(at))).sum()), bounds=bounds, method="bounded", options={"xatol": 1e-5}
+    )
+    return float(np.exp(found.x))
 
 
-def cooled(crf: Any, model: ColumnModel, temperature: float) -> Any:
-    """A copy of the estimator with its weights divided by the temperature."""
-    out, cool = copy.copy(crf), copy.copy(model)  # a copied model has no compiled state
-    cool.weights = model.weights / temperature
-    if model.layout.fixed is not None:
-        cool.layout = replace(model.layout, fixed=model.layout.fixed.scaled(1 / temperature))
-    out._model, out._parts = cool, None
-    out.temperature_ = temperature
-    return out
+def cooled(model: ColumnModel, temperature: float) -> ColumnModel:
+    """The model with its weights divided by the temperature."""
+    layout = model.layout
+    if layout.fixed is not None:
+        layout = replace(layout, fixed=layout.fixed.scaled(1 / temperature))
+    return replace(model, layout=layout, weights=model.weights / temperature)

@@ -9,74 +9,62 @@ the shapes that `crfield.features` reads; y a list of label sequences of the sam
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 
-from crfield.core.checks import (
-    file_path,
-    flag,
-    function,
-    integer,
-    loudness,
-    number,
-    one_of,
-    resolve_jobs,
-    seed,
-    share,
-    threads,
-)
+from crfield.core.checks import integer, one_of, resolve_jobs
+from crfield.core.constraints import Constraints
+from crfield.core.costs import check_class_weight, check_costs
+from crfield.core.fixed import FixedScores
 from crfield.core.graphs import Graphs
 from crfield.core.parameters import learnt, parameter
-from crfield.core.potentials import Potentials
 from crfield.core.target import Target
 from crfield.core.topology import Chains
-from crfield.data.batch import Batch
-from crfield.data.label_growth import grown_labels
+from crfield.data.label_json import label_from_json, label_to_json
 from crfield.data.labels import LabelCoder
-from crfield.errors import InputError, NotFittedError
-from crfield.estimators.base.sequences import check_weights, without_weightless
-from crfield.estimators.chain.answers import ChainAnswers
-from crfield.estimators.chain.calibration import cooled, fitted_temperature
-from crfield.estimators.chain.checks import (
-    PENALTY,
-    SCORE,
-    TEMPLATE,
-    TOLERANCE,
-    check_label_functions,
-    check_parameters,
-)
-from crfield.estimators.chain.columns import fresh_columns, grown_columns
-from crfield.estimators.chain.constraints import forbidden_pairs, ruled, with_costs, with_rules
-from crfield.estimators.chain.early_stopping import HeldOut
-from crfield.estimators.chain.encoded import fit_encoded
-from crfield.estimators.chain.higher_order import (
-    LongerAnswers,
-    is_longer,
-    label_of_state,
-    parts_of,
-    plain_part,
-    with_runs,
-)
-from crfield.estimators.chain.model import ColumnModel, FunctionModel, build_columns, tabulate_sequences
-from crfield.estimators.chain.partial_fit import learn_part
-from crfield.estimators.chain.training import divide, train_planned, training_digests, warn_unless_converged
-from crfield.estimators.explain.margins import ChainExplanations
-from crfield.estimators.explain.weights import strongest_features
-from crfield.estimators.export.step_scores import StepScorer, column_steps
-from crfield.features.templates.template import Template
-from crfield.inference.chain import ChainEngine
-from crfield.inference.decode import DECODERS, check_decoder
-from crfield.optimize.history import Result, Step
-from crfield.report.weights import FeatureList, TransitionTable
-from crfield.scoring.tables import TableScorer
-from crfield.storage.encoded import EncodedDataset
-from crfield.training.chain.plan import OBJECTIVES, SOLVERS, ChainParts, Plan, plan_chain, prepare
+from crfield.errors import InputError
+from crfield.estimators.chain.columns import TrainedChain
+from crfield.estimators.chain.higher_order import HigherOrderAnswers
+from crfield.estimators.chain.model import ColumnModel, FunctionModel
+from crfield.estimators.chain.problem import with_constraints, with_costs, with_runs
+from crfield.storage.state import State
+from crfield.training.chain.higher_order import check_run_plan
+from crfield.training.chain.plan import OBJECTIVES, Plan, plan_chain
 
 
-class ChainCRF(ChainAnswers[Any], ChainExplanations):
+def _check_constraints(name: str, given: Any) -> None:
+    if hasattr(given, "__next__"):
+        raise InputError("constraints can be read only once: give a list of pairs, not an iterator.")
+    if given is not None:
+        Constraints.of(given)
+
+
+def _weights_to_json(given: Any) -> Any:
+    if not isinstance(given, Mapping):
+        return given
+    return [[label_to_json(label), float(weight)] for label, weight in given.items()]
+
+
+def _weights_from_json(found: Any) -> Any:
+    return {label_from_json(label): weight for label, weight in found} if isinstance(found, list) else found
+
+
+def _costs_to_json(given: Any) -> Any:
+    if isinstance(given, Mapping):
+        return {"pairs": [[label_to_json(a), label_to_json(b), float(cost)] for (a, b), cost in given.items()]}
+    return None if given is None else np.asarray(given, dtype=np.float64).tolist()
+
+
+def _costs_from_json(found: Any) -> Any:
+    if not isinstance(found, dict):
+        return found
+    return {(label_from_json(a), label_from_json(b)): cost for a, b, cost in found["pairs"]}
+
+
+class ChainCRF(TrainedChain, kind="chain_crf", model=ColumnModel):
     """Linear-chain conditional random field.
 
     Training minimises −Σ weight · log p(y | x) + ``l1`` ‖w‖₁ + ½ ``l2`` ‖w‖², or another ``objective``.
@@ -109,8 +97,8 @@ class ChainCRF(ChainAnswers[Any], ChainExplanations):
     penalize_intercepts : bool
         Whether the penalties touch those scores.
     order : int
-        How many labels a label looks back at. Above 1, runs of up to ``order`` + 1 labels that occur in y have a
-        weight, others fall back on shorter ones; exact (`crfield.scoring.higher_order`).
+        How many previous labels each label depends on. Above 1, runs of up to ``order`` + 1 labels that occur in y
+        have a weight, others fall back on shorter ones; exact (`crfield.scoring.higher_order`).
     objective : str
         What is minimised: "auto" (what the solver trains, the likelihood as a rule) or a name of
         `crfield.training.chain.plan`, such as "pseudo_likelihood", "softmax_margin" or "label_accuracy".
@@ -161,269 +149,121 @@ class ChainCRF(ChainAnswers[Any], ChainExplanations):
     ['DET', 'NOUN']
     """
 
-    _model: ColumnModel | FunctionModel | None = learnt()
-    _labels_known: LabelCoder = learnt()
-    source_: dict[str, str] = learnt()  # how the command line read the files of training, where it did
-    _parts: tuple[Any, ...] | None = learnt()  # what a model file holds, until it is first asked for
-
-    l1: float = parameter(PENALTY, default=0.0)
-    l2: float = parameter(PENALTY, default=1.0)
-    features: Any = parameter(default=None, stored=False)
-    template: str | os.PathLike[str] | Template | None = parameter(TEMPLATE, default=None)
-    functions: Sequence[Any] | None = parameter(default=None, stored=False)
-    transition_functions: Sequence[Any] = parameter(default=(), stored=False)
-    label_functions: Sequence[Callable[[Any, Any, Any, int], float]] | None = parameter(default=None, stored=False)
-    transition_features: str | Sequence[Any] | None = parameter(default=None)
-    standardize: bool = parameter(flag, default=False)
-    min_count: int = parameter(
-        integer(1, meaning="the fewest steps a feature must be seen on; 1 keeps all"), default=1
-    )
-    feature_pairs: str = parameter(one_of("observed", "all"), default="observed")
-    transition_pairs: str = parameter(one_of("observed", "all", "none"), default="observed")
-    intercept: bool = parameter(flag, default=True)
-    boundaries: bool = parameter(flag, default=True)
-    penalize_intercepts: bool = parameter(flag, default=True)
     order: int = parameter(integer(1, meaning="how many previous labels each label depends on"), default=1)
     objective: str = parameter(one_of(*OBJECTIVES), default="auto")
-    solver: str = parameter(one_of(*SOLVERS), default="auto")
-    solver_options: dict[str, Any] | None = parameter(default=None)
-    constraints: Any = parameter(default=None)
-    class_weight: Any = parameter(default=None)
-    costs: Any = parameter(default=None)
-    tol: float = parameter(TOLERANCE, default=1e-4)
-    max_iter: int = parameter(integer(1, meaning="the most steps of the optimiser"), default=1000)
-    decode: str = parameter(one_of(*DECODERS), default="viterbi")
-    warm_start: bool = parameter(flag, default=False)
-    n_jobs: int | None = parameter(threads, default=None)
-    random_state: Any = parameter(seed, default=0)
-    verbose: int = parameter(loudness, default=0)
-    callback: Callable[[Step, np.ndarray], bool | None] | None = parameter(
-        function("(step, weights)"), default=None, stored=False
+    constraints: Any = parameter(
+        _check_constraints, default=None, to_json=lambda given: given if isinstance(given, str) else None
     )
-    checkpoint: Any = parameter(file_path | None, default=None, stored=False)
-    checkpoint_every: float = parameter(number(0, meaning="seconds"), default=60.0)
-    validation_fraction: float | None = parameter(share() | None, default=None)
-    validation_score: Any = parameter(SCORE, default="log_likelihood")
-    patience: int = parameter(integer(1, meaning="the steps without a better score"), default=5)
+    class_weight: Any = parameter(
+        lambda name, given: check_class_weight(given),
+        default=None,
+        to_json=_weights_to_json,
+        from_json=_weights_from_json,
+    )
+    costs: Any = parameter(
+        lambda name, given: check_costs(given), default=None, to_json=_costs_to_json, from_json=_costs_from_json
+    )
 
-    # ------------------------------------------------------------------ fitting
+    _trained_with: Any = learnt()  # the constraints that the weights were trained with
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, validation: Any = None) -> Self:
-        """Learn the weights from sequences X and their labels y, or from a `crfield.EncodedDataset` on disk.
+    def _check_together(self) -> None:
+        super()._check_together()
+        plan = self._plan
+        if self.label_functions is not None and self.constraints is not None:
+            raise InputError(
+                "constraints are for models of columns. A function of two labels may return -1e9 for a pair that is "
+                "against the rules, with a fixed weight; or write the features as f(x, t)."
+            )
+        if self.order > 1 and self.label_functions is not None:
+            raise InputError("order above 1 is for models of columns, not for functions of two labels.")
+        if self.order > 1:
+            check_run_plan(plan)
 
-        ``sample_weight`` has one number for each sequence; 0 leaves it out. ``validation`` is a pair (X, y) of
-        held-out sequences to stop by. Ctrl-C ends training with the best weights so far.
-        """
-        self._check_parameters()
-        if isinstance(X, EncodedDataset):
-            return self._finish(*fit_encoded(self, X, y, sample_weight, validation), len(X))
-        X, y, sample_weight = without_weightless(X, y, sample_weight)
-        before = self._fitted if self.warm_start and self.__sklearn_is_fitted__() else None
-        coder = grown_labels(None if before is None else self._coder, y)
-        X, y, sample_weight, held = divide(self._training_parameters(), X, y, sample_weight, validation)
-        prepare = self._column_problem if self.label_functions is None else self._function_problem
-        problem, model = prepare(X, y, coder, sample_weight, before)
-        held_out = None
-        if held is not None:
-            held_out = HeldOut(self, model, coder, *held, score=self.validation_score, patience=self.patience)
-        result = self._train(problem, model, held_out)
-        return self._finish(model, coder, result, len(y))
+    # ------------------------------------------------------------------ training
 
-    def _finish(self, model: ColumnModel | FunctionModel, coder: LabelCoder, result: Result, n: int) -> Self:
-        self._ongoing, self.n_seen_ = None, n
-        self._learnt(model, coder, result)
-        warn_unless_converged(result, self.tol)
-        return self
+    @property
+    def _plan(self) -> Plan:
+        return plan_chain(self.objective, self.solver, costs=self.class_weight is not None or self.costs is not None)
+
+    def _completed(self, model: ColumnModel, target: Target, before: Any) -> ColumnModel:
+        layout = with_constraints(model.layout, self.constraints, model.labels, target)
+        return with_runs(replace(model, layout=layout), target, self.order, before)
+
+    def _costed(self, target: Target, labels: LabelCoder) -> Target:
+        return with_costs(target, self.class_weight, self.costs, labels)
+
+    def _check_on_disk(self) -> None:
+        super()._check_on_disk()
+        if self.order != 1:
+            raise InputError(f"data on disk is for chains of order 1, got order={self.order!r}.")
+        if isinstance(self.class_weight, str):
+            raise InputError(
+                f"class_weight={self.class_weight!r} would be counted anew in each shard. Give a dict of labels and "
+                "weights for data on disk."
+            )
 
     def partial_fit(
         self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, *, n_sequences: float | None = None
     ) -> Self:
-        """Learn from one more part of the data, in one pass of stochastic steps; features and labels may be new.
+        if self.order != 1:
+            raise InputError("partial_fit is for chains of order 1; train others by fit, with warm_start to go on.")
+        return super().partial_fit(X, y, classes, sample_weight, n_sequences=n_sequences)
 
-        ``classes`` lists labels that parts to come may hold (it is not needed). Penalties are shared out over
-        ``n_sequences``, by default all that were handed in so far: give the number of different ones where parts come
-        more than once, and many passes approach what ``fit`` finds. ``objective_`` is the loss met on the way.
-        """
-        self._check_parameters()
-        self._learnt(*learn_part(self, X, y, classes, sample_weight, n_sequences))
-        return self
-
-    def _learnt(self, model: ColumnModel | FunctionModel, coder: LabelCoder, result: Result) -> None:
-        model.weights = result.weights
-        self._model, self._labels_known, self._parts = model, coder, None
-        self._rules = getattr(self, "constraints", None)
-        self.classes_ = coder.classes_
-        self.objective_ = float(result.value)
-        self.n_iter_ = result.n_iter
-        self.n_evaluations_ = result.n_evaluations
-        self.history_ = result.history
-        self.converged_ = result.converged
-        self.stop_reason_ = result.reason
-        # MEstimatedCRF has its own method and no parameter for it.
-        asked = f"{self.solver}, as asked for" if hasattr(self, "solver") else f"as {type(self).__name__} is trained"
-        self.plan_ = result.how or asked
-
-    def _check_parameters(self) -> None:
-        check_parameters(self.get_params(deep=False))
-
-    def _column_problem(
-        self, X: Any, y: Any, coder: LabelCoder, sample_weight: Any, before: ColumnModel | FunctionModel | None
-    ) -> tuple[Any, ColumnModel | FunctionModel]:
-        model, batch, target = self._encoded(X, y, coder, sample_weight, before)
-        return self._planned(self._parts_of(model, batch, target)), model
-
-    def _parts_of(self, model: ColumnModel, batch: Batch, target: Target) -> Any:
-        return parts_of(model, batch, target, n_jobs=resolve_jobs(self.n_jobs))
-
-    def _planned(self, parts: ChainParts) -> tuple[Plan, Any, Any]:
-        plan = plan_chain(self.objective, self.solver, costs=getattr(parts.target, "cost", None) is not None)
-        digests = None if self.checkpoint is None else training_digests(self._training_parameters(), parts)
-        return plan, prepare(plan, parts), digests
-
-    def _training_parameters(self) -> dict[str, Any]:
-        return ChainCRF().get_params(deep=False) | self.get_params(deep=False)
-
-    def _encoded(
-        self, X: Any, y: Any, coder: LabelCoder, sample_weight: Any, before: ColumnModel | FunctionModel | None
-    ) -> tuple[ColumnModel, Batch, Target]:
-        parameters = self._training_parameters()
-
-        def make_target(topology: Chains) -> Target:
-            return self._target(topology, coder, y, sample_weight)
-
-        if isinstance(before, ColumnModel):
-            model, batch, target, _ = grown_columns(parameters, X, make_target, plain_part(before))
-        else:
-            model, batch, target = fresh_columns(parameters, X, make_target)
-        layout = with_rules(model.layout, getattr(self, "constraints", None), coder, target)
-        model = with_runs(ColumnModel(model.encoder, layout, model.weights), target, parameters["order"], before)
-        return model, batch, target
-
-    def _function_problem(
-        self, X: Any, y: Any, coder: LabelCoder, sample_weight: Any, before: ColumnModel | FunctionModel | None
-    ) -> tuple[Any, ColumnModel | FunctionModel]:
-        functions = check_label_functions(self.get_params(deep=False))
-        tables = tabulate_sequences(functions, coder.labels, X)
-        target = self._target(tables.topology, coder, y, sample_weight)
-        scorer = TableScorer(len(functions), coder.n_labels)
-        parts = ChainParts(scorer, tables, target, ChainEngine(resolve_jobs(self.n_jobs)))
-        weights = np.zeros(len(functions))
-        if isinstance(before, FunctionModel) and len(before.weights) == len(functions):
-            weights = before.weights
-        return self._planned(parts), FunctionModel(functions, coder.labels, weights)
-
-    def _target(self, topology: Any, coder: LabelCoder, y: Any, sample_weight: Any) -> Target:
-        labels, allowed = coder.encode(y, topology.lengths)
-        if topology.n_nodes == 0:
-            raise InputError("X holds no steps at all; at least one sequence with one step is needed to train.")
-        weight = None if sample_weight is None else check_weights(sample_weight, topology.n_sequences)
-        return with_costs(Target(topology, coder.n_labels, labels, allowed, weight), vars(self), coder)
-
-    def _train(self, problem: Any, model: ColumnModel | FunctionModel, held_out: HeldOut | None = None) -> Result:
-        return train_planned(self, self._training_parameters(), problem, model, held_out)
+    partial_fit.__doc__ = TrainedChain.partial_fit.__doc__
 
     # --------------------------------------------------------------- prediction
 
+    def _show(self, model: ColumnModel | FunctionModel) -> None:
+        super()._show(model)
+        self._trained_with = self.constraints
+
     @property
     def _fitted(self) -> ColumnModel | FunctionModel:
-        # The parts first: another thread that has just built the model of them takes them away afterwards.
-        parts, model = getattr(self, "_parts", None), getattr(self, "_model", None)
-        if model is None:
-            if parts is None:
-                raise NotFittedError(
-                    f"this {type(self).__name__} is not fitted yet. Call fit(X, y) first, or load a model file."
-                )
-            model = self._model = build_columns(*parts)
-            self._parts = None
-        return ruled(self, model)
+        """The fitted model, under the constraints that the estimator has now.
 
-    @property
-    def _coder(self) -> LabelCoder:
-        self._fitted  # noqa: B018  (says so where nothing is fitted)
-        return self._labels_known
+        ``set_params(constraints=…)`` on a fitted model asks for other rules at prediction, with the same weights, and
+        is carried out when the model is next asked.
+        """
+        model: ColumnModel | FunctionModel = super()._fitted
+        if self.constraints is not self.__dict__.get("_trained_with"):
+            _check_constraints("constraints", self.constraints)
+            if not isinstance(model, ColumnModel):
+                raise InputError("constraints are for models of columns; this one has functions of two labels.")
+            layout = with_constraints(model.layout, self.constraints, model.labels)
+            self._model = model = replace(model, layout=layout)
+            self._trained_with = self.constraints
+        return model
 
-    @property
-    def coef_(self) -> np.ndarray:
-        """(W,) the weights, read-only; `top_features` and ``transitions_`` give them names."""
-        weights = self._fitted.weights.view()
-        weights.flags.writeable = False
-        return weights
-
-    def _states(self) -> None:
-        return None
-
-    def potentials(self, X: Any) -> Potentials:
-        """The scores of X, for engines and comparisons of your own."""
-        return self._fitted.potentials(X, n_jobs=resolve_jobs(self.n_jobs))
-
-    def _label_of_state(self) -> np.ndarray | None:
-        return label_of_state(self._fitted)
+    def _longer(self, X: Any) -> HigherOrderAnswers | None:
+        """Answers of a chain of higher order; None where the order is 1."""
+        model = self._fitted
+        if not isinstance(model, ColumnModel) or not model.higher_order:
+            return None
+        return HigherOrderAnswers(model, X, n_jobs=resolve_jobs(self.n_jobs))
 
     def _beliefs(self, X: Any, known: Any = None) -> tuple[np.ndarray, Chains | Graphs]:
-        if is_longer(self._fitted):
-            answers = LongerAnswers(self, X)
-            return answers.beliefs(known), answers.topology
-        return super()._beliefs(X, known)
+        longer = self._longer(X)
+        return super()._beliefs(X, known) if longer is None else (longer.beliefs(known), longer.topology)
+
+    def _codes(self, X: Any, known: Any = None) -> tuple[np.ndarray, Chains | Graphs]:
+        longer = None if known is None or self.decode == "marginal" else self._longer(X)
+        return super()._codes(X, known) if longer is None else (longer.best(known), longer.topology)
 
     def log_prob(self, X: Any, y: Any) -> np.ndarray:
         """log p(y | x) of every sequence, (B,); for partial labels the probability of all they allow."""
-        return LongerAnswers(self, X).log_prob(y) if is_longer(self._fitted) else super().log_prob(X, y)
-
-    def _codes(self, X: Any, known: Any = None) -> tuple[np.ndarray, Chains | Graphs]:
-        if is_longer(self._fitted):
-            answers = LongerAnswers(self, X)
-            return answers.codes(known), answers.topology
-        if known is None and check_decoder(self.decode) == "viterbi":  # from packed weights, no scores written out
-            return self._fitted.best_paths(X, n_jobs=resolve_jobs(self.n_jobs))
-        return super()._codes(X, known)
-
-    def _forbidden(self) -> np.ndarray | None:
-        return forbidden_pairs(self._fitted)
-
-    def _step_scorer(self, *, history: int | None = None) -> StepScorer:
-        return column_steps(self._columns("stream"), history=history)
-
-    def calibrated(self, X: Any, y: Any) -> Self:
-        """A copy whose probabilities are as good as they sound: its temperature is fitted to held-out sequences.
-
-        Predicted paths are the same; ``temperature_`` tells what the weights were divided by.
-        """
-        return cooled(self, model := self._columns("calibrated"), fitted_temperature(self, model, X, y))
-
-    # -------------------------------------------------------------- explanation
-
-    @property
-    def transitions_(self) -> TransitionTable:
-        """Transition weights; NaN where a pair of labels has none."""
-        model = self._columns("transitions_")
-        return TransitionTable(self._coder.labels, model.layout.transitions(model.weights))
-
-    def top_features(self, n: int = 20, *, label: Hashable | None = None) -> FeatureList:
-        """The features of largest absolute weight, with their names; of one label if given.
-
-        Only the names that are shown are made.
-        """
-        return strongest_features(self._columns("top_features"), self._coder, n, label)
-
-    def _columns(self, name: str) -> ColumnModel:
-        model = self._fitted
-        if not isinstance(model, ColumnModel):
-            raise InputError(f"{name} is for models with columns; this one has functions of two labels: see coef_.")
-        return model
+        longer = self._longer(X)
+        return super().log_prob(X, y) if longer is None else longer.log_prob(y)
 
     # ------------------------------------------------------------------ storage
 
-    def save(self, path: Any) -> None:
-        """Write the model to one file, atomically; `crfield.load` reads it. Nothing in it is ever executed."""
-        from crfield.estimators.chain.file import save_chain
-
-        self._fitted  # noqa: B018
-        save_chain(self, path)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return getattr(self, "_model", None) is not None or getattr(self, "_parts", None) is not None
-
-    def __getstate__(self) -> Any:
-        if getattr(self, "_parts", None) is not None:
-            self._fitted  # noqa: B018  (what is still on disk is read before it is pickled)
-        return super().__getstate__()
+    @classmethod
+    def _with_parameters(cls, state: State) -> Self:
+        made = super()._with_parameters(state)
+        if made.constraints is None:  # other than the name of a scheme they are in the layout, pair by pair
+            labels = LabelCoder.from_json(state.header.get("labels"))
+            tables = {name: f"layout/{name}" for name in FixedScores.none(1).arrays()}
+            found = {name: state.arrays[place] for name, place in tables.items() if place in state.arrays}
+            fixed = FixedScores.from_arrays(found, labels.n_labels)
+            made.constraints = None if fixed is None else Constraints.from_scores(fixed, labels.labels)
+        made._trained_with = made.constraints
+        return made

@@ -26,8 +26,6 @@ from typing import Any
 
 import numpy as np
 
-from crfield.data.batch import Batch
-from crfield.data.labels import LabelCoder
 from crfield.errors import InputError, ModelFileError
 from crfield.estimators.chain.model import ColumnModel, FunctionModel
 from crfield.metrics import guess_scheme, label_f1, span_f1
@@ -41,15 +39,14 @@ State = tuple[dict[str, Any], dict[str, np.ndarray]]
 class HeldOut:
     """Scores weights on held-out sequences, remembers the best, and says when to stop.
 
-    ``estimator`` predicts with the weights in question; it is a copy, so that the one that is being trained is left
-    alone. ``inner`` is its unfinished model.
+    A copy of ``estimator`` predicts with the weights in question, so that the one that is being trained is left
+    alone; ``model`` is its unfinished model.
     """
 
     def __init__(
         self,
         estimator: Any,
-        inner: ColumnModel | FunctionModel,
-        coder: LabelCoder,
+        model: ColumnModel | FunctionModel,
         X: Any,
         y: Any,
         *,
@@ -57,10 +54,7 @@ class HeldOut:
         patience: int,
     ) -> None:
         self._probe = copy.copy(estimator)
-        self._probe._model = _Encoded(inner, X) if isinstance(inner, ColumnModel) else copy.copy(inner)
-        self._probe._labels_known, self._probe._parts = coder, None
-        self._probe.classes_ = coder.classes_
-        self._probe._rules = getattr(estimator, "constraints", None)
+        self._model = replace(model, encoded=model.encode(X)) if isinstance(model, ColumnModel) else model
         self._X, self._y, self._patience = X, y, patience
         self._score = _scorer(score, y) if isinstance(score, str) else score
         self.scores: dict[int, float] = {}
@@ -70,8 +64,7 @@ class HeldOut:
 
     def after(self, step: Step, weights: np.ndarray) -> tuple[Step, bool]:
         """The step with its score, and whether it is time to stop."""
-        self._probe._model.weights = weights
-        self._probe._model._tagger = None
+        self._probe._learn(replace(self._model, weights=weights))
         score = float(self._score(self._probe, self._X, self._y))
         step = replace(step, score=score)
         self.scores[step.n_iter] = score
@@ -137,20 +130,8 @@ class HeldOut:
     @property
     def data(self) -> list[Any]:
         """The held-out data, encoded where that can be."""
-        model = self._probe._model
-        return [model.encode(self._X) if isinstance(model, _Encoded) else self._X, self._y]
-
-
-class _Encoded(ColumnModel):
-    """A model that is only asked about one X, encoded once."""
-
-    def __init__(self, model: ColumnModel, X: Any) -> None:
-        super().__init__(model.encoder, model.layout, model.weights)
-        self.__dict__ |= {k: v for k, v in model.__dict__.items() if k not in self.__dict__}
-        self._batch = model.encode(X)
-
-    def encode(self, X: Any) -> Batch:
-        return self._batch
+        model = self._model
+        return [model.encoded if isinstance(model, ColumnModel) else self._X, self._y]
 
 
 def _scorer(name: str, y: Any) -> Callable[[Any, Any, Any], float]:

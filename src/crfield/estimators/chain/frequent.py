@@ -18,23 +18,20 @@ from crfield.data.batch import Batch
 from crfield.data.labels import LabelCoder
 from crfield.errors import InputError
 from crfield.estimators.chain.crf import ChainCRF
-from crfield.estimators.chain.model import ColumnModel, FunctionModel
 from crfield.scoring.layout import Layout
 
 
 class _FrequentChain(ChainCRF):
     """A chain in which a pair that occurs less than ``_least`` times has no weight."""
 
-    _least: float = 0.0
+    _least = 0.0
 
-    def _encoded(
-        self, X: Any, y: Any, coder: LabelCoder, sample_weight: Any, before: ColumnModel | FunctionModel | None
-    ) -> tuple[ColumnModel, Batch, Target]:
-        model, batch, target = super()._encoded(X, y, coder, sample_weight, before)
+    def _read(self, labels: LabelCoder, X: Any, y: Any, sample_weight: Any, before: Any) -> Any:
+        model, batch, target, places = super()._read(labels, X, y, sample_weight, before)
         if before is None and self._least > 0:
-            model.layout = frequent_layout(model.layout, batch, target, self._least)
-            model.weights = np.zeros(model.layout.n_weights)
-        return model, batch, target
+            layout = frequent_layout(model.layout, batch, target, self._least)
+            model = replace(model, layout=layout, weights=np.zeros(layout.n_weights))
+        return model, batch, target, places
 
 
 def frequent_chain(least: float, **parameters: Any) -> ChainCRF:

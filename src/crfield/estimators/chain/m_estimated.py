@@ -8,29 +8,28 @@ likelihood. `to_chain` hands the weights to a `ChainCRF`, which goes on from the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from math import isfinite
-from numbers import Integral, Real
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 
-from crfield.core.checks import resolve_jobs
-from crfield.core.target import Target
-from crfield.data.batch import Batch
+from crfield.core.checks import function, integer, loudness, number, one_of, resolve_jobs
+from crfield.core.parameters import declared_parameters, parameter
 from crfield.data.labels import LabelCoder
-from crfield.errors import InputError
-from crfield.estimators.chain.checks import check_parameters
+from crfield.estimators.base.groups import PENALTY, TOLERANCE, warn_unless_converged
+from crfield.estimators.base.sequences import sequence_target, without_weightless
+from crfield.estimators.chain.columns import ColumnChain
 from crfield.estimators.chain.crf import ChainCRF
-from crfield.estimators.chain.early_stopping import HeldOut
-from crfield.estimators.chain.model import ColumnModel, FunctionModel
+from crfield.estimators.chain.model import ColumnModel
 from crfield.estimators.chain.training import Watch, run_training
-from crfield.features.templates.template import Template
+from crfield.inference.decode import DECODERS
 from crfield.optimize.history import Result, Step
+from crfield.training.chain.plan import Plan
 from crfield.training.m_estimate import AUTO, REFERENCES, m_estimate
 
 
-class MEstimatedCRF(ChainCRF):
+class MEstimatedCRF(ColumnChain, kind="m_estimated_crf", model=ColumnModel):
     """Linear-chain conditional random field by M-estimation.
 
     Parameters
@@ -47,7 +46,7 @@ class MEstimatedCRF(ChainCRF):
         and 0.1 with refreshes if "auto".
     l2 : float
         Penalty ½ l2 ‖w‖² as in `ChainCRF`; refreshing leads to the optimum of the likelihood with this penalty.
-    template, functions, transition_functions, transition_features, standardize, min_count, feature_pairs,
+    features, template, functions, transition_functions, transition_features, standardize, min_count, feature_pairs,
     transition_pairs, intercept, boundaries, penalize_intercepts, n_jobs, verbose, callback
         As in `ChainCRF`; a step of the callback is a round.
     tol : float
@@ -67,101 +66,30 @@ class MEstimatedCRF(ChainCRF):
     'rounds'
     """
 
-    l1, label_functions, warm_start, random_state = 0.0, None, False, 0
-    checkpoint, validation_fraction, validation_score, patience = None, None, "log_likelihood", 3
+    refreshes: int = parameter(integer(0), default=6)
+    block: int | str | None = parameter(integer(1) | AUTO | None, default=AUTO)
+    reference: str = parameter(one_of(*REFERENCES), default="markov")
+    ridge: float | str = parameter(number(0) | AUTO, default=AUTO)
+    l2: float = parameter(PENALTY, default=1.0)
+    tol: float = parameter(TOLERANCE, default=1e-4)
+    decode: str = parameter(one_of(*DECODERS), default="marginal")
+    verbose: int = parameter(loudness, default=0)
+    callback: Callable[[Step, np.ndarray], bool | None] | None = parameter(
+        function("(step, weights)"), default=None, stored=False
+    )
 
-    def __init__(
-        self,
-        *,
-        refreshes: int = 6,
-        block: int | str | None = AUTO,
-        reference: str = "markov",
-        ridge: float | str = AUTO,
-        l2: float = 1.0,
-        template: str | Template | None = None,
-        functions: Sequence[Any] | None = None,
-        transition_functions: Sequence[Any] = (),
-        transition_features: str | Sequence[Any] | None = None,
-        standardize: bool = False,
-        min_count: int = 1,
-        feature_pairs: str = "observed",
-        transition_pairs: str = "observed",
-        intercept: bool = True,
-        boundaries: bool = True,
-        penalize_intercepts: bool = True,
-        tol: float = 1e-4,
-        decode: str = "marginal",
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        callback: Callable[[Step, np.ndarray], bool | None] | None = None,
-    ) -> None:
-        self.refreshes = refreshes
-        self.block = block
-        self.reference = reference
-        self.ridge = ridge
-        self.l2 = l2
-        self.template = template
-        self.functions = functions
-        self.transition_functions = transition_functions
-        self.transition_features = transition_features
-        self.standardize = standardize
-        self.min_count = min_count
-        self.feature_pairs = feature_pairs
-        self.transition_pairs = transition_pairs
-        self.intercept = intercept
-        self.boundaries = boundaries
-        self.penalize_intercepts = penalize_intercepts
-        self.tol = tol
-        self.decode = decode
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.callback = callback
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn the weights from sequences X and their labels y.
 
-    def to_chain(self, **options: Any) -> ChainCRF:
-        """A `ChainCRF` with these features, labels and weights, ready to answer, or to go on by likelihood.
-
-        ``options`` are parameters of `ChainCRF`. Its ``warm_start`` is on, so ``fit`` begins at these weights.
-
-        >>> X, y = [[["sunny"], ["rainy"], ["sunny"]]], [["walk", "read", "walk"]]
-        >>> chain = MEstimatedCRF(refreshes=0, block=1).fit(X, y).to_chain(l2=0.5)
-        >>> chain.predict(X)[0].tolist(), chain.fit(X, y).converged_
-        (['walk', 'read', 'walk'], True)
+        ``sample_weight`` has one number for each sequence; 0 leaves it out. Ctrl-C ends training with the best
+        weights so far.
         """
-        inner = self._fitted
-        known = ChainCRF().get_params(deep=False)
-        shared = {k: v for k, v in self.get_params(deep=False).items() if k in known and k != "callback"}
-        chain = ChainCRF(**{**shared, "warm_start": True, **options})
-        chain._check_parameters()
-        if not isinstance(inner, ColumnModel):
-            raise InputError("only models of columns can be handed on.")
-        chain._model = ColumnModel(inner.encoder, inner.layout, inner.weights.copy())
-        chain._labels_known, chain._parts, chain.classes_ = self._coder, None, self.classes_
-        for name in ("objective_", "n_iter_", "n_evaluations_", "history_", "converged_", "stop_reason_"):
-            setattr(chain, name, getattr(self, name))
-        return chain
-
-    def _check_parameters(self) -> None:
-        parameters = self.get_params(deep=False)
-        check_parameters({**ChainCRF().get_params(deep=False), **parameters})
-        check_rounds(parameters)
-
-    def _column_problem(
-        self, X: Any, y: Any, coder: LabelCoder, sample_weight: Any, before: ColumnModel | FunctionModel | None
-    ) -> tuple[Any, ColumnModel | FunctionModel]:
-        model, batch, target = self._encoded(X, y, coder, sample_weight, before)
-        return (batch, target), model
-
-    def partial_fit(
-        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, *, n_sequences: float | None = None
-    ) -> Self:
-        """There is none: the estimator needs the counts of all data at once."""
-        raise InputError("MEstimatedCRF has no stochastic steps: use fit, or go on with to_chain().partial_fit.")
-
-    def _train(
-        self, problem: tuple[Batch, Target], model: ColumnModel | FunctionModel, held_out: HeldOut | None = None
-    ) -> Result:
-        batch, target = problem
-        layout = model.layout  # type: ignore[union-attr]
+        self.check()
+        X, y, sample_weight = without_weightless(X, y, sample_weight)
+        labels = LabelCoder().fit(y)
+        encoder, batch = self._learn_columns(X)
+        target = sequence_target(batch.topology, labels, y, sample_weight)
+        layout = self._layout(encoder, batch, target)
 
         def run(callback: Callable[[Step, np.ndarray], bool | None] | None) -> Result:
             return m_estimate(
@@ -179,30 +107,37 @@ class MEstimatedCRF(ChainCRF):
                 callback=callback,
             )
 
-        return run_training(
-            run, Watch(self.callback, held_out, None, self.verbose, 1 + self.refreshes, "MEstimatedCRF")
+        result = run_training(
+            run, Watch(self.callback, None, None, self.verbose, 1 + self.refreshes, "MEstimatedCRF")
         )
+        self.plan_ = Plan("m_estimate", "newton", result.how or "cheap steps on a table of centred features")
+        self._learn(ColumnModel(labels, encoder, layout, result.weights), result)
+        warn_unless_converged(result, self.tol)
+        return self
 
+    def to_chain(self, **options: Any) -> ChainCRF:
+        """A `ChainCRF` with these features, labels and weights, ready to answer, or to go on by likelihood.
 
-def check_rounds(parameters: Any) -> None:
-    """InputError unless the parameters of the rounds can be used.
+        ``options`` are parameters of `ChainCRF`. Its ``warm_start`` is on, so ``fit`` begins at these weights.
 
-    >>> check_rounds(MEstimatedCRF(block=0).get_params(deep=False))
-    Traceback (most recent call last):
-    crfield.errors.InputError: block must be a whole number of at least 1, 'auto', or None for whole sequences, got 0.
-    """
-    block, refreshes, ridge = parameters["block"], parameters["refreshes"], parameters["ridge"]
-    auto = isinstance(block, str) and block == AUTO
-    if block is not None and not auto and (isinstance(block, bool) or not isinstance(block, Integral) or block < 1):
-        raise InputError(
-            f"block must be a whole number of at least 1, 'auto', or None for whole sequences, got {block!r}."
+        >>> X, y = [[["sunny"], ["rainy"], ["sunny"]]], [["walk", "read", "walk"]]
+        >>> chain = MEstimatedCRF(refreshes=0, block=1).fit(X, y).to_chain(l2=0.5)
+        >>> chain.predict(X)[0].tolist(), chain.fit(X, y).converged_
+        (['walk', 'read', 'walk'], True)
+        """
+        model = self._columns("to_chain")
+        known = declared_parameters(ChainCRF)
+        shared = {k: v for k, v in self.get_params(deep=False).items() if k in known and k != "callback"}
+        chain = ChainCRF(**{**shared, "warm_start": True, **options})
+        chain.check()
+        result = Result(
+            model.weights.copy(),
+            self.objective_,
+            self.n_iter_,
+            self.n_evaluations_,
+            self.converged_,
+            self.stop_reason_,
+            self.history_,
         )
-    if isinstance(refreshes, bool) or not isinstance(refreshes, Integral) or refreshes < 0:
-        raise InputError(f"refreshes must be a whole number of at least 0, got {refreshes!r}.")
-    number = isinstance(ridge, Real) and not isinstance(ridge, bool) and isfinite(ridge) and float(ridge) >= 0
-    if not number and not (isinstance(ridge, str) and ridge == AUTO):
-        raise InputError(f"ridge must be a finite number of at least 0, or 'auto', got {ridge!r}.")
-    if not isinstance(parameters["reference"], str) or parameters["reference"] not in REFERENCES:
-        raise InputError(
-            f"reference must be one of {', '.join(map(repr, REFERENCES))}, got {parameters['reference']!r}."
-        )
+        chain.plan_ = self.plan_
+        return chain._learn(replace(model, weights=result.weights), result)

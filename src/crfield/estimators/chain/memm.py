@@ -15,37 +15,36 @@ The paper's form has weights of its own for each label before: ``transition_feat
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from crfield.core.checks import resolve_jobs
+from crfield.core.checks import one_of, resolve_jobs
 from crfield.core.graphs import Graphs
+from crfield.core.parameters import parameter
 from crfield.core.potentials import Potentials
 from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.data.batch import Batch
-from crfield.errors import InputError
 from crfield.estimators.chain.answers import ChainAnswers
-from crfield.estimators.chain.crf import ChainCRF
+from crfield.estimators.chain.columns import TrainedChain
 from crfield.estimators.chain.model import ColumnModel
 from crfield.estimators.export.step_scores import StepScorer, column_steps
 from crfield.inference.chain import ChainEngine
 from crfield.objectives.gold_past import GoldPast, next_totals, normalised
 from crfield.scoring.layout import Layout
 from crfield.scoring.linear import LinearScorer
-from crfield.training.chain.plan import ChainParts, Plan
-
-LOCAL_SOLVERS = ("auto", "lbfgs", "cg", "projected_cg")
+from crfield.training.chain.plan import ChainParts
 
 
-class MEMM(ChainCRF):
+class MEMM(TrainedChain, kind="memm", model=ColumnModel):
     """Maximum-entropy Markov model: every step a logistic regression that is told the label before.
 
     Parameters are those of `ChainCRF`, but that ``boundaries`` stands for scores of the first step alone (a label is
-    chosen looking back, so none is chosen because the sequence ends after it), and that there is one
-    ``objective`` and few names of a ``solver``. Training minimises
+    chosen looking back, so none is chosen because the sequence ends after it), that there are few names of a
+    ``solver``, and that there is one objective, no ``order``, and nothing that ties neighbouring labels or weighs
+    errors, since steps are normalised one by one. Training minimises
 
         −Σ weight · Σ_t log p(y_t | y_{t-1}, x) + ``l1`` ‖w‖₁ + ½ ``l2`` ‖w‖²
 
@@ -60,28 +59,14 @@ class MEMM(ChainCRF):
     ['DET', 'NOUN']
     """
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        for name, usual in (("constraints", None), ("class_weight", None), ("costs", None), ("order", 1)):
-            if getattr(self, name) is not usual:
-                raise InputError(
-                    f"MEMM has no {name} but {usual}: its steps are normalised one by one. Use ChainCRF."
-                )
-        if self.objective not in ("auto", "likelihood"):
-            raise InputError(f"MEMM is trained by its likelihood: leave objective at 'auto', got {self.objective!r}.")
-        if self.solver not in LOCAL_SOLVERS:
-            raise InputError(
-                "MEMM is a classification of steps, trained by whole-batch solvers: solver must be one of "
-                f"{', '.join(map(repr, LOCAL_SOLVERS))}, got {self.solver!r}."
-            )
+    solver: str = parameter(one_of("auto", "lbfgs", "cg", "projected_cg"), default="auto")
 
-    def _parts_of(self, model: ColumnModel, batch: Batch, target: Target) -> ChainParts:
-        engine = ChainEngine(resolve_jobs(self.n_jobs))
-        scorer, layout = _Forward(model.layout), model.layout
-        return ChainParts(scorer, batch, target, engine, likelihood=GoldPast(), column_layout=layout)
+    _likelihood = GoldPast()
+    _sums_of_weights = False
 
-    def _planned(self, parts: ChainParts) -> tuple[Plan, Any, Any]:
-        return super()._planned(replace(parts, likelihood=GoldPast()))
+    def _parts(self, model: ColumnModel, batch: Batch, target: Target) -> ChainParts:
+        engine, layout = ChainEngine(resolve_jobs(self.n_jobs)), model.layout
+        return ChainParts(_Forward(layout), batch, target, engine, likelihood=self._likelihood, column_layout=layout)
 
     def potentials(self, X: Any) -> Potentials:
         """Log-probabilities of every label given the label before, as scores of edges."""

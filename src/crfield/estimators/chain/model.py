@@ -7,15 +7,19 @@ Both are plain values; compiled state is made when first needed, never stored an
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
 
 from crfield.core.potentials import Potentials
+from crfield.core.states import StateSpace
 from crfield.core.topology import Chains
 from crfield.data.batch import Batch
+from crfield.data.labels import LabelCoder
 from crfield.data.large import refuse_unbearable
-from crfield.errors import FeatureError, LabelError, ModelFileError
+from crfield.errors import FeatureError, InputError, LabelError, ModelFileError
 from crfield.features.detect import encoder_from_state
 from crfield.features.encoder import Encoder
 from crfield.features.templates.encoder import TemplateEncoder
@@ -25,33 +29,51 @@ from crfield.kernels import linear
 from crfield.scoring.higher_order import RunLayout, RunScores, runs_from_state
 from crfield.scoring.layout import Layout
 from crfield.scoring.tables import FunctionTables, LabelFunction, TableScorer, tabulate
-from crfield.storage.checked import check_numbers, check_table, reading
+from crfield.storage.checked import check_numbers, check_table
+from crfield.storage.state import State
 
 
+@dataclass(frozen=True, eq=False)
 class ColumnModel:
-    """An encoder, a layout and weights."""
+    """Labels, an encoder, a layout and weights."""
 
-    def __init__(self, encoder: Encoder, layout: Layout, weights: np.ndarray) -> None:
-        self.encoder, self.layout, self.weights = encoder, layout, weights
-        self._tagger: linear.Tagger | None = None
+    labels: LabelCoder
+    encoder: Encoder
+    layout: Layout
+    weights: np.ndarray
+    encoded: Batch | None = None  # the columns of the one X that it is asked about, where they were made before
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_tagger": None}
+        return {name: value for name, value in self.__dict__.items() if name != "tagger"}
 
-    @property
+    @cached_property
     def tagger(self) -> linear.Tagger:
         """Weights laid out for the kernels, made once."""
-        if self._tagger is None:
-            layout = self.layout.plain if isinstance(self.layout, RunLayout) else self.layout
-            self._tagger = linear.Tagger(layout, self.weights[: layout.n_weights])
-        return self._tagger
+        layout = self.layout.plain if isinstance(self.layout, RunLayout) else self.layout
+        return linear.Tagger(layout, self.weights[: layout.n_weights])
 
-    def with_layout(self, layout: Layout) -> ColumnModel:
-        """The same encoder and weights under another layout of as many weights."""
-        return ColumnModel(self.encoder, layout, self.weights)
+    @property
+    def higher_order(self) -> bool:
+        """Whether a label looks back at more than one."""
+        return isinstance(self.layout, RunLayout)
+
+    @property
+    def states(self) -> StateSpace | None:
+        """The runs of labels that scores are over, where the order is above 1."""
+        if not isinstance(self.layout, RunLayout):
+            return None
+        return StateSpace(self.layout.runs.label, self.labels.n_labels, one_path=True)
+
+    @property
+    def forbidden(self) -> np.ndarray | None:
+        """(L, L) bool, the pairs of labels that constraints forbid; None where they forbid nothing."""
+        fixed = self.layout.fixed
+        return None if fixed is None or not fixed.forbids else np.isneginf(fixed.edge)
 
     def encode(self, X: Any) -> Batch:
         """Columns of X, none too large; ModelFileError where encoder and layout, from a file, do not fit together."""
+        if self.encoded is not None:
+            return self.encoded
         batch, layout = self.encoder.encode(X), self.layout
         edge = (0, 0) if batch.edge is None else (batch.edge.width, batch.edge.n_dense)
         made = (batch.node.width, batch.node.n_dense, *edge)
@@ -71,7 +93,7 @@ class ColumnModel:
 
     def potentials(self, X: Any, *, n_jobs: int) -> Potentials:
         """Scores of X; those of states where the order is above 1."""
-        if isinstance(self.layout, RunLayout):
+        if self.higher_order:
             return self.run_scores(X, n_jobs=n_jobs).potentials()
         batch = self.encode(X)
         return Potentials(*self.tagger.scores(batch, n_jobs=n_jobs), batch.topology)
@@ -89,25 +111,82 @@ class ColumnModel:
             )
         return path, batch.topology
 
+    def state(self) -> State:
+        """Header and arrays."""
+        return (
+            State({"labels": self.labels.to_json()}, {"weights": self.weights})
+            .with_part("encoder", self.encoder.state())
+            .with_part("layout", self.layout.state())
+        )
 
+    @classmethod
+    def from_state(cls, state: State, parameters: Mapping[str, Any]) -> Self:
+        """The value whose `state` this is; feature functions, which are code, come with the parameters."""
+        labels = LabelCoder.from_json(state.header.get("labels"))
+        return cls.over(labels, labels.n_labels, state, parameters)
+
+    @classmethod
+    def over(cls, labels: LabelCoder, n_states: int, state: State, parameters: Mapping[str, Any]) -> Self:
+        """Encoder, layout and weights over labels or their states, checked against each other."""
+        held = sum(a.nbytes for name, a in state.arrays.items() if name == "weights" or name.startswith("layout/"))
+        check_table(8 * n_states**2, held + 32 * n_states, f"the transitions of {n_states:,} labels")
+        part = state.part("layout")
+        layout = Layout.from_state(part.header, dict(part.arrays))
+        if "order" in part.header:
+            layout = runs_from_state(layout, part.header, dict(part.arrays))
+        if layout.n_labels != n_states:
+            raise ModelFileError(f"the model file has {n_states} labels but a layout for {layout.n_labels}.")
+        weights = state.array("weights", (layout.n_weights,))
+        check_numbers({"weights": weights})
+        functions = parameters.get("functions")
+        part = state.part("encoder")
+        encoder = encoder_from_state(
+            part.header,
+            dict(part.arrays),
+            functions=functions,
+            transition_functions=parameters.get("transition_functions", ()),
+        )
+        model = cls(labels, encoder, layout, weights)
+        try:
+            model.tagger  # noqa: B018  (what the kernels would refuse is refused here)
+        except (ValueError, IndexError, OverflowError, MemoryError) as error:
+            raise ModelFileError(f"the model file's layout of the weights is damaged: {error}.") from None
+        if encoder.kind != "functions" or functions is not None:  # without its functions an encoder cannot encode
+            model.encode([])
+        return model
+
+
+@dataclass(frozen=True, eq=False)
 class FunctionModel:
-    """Functions of two labels and their weights."""
+    """Labels, functions of two of them, and weights."""
 
-    def __init__(self, functions: Sequence[LabelFunction], labels: Sequence[Hashable], weights: np.ndarray) -> None:
-        self.functions, self.labels, self.weights = list(functions), list(labels), weights
+    labels: LabelCoder
+    functions: list[LabelFunction]
+    weights: np.ndarray
+
+    states = None
+    forbidden = None
+    higher_order = False
 
     def potentials(self, X: Any, *, n_jobs: int) -> Potentials:
         """Scores of X."""
-        scorer = TableScorer(len(self.functions), len(self.labels))
+        scorer = TableScorer(len(self.functions), self.labels.n_labels)
         return scorer.score(self.weights, self._tables(X))
 
     def best_paths(self, X: Any, *, n_jobs: int) -> tuple[np.ndarray, Chains]:
         """Codes of the best path (N,) and the chains they lie on."""
-        scorer, tables = TableScorer(len(self.functions), len(self.labels)), self._tables(X)
+        scorer, tables = TableScorer(len(self.functions), self.labels.n_labels), self._tables(X)
         return ChainEngine(n_jobs).best_path(scorer.score(self.weights, tables))[1], tables.topology
 
     def _tables(self, X: Any) -> FunctionTables:
-        return tabulate_sequences(self.functions, self.labels, X)
+        return tabulate_sequences(self.functions, self.labels.labels, X)
+
+    def state(self) -> State:
+        """There is none: functions are code."""
+        raise InputError(
+            "a model of functions of two labels cannot be saved: its functions are code. Keep them in a module and "
+            "store coef_ with numpy, or write the features as f(x, t), which can be saved."
+        )
 
 
 def tabulate_sequences(functions: Sequence[LabelFunction], labels: Sequence[Hashable], X: Any) -> FunctionTables:
@@ -123,25 +202,6 @@ def tabulate_sequences(functions: Sequence[LabelFunction], labels: Sequence[Hash
     return tabulate(functions, labels, X)
 
 
-def stored_template(encoder: Encoder) -> dict[str, str | None]:
-    """The parameter ``template`` for a model file: the text that was used, wherever it came from."""
-    return {"template": encoder.template.text if isinstance(encoder, TemplateEncoder) else None}
-
-
-def restore_input(model: Any, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-    """Parameters of a model of a file that say how X is read: ``features``, which its encoder's state holds.
-
-    A template is text here, never the path of a file: a line end says so to whoever trains the model again.
-    """
-    encoder = header.get("encoder")
-    if isinstance(model.template, str) and "\n" not in model.template:
-        model.template += "\n"
-    if isinstance(encoder, dict) and "features" in encoder and hasattr(model, "features"):
-        prefix = "encoder/features/"
-        own = {name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)}
-        model.features = transformer_from_state(encoder["features"], own)
-
-
 def build_columns(
     header: dict[str, Any],
     arrays: Mapping[str, np.ndarray],
@@ -150,44 +210,20 @@ def build_columns(
     n_labels: int,
 ) -> ColumnModel:
     """Encoder, layout and weights out of the arrays, checked against each other."""
-    with reading("the model file", given=functions is not None):
-        return _build_columns(header, arrays, functions, transition_functions, n_labels)
+    labels = LabelCoder.from_json(header.get("labels"))
+    given = {"functions": functions, "transition_functions": transition_functions}
+    return ColumnModel.over(labels, n_labels, State(header, arrays), given)
 
 
-def _build_columns(
-    header: dict[str, Any],
-    arrays: Mapping[str, np.ndarray],
-    functions: Sequence[Any] | None,
-    transition_functions: Sequence[Any],
-    n_labels: int,
-) -> ColumnModel:
-    def under(prefix: str) -> dict[str, np.ndarray]:
-        return {name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)}
+def stored_template(encoder: Encoder) -> dict[str, str | None]:
+    """The parameter ``template`` for a model file: the text that was used, wherever it came from."""
+    return {"template": encoder.template.text if isinstance(encoder, TemplateEncoder) else None}
 
-    held = sum(array.nbytes for name, array in arrays.items() if name == "weights" or name.startswith("layout/"))
-    check_table(8 * n_labels**2, held + 32 * n_labels, f"the transitions of {n_labels:,} labels")
-    layout = Layout.from_state(header["layout"], under("layout/"))
-    if "order" in header["layout"]:
-        layout = runs_from_state(layout, header["layout"], under("layout/"))
-    encoder = encoder_from_state(
-        header.get("encoder"),  # type: ignore[arg-type]
-        under("encoder/"),
-        functions=functions,
-        transition_functions=transition_functions,
-    )
-    weights = arrays.get("weights")
-    if weights is None or weights.dtype != np.float64 or weights.shape != (layout.n_weights,):
-        raise ModelFileError(f"the model file's weights do not fit its layout of {layout.n_weights}.")
-    if not np.isfinite(weights).all():
-        raise ModelFileError("the model file's weights are not all finite numbers.")
-    if layout.n_labels != n_labels:
-        raise ModelFileError(f"the model file has {n_labels} labels but a layout for {layout.n_labels}.")
-    check_numbers({"weights": weights})
-    model = ColumnModel(encoder, layout, weights)
-    try:
-        model.tagger  # noqa: B018  (what the kernels would refuse is refused here)
-    except (ValueError, IndexError, OverflowError, MemoryError) as error:
-        raise ModelFileError(f"the model file's layout of the weights is damaged: {error}.") from None
-    if encoder.kind != "functions" or functions is not None:  # without its functions an encoder cannot encode
-        model.encode([])
-    return model
+
+def restore_input(model: Any, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+    """Parameters of a model of a file that say how X is read."""
+    encoder = header.get("encoder")
+    if isinstance(model.template, str) and "\n" not in model.template:
+        model.template += "\n"
+    if isinstance(encoder, dict) and "features" in encoder and hasattr(model, "features"):
+        model.features = transformer_from_state(encoder["features"], State({}, arrays).under("encoder/features"))

@@ -79,17 +79,15 @@ class PosteriorAnswers:
 
     _coder: Any  # the labels
     _engine: Any  # the exact engine of chains
+    _states: Any  # the states of labels that scores are over, or None
     potentials: Any  # X to scores
-
-    def _label_of_state(self) -> np.ndarray | None:
-        """(S,) the label of each state of ``potentials``, if every labelling has one way through them; or None."""
-        return None
 
     def _scored(self, X: Any, known: Any = None) -> tuple[Potentials, np.ndarray]:
         """Scores of X, of what is ``known`` only, and the label of each of their states (S,)."""
-        coder, potentials, label = self._coder, self.potentials(X), self._label_of_state()
-        if label is None:
-            label = np.arange(coder.n_labels, dtype=np.int32)
+        coder, potentials, states = self._coder, self.potentials(X), self._states()
+        label = np.arange(coder.n_labels, dtype=np.int32)
+        if states is not None and states.one_path:
+            label = states.label_of_state
         if potentials.n_labels != len(label):
             raise InputError(
                 f"this question is about labels, but {type(self).__name__} scores {potentials.n_labels} hidden "

@@ -7,7 +7,6 @@ and a checkpoint (`storage.checkpoints`).
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,15 +14,18 @@ from typing import Any
 import numpy as np
 
 from crfield.core.checks import random_generator, resolve_jobs
-from crfield.errors import ConvergenceWarning, InputError
+from crfield.errors import InputError
 from crfield.estimators.base.progress import Progress
 from crfield.estimators.chain.early_stopping import HeldOut, check_validation, split_sequences, taken
 from crfield.estimators.chain.model import ColumnModel, FunctionModel
-from crfield.optimize.history import CALLBACK, HELD_OUT, INTERRUPTED, Result, Step
+from crfield.estimators.chain.options import SolverOptions
+from crfield.estimators.chain.problem import ChainProblem
+from crfield.optimize.history import CALLBACK, INTERRUPTED, Result, Step
 from crfield.optimize.penalty import Penalty
 from crfield.storage.checkpoints import Checkpoint
 from crfield.storage.digests import digest
-from crfield.training.chain.plan import Plan, fit_chain
+from crfield.training.chain.plan import fit_chain
+from crfield.training.chain.shards import ShardedChain, fit_sharded
 
 Run = Callable[..., Result]
 _MATTERS = ("l1", "l2", "penalize_intercepts", "objective", "solver", "solver_options", "random_state")
@@ -76,80 +78,63 @@ def run_training(run: Run, watch: Watch) -> Result:
     return result if held_out is None else held_out.kept(result)
 
 
-def train_planned(
-    crf: Any,
-    parameters: Mapping[str, Any],
-    problem: tuple[Plan, Any, Any],
-    model: ColumnModel | FunctionModel,
-    held_out: HeldOut | None,
-) -> Result:
-    """Carry out what a chain estimator has planned: (plan, problem, digests of it or None without a checkpoint)."""
-    plan, handed, digests = problem
-    start = model.weights if model.weights.any() else None
+def train(options: SolverOptions, problem: ChainProblem, held_out: HeldOut | None = None) -> Result:
+    """Carry out the plan of a problem by the parameters of an estimator."""
+    plan, handed, start = problem.plan, problem.handed, problem.start
+    penalty = chain_penalty(options, problem.model)
     common: dict[str, Any] = {
-        "tol": parameters["tol"],
-        "max_iter": parameters["max_iter"],
-        "n_jobs": resolve_jobs(parameters["n_jobs"]),
-        "rng": random_generator(parameters["random_state"]),
-        "options": parameters["solver_options"],
+        "start": start,
+        "tol": options.tol,
+        "max_iter": options.max_iter,
+        "n_jobs": resolve_jobs(options.n_jobs),
+        "rng": random_generator(options.random_state),
     }
 
     def run(**watched: Any) -> Result:
-        return fit_chain(plan, handed, chain_penalty(parameters, model), start=start, **{**common, **watched})
+        if isinstance(handed, ShardedChain):
+            stochastic = plan.solver != "lbfgs" and handed.stochastic
+            return fit_sharded(handed, penalty, stochastic=stochastic, **{**common, **watched})
+        return fit_chain(plan, handed, penalty, options=options.solver_options, **{**common, **watched})
 
     checkpoint = None
-    if digests is not None:
-        checkpoint = open_checkpoint(parameters, digests, start=start, held_out=held_out)
-    beside = Watch(crf.callback, held_out, checkpoint, crf.verbose, parameters["max_iter"], type(crf).__name__)
-    return run_training(run, beside)
+    if options.checkpoint is not None:
+        told = {**problem.digests(), "the parameters": parameters_digest(options)}
+        checkpoint = open_checkpoint(options, told, start=start, held_out=held_out)
+    name = type(options).__name__
+    return run_training(run, Watch(options.callback, held_out, checkpoint, options.verbose, options.max_iter, name))
 
 
-def chain_penalty(parameters: Mapping[str, Any], model: ColumnModel | FunctionModel) -> Penalty:
+def chain_penalty(options: SolverOptions, model: ColumnModel | FunctionModel) -> Penalty:
     """The penalty that ``l1``, ``l2`` and ``penalize_intercepts`` mean for a model."""
     penalised = None
-    if not parameters["penalize_intercepts"] and isinstance(model, ColumnModel):
+    if not options.penalize_intercepts and isinstance(model, ColumnModel):
         penalised = (~model.layout.intercepts).astype(np.uint8)
-    return Penalty(l1=parameters["l1"], l2=parameters["l2"], penalised=penalised)
+    return Penalty(l1=options.l1, l2=options.l2, penalised=penalised)
 
 
-def training_digests(parameters: Mapping[str, Any], parts: Any) -> dict[str, str]:
-    """What a checkpoint must agree with: the data, the layout of the weights, and the parameters that matter.
+def parameters_digest(options: SolverOptions) -> str:
+    """The digest of the parameters that training depends on beside the data.
 
     ``tol``, ``max_iter`` and ``n_jobs`` are not among them: a training may go on for longer, or on another machine.
     """
-    batch, target = getattr(parts, "batch", parts), getattr(parts, "target", None)
-    return {
-        "the data": digest([batch, target]),
-        "the features and labels": digest(getattr(parts, "layout", None)),
-        "the parameters": parameters_digest(parameters),
-    }
-
-
-def parameters_digest(parameters: Mapping[str, Any]) -> str:
-    """The digest of the parameters that training depends on beside the data."""
-    return digest({name: parameters.get(name) for name in _MATTERS})
+    return digest({name: getattr(options, name, None) for name in _MATTERS})
 
 
 def open_checkpoint(
-    parameters: Mapping[str, Any],
-    digests: Mapping[str, str],
-    *,
-    start: np.ndarray | None,
-    held_out: HeldOut | None = None,
+    options: SolverOptions, digests: Mapping[str, str], *, start: np.ndarray | None, held_out: HeldOut | None = None
 ) -> Checkpoint:
     """The checkpoint of a training; InputError if the file is of another one that is not done."""
     more = {"the starting weights": digest(start)}
     if held_out is not None:
-        chosen = [parameters[name] for name in ("validation_score", "patience")]
-        more["the held-out data"] = digest([chosen, held_out.data])
-    return Checkpoint(parameters["checkpoint"], {**digests, **more}, every=float(parameters["checkpoint_every"]))
+        more["the held-out data"] = digest([[options.validation_score, options.patience], held_out.data])
+    return Checkpoint(options.checkpoint, {**digests, **more}, every=float(options.checkpoint_every))
 
 
 def divide(
-    parameters: Mapping[str, Any], X: Any, y: Any, sample_weight: Any, validation: Any
+    options: SolverOptions, X: Any, y: Any, sample_weight: Any, validation: Any
 ) -> tuple[Any, Any, Any, tuple[Any, Any] | None]:
     """X, y, weights and the held-out pair (X, y), given or split off by ``validation_fraction``."""
-    fraction = parameters["validation_fraction"]
+    fraction = options.validation_fraction
     if validation is not None:
         if fraction is not None:
             raise InputError(
@@ -158,29 +143,12 @@ def divide(
         return X, y, sample_weight, check_validation(validation)
     if fraction is None or not hasattr(X, "__len__") or not hasattr(y, "__len__") or len(X) != len(y):
         return X, y, sample_weight, None  # lengths that differ are told of later, with the places
-    if parameters["checkpoint"] is not None and parameters["random_state"] is None:
+    if options.checkpoint is not None and options.random_state is None:
         raise InputError(
             "a checkpoint with validation_fraction needs a random_state: without one, the training that goes on "
-            "would hold out other sequences. Give a whole number."
+            "would hold out other sequences. Give an integer."
         )
-    rng = random_generator(parameters["random_state"])
+    rng = random_generator(options.random_state)
     train, held = split_sequences(len(X), float(fraction), rng)
     weight = None if sample_weight is None else np.asarray(sample_weight)[train]
     return taken(X, train), taken(y, train), weight, (taken(X, held), taken(y, held))
-
-
-def warn_unless_converged(result: Result, tol: float) -> None:
-    """`ConvergenceWarning`, at the line that called ``fit``, where training ended early without being told to."""
-    if result.converged or result.reason in (CALLBACK, HELD_OUT):
-        return
-    advice = (
-        "The best weights so far are kept"
-        if result.reason == INTERRUPTED
-        else "Raise max_iter or tol, or scale numeric features (standardize=True)"
-    )
-    warnings.warn(
-        f"training stopped before the tolerance {tol:g} was met ({result.reason}, {result.n_iter} steps, objective "
-        f"{result.value:.6g}). {advice}.",
-        ConvergenceWarning,
-        stacklevel=4,
-    )

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from copy import copy
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +24,6 @@ import numpy as np
 from crfield.data.batch import Batch, Columns
 from crfield.estimators.chain.model import ColumnModel
 from crfield.estimators.explain.margins import StepScores, feature_name
-from crfield.features.encoder import Encoder
 from crfield.report.explain import Flip, RemovedFeature
 from crfield.scoring.contributions import WeightedColumns
 
@@ -151,22 +151,10 @@ def _margin(model: ColumnModel, batch: Batch, step: int, chosen: int) -> float:
     return totals[0] - totals[1]
 
 
-class _Ready:
-    """An encoder that has done its work; it knows the names of the other."""
-
-    def __init__(self, batch: Batch, encoder: Encoder) -> None:
-        self.batch = batch
-        self.node_name, self.dense_name = encoder.node_name, encoder.dense_name
-        self.edge_name, self.edge_dense_name = encoder.edge_name, encoder.edge_dense_name
-
-    def encode(self, X: Any) -> Batch:
-        return self.batch
-
-
 def _predicted(estimator: Any, model: ColumnModel, batch: Batch, step: int) -> int:
     """The code of the label that the estimator's own ``predict`` gives the step of an encoded sequence."""
-    fitted = ColumnModel(_Ready(batch, model.encoder), model.layout, model.weights)  # type: ignore[arg-type]
-    fitted._tagger = model.tagger
+    fitted = replace(model, encoded=batch)
+    fitted.__dict__["tagger"] = model.tagger  # the same weights, so they need not be laid out again
     twin = copy(estimator)
     twin._model = fitted
     return int(twin._codes([None])[0][step])

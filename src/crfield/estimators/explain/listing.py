@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from crfield.estimators.chain.crf import ChainCRF
-from crfield.estimators.chain.higher_order import is_longer
-from crfield.estimators.chain.model import stored_template
 from crfield.estimators.explain.weights import strongest_features
+from crfield.features.templates.encoder import TemplateEncoder
 
 
 def chain_listing(model: ChainCRF) -> dict[str, Any]:
@@ -32,7 +31,7 @@ def chain_listing(model: ChainCRF) -> dict[str, Any]:
     return {
         "kind": type(model).__name__,
         "encoder": inner.encoder.kind,
-        **stored_template(inner.encoder),
+        "template": inner.encoder.template.text if isinstance(inner.encoder, TemplateEncoder) else None,
         "labels": labels,
         "transitions": [
             {"before": _name(before), "label": _name(after), "weight": weight}
@@ -50,7 +49,7 @@ def _more(model: ChainCRF) -> dict[str, Any]:
     more: dict[str, Any] = {}
     if inner.layout.fixed is not None:
         more["forbidden"] = [[labels[i], labels[j]] for i, j in np.argwhere(np.isneginf(inner.layout.fixed.edge))]
-    if is_longer(inner):
+    if inner.higher_order:
         runs = [run for table in inner.layout.runs.runs for run in table.tolist()]  # type: ignore[attr-defined]
         weights = inner.weights[inner.layout.part["runs"]].tolist()
         more["runs"] = [{"labels": [labels[k] for k in run], "weight": w} for run, w in zip(runs, weights) if w]

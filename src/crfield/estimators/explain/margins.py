@@ -70,6 +70,8 @@ class StepScores:
 class ChainExplanations:
     """Explanations for estimators that hold a `ColumnModel` whose scores are sums of weights."""
 
+    _sums_of_weights = True  # whether scores are plain sums of weights, as explanations need
+
     def explain(
         self,
         x: Any,
@@ -166,10 +168,8 @@ class ChainExplanations:
 
 def explainable(estimator: Any) -> ColumnModel:
     """The columns and weights of a fitted chain; InputError where scores are not plain sums of weights."""
-    from crfield.estimators.chain.crf import ChainCRF
-
     model: ColumnModel = estimator._columns("explain")
-    if type(estimator).potentials is not ChainCRF.potentials:
+    if not estimator._sums_of_weights:
         raise InputError(
             f"{type(estimator).__name__} normalises its scores step by step, so a margin is no sum of weights. "
             "Explanations are for ChainCRF."

@@ -131,7 +131,9 @@ class LatentDynamicCRF(
         problem = LatentChain(layout, batch, target, n_jobs=resolve_jobs(self.n_jobs))
         penalty = self._penalty(spared=None if self.penalize_intercepts else layout.intercepts)
         result, starts = self._train(problem, penalty, hidden=not states.plain)
-        self._learn(LatentChainModel(labels, states, ColumnModel(encoder, layout, result.weights), starts), result)
+        self._learn(
+            LatentChainModel(labels, states, ColumnModel(labels, encoder, layout, result.weights), starts), result
+        )
         self._warn_unless_converged(result)
         return self
 

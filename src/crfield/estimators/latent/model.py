@@ -19,7 +19,7 @@ from crfield.data.labels import LabelCoder
 from crfield.data.large import refuse_unbearable
 from crfield.errors import ModelFileError
 from crfield.estimators.base.sklearn_parts import as_matrix
-from crfield.estimators.chain.model import ColumnModel, build_columns
+from crfield.estimators.chain.model import ColumnModel
 from crfield.features.columns.step_windows import windowed
 from crfield.features.detect import encoder_from_state
 from crfield.features.encoder import Encoder
@@ -50,8 +50,8 @@ class LatentChainModel:
             "starts": _told(self.starts),
             "states": self.states.counts.tolist(),
         }
-        state = State(header, {"weights": self.columns.weights})
-        return state.with_part("encoder", self.encoder.state()).with_part("layout", self.columns.layout.state())
+        state = self.columns.state()
+        return State(state.header | header, state.arrays)
 
     @classmethod
     def from_state(cls, state: State, parameters: Mapping[str, Any]) -> Self:
@@ -61,9 +61,7 @@ class LatentChainModel:
         if len(counts) != labels.n_labels or not all(type(n) is int and 0 < n < 2**31 for n in counts):
             refuse("the file does not say how many states each label has")
         states = StateSpace.repeated(counts)
-        state.part("layout")
-        code = parameters["functions"], parameters["transition_functions"]
-        columns = build_columns(state.header, state.arrays, *code, states.n_states)
+        columns = ColumnModel.over(labels, states.n_states, state, parameters)
         return cls(labels, states, columns, _starts(state))
 
 

@@ -24,7 +24,9 @@ from crfield.estimators.chain.crf import ChainCRF
 from crfield.estimators.chain.model import ColumnModel
 from crfield.estimators.markov.model import HiddenMarkov
 from crfield.features.detect import encoder_for
+from crfield.optimize.history import Result
 from crfield.scoring.layout import Layout
+from crfield.training.chain.plan import Plan
 
 
 def framed(emissions: Any) -> tuple[Callable[[np.ndarray], np.ndarray], Any]:
@@ -79,8 +81,6 @@ def as_crf(model: HiddenMarkov, **options: Any) -> ChainCRF:
         warm_start=True,
         **options,
     )
-    field._model, field._labels_known, field._parts = ColumnModel(encoder, layout, weights), model.labels, None
-    field.classes_ = model.labels.classes_
-    field.objective_, field.n_iter_, field.n_evaluations_ = 0.0, 0, 0
-    field.history_, field.converged_, field.stop_reason_ = [], True, "converted"
-    return field
+    result = Result(weights, 0.0, 0, 0, True, "converted", [])
+    field.plan_ = Plan("likelihood", "none", "converted from a hidden Markov model")
+    return field._learn(ColumnModel(model.labels, encoder, layout, weights), result)

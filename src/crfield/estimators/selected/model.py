@@ -17,6 +17,7 @@ import numpy as np
 
 from crfield.core.potentials import Potentials
 from crfield.data.batch import Batch, Columns
+from crfield.data.labels import LabelCoder
 from crfield.errors import DataWarning, InputError, ModelFileError, ShapeError
 from crfield.estimators.chain.model import ColumnModel
 from crfield.estimators.export.step_scores import DenseSteps
@@ -133,7 +134,7 @@ def column_model(
     ]
     for name, values in (("bias", bias), ("transitions", table), ("start", first), ("end", last)):
         flat[layout.part[name]] = values.ravel()
-    return ColumnModel(encoder, layout, flat)
+    return ColumnModel(LabelCoder.from_classes(range(size)), encoder, layout, flat)
 
 
 def _listed(

@@ -34,10 +34,11 @@ from crfield.data.label_growth import grown_labels
 from crfield.errors import ConvergenceWarning, InputError, NotFittedError
 from crfield.estimators.base.progress import Progress
 from crfield.estimators.base.sequences import check_weights, without_weightless
-from crfield.estimators.chain.checks import SCORES
+from crfield.estimators.chain.columns import TrainedChain
 from crfield.estimators.chain.crf import ChainCRF
 from crfield.estimators.chain.early_stopping import HeldOut, numbered, taken
-from crfield.estimators.chain.training import train_planned
+from crfield.estimators.chain.options import SCORES
+from crfield.estimators.chain.training import train
 from crfield.optimize.history import INTERRUPTED, Step
 from crfield.training.side_by_side import side_by_side
 
@@ -160,9 +161,9 @@ class ChainCRFCV(Estimator):
         return self
 
     def _check(self, chain: Any) -> tuple[np.ndarray, np.ndarray]:
-        if not isinstance(chain, ChainCRF) or "l1" not in chain.get_params(deep=False):
+        if not isinstance(chain, TrainedChain):
             raise InputError(f"estimator must be a ChainCRF, with penalties to choose, got {type(chain).__name__}.")
-        chain._check_parameters()
+        chain.check()
         for name in ("validation_fraction", "checkpoint"):
             if getattr(chain, name, None) is not None:
                 raise InputError(f"the estimator's {name} has no place within folds. Set it to None.")
@@ -302,23 +303,21 @@ class _Walk:
         X, y, weight = self.data
         chain = clone(self.chain).set_params(verbose=0)
         own = None if weight is None else np.asarray(weight)[self.train]
-        makes = chain._column_problem if chain.label_functions is None else chain._function_problem
         with numbered(self.train):
-            problem, model = makes(taken(X, self.train), taken(y, self.train), self.coder, own, None)
+            problem = chain._problem(self.coder, taken(X, self.train), taken(y, self.train), own)
         X, y = taken(X, self.test), taken(y, self.test)
         with numbered(self.test):
-            held = HeldOut(chain, model, self.coder, X, y, score=self.scoring, patience=1)
+            held = HeldOut(chain, problem.model, X, y, score=self.scoring, patience=1)
         scores = np.full((len(self.l1s), len(self.l2s)), np.nan)
         n_iter = np.zeros(scores.shape, dtype=np.int64)
-        first = model.weights
+        first = problem.model.weights
         for i, l1 in enumerate(self.l1s.tolist()):
             start = first
             for j, l2 in enumerate(self.l2s.tolist()):
                 if stopped():
                     return scores, n_iter
-                model.weights = start
-                parameters = {**chain._training_parameters(), "l1": l1, "l2": l2}
-                result = train_planned(chain, parameters, problem, model, None)
+                begun = replace(problem, model=replace(problem.model, weights=start))
+                result = train(chain.set_params(l1=l1, l2=l2), begun)
                 if result.reason == INTERRUPTED:
                     raise KeyboardInterrupt
                 if not result.converged:

@@ -64,14 +64,14 @@ def compare_trainers(
     if not named:
         raise InputError(f"name at least one trainer: {', '.join(TRAINERS)}.")
     front = ChainCRF(**options)
-    front._check_parameters()
+    front.check()
     if front.label_functions is not None or front.order != 1:
         raise InputError("trainers are compared on plain chains of columns; leave label_functions and order out.")
     coder = LabelCoder().fit(y)
-    model, batch, target = front._encoded(X, y, coder, sample_weight, None)
+    model, batch, target, _ = front._read(coder, X, y, sample_weight, None)
     jobs = resolve_jobs(front.n_jobs)
     parts = ChainParts.columns(model.layout, batch, target, n_jobs=jobs)
-    penalty = chain_penalty(front._training_parameters(), model)
+    penalty = chain_penalty(front, model)
     judge = _Judge(parts, penalty, coder, model.encode(X_test), list(y_test), scheme)
     common: dict[str, Any] = {"tol": front.tol, "max_iter": front.max_iter, "n_jobs": jobs}
     rows = []

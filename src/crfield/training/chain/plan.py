@@ -112,10 +112,37 @@ SOLVERS = ("auto", *TRAINERS)
 
 @dataclass(frozen=True)
 class Plan:
-    """An objective and the solver that will train it ("auto" only for the likelihood, which looks at the data)."""
+    """An objective, the solver that trains it, and why.
+
+    The solver of a likelihood is "auto" until it has looked at the data; ``reason`` then tells what it took.
+    """
 
     objective: str
     solver: str
+    reason: str = ""
+
+    def because(self, reason: str) -> Plan:
+        """The plan with a reason; what was asked for by name needs none."""
+        return replace(self, reason=reason or f"{self.solver}, as asked for")
+
+    def __str__(self) -> str:
+        return f"Objective: {self.objective}. Solver: {self.reason or self.solver}."
+
+    def to_json(self) -> dict[str, str]:
+        """For a model file."""
+        return {"objective": self.objective, "solver": self.solver, "reason": self.reason}
+
+    @classmethod
+    def from_json(cls, found: Any) -> Plan:
+        """The plan of a model file; files of version 0.1.0 have none."""
+        words = found if isinstance(found, dict) else {}
+        told = [
+            words.get(name, default)
+            for name, default in (("objective", "unknown"), ("solver", "unknown"), ("reason", ""))
+        ]
+        if not all(isinstance(word, str) and len(word) <= 1000 for word in told):
+            raise InputError("the plan of training must be three short texts.")
+        return cls(*told)
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,8 +222,8 @@ def plan_chain(objective: Any = "auto", solver: Any = "auto", *, costs: bool = F
     return Plan(objective, solver)
 
 
-def prepare(plan: Plan, parts: ChainParts) -> FusedChain | FullBatch | ChainParts:
-    """What the plan's solver is handed."""
+def prepare(plan: Plan, parts: Any) -> Any:
+    """What the plan's solver is handed: `ChainParts` (or those of higher order) themselves, or their problem."""
     if plan.solver != "auto" and TRAINERS[plan.solver].data:
         return parts
     if plan.objective.startswith("label_"):  # starts from the likelihood, so the parts are needed twice

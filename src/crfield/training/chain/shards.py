@@ -45,6 +45,7 @@ class ShardedChain:
         self.dataset, self.make, self._n_weights = dataset, make, n_weights
         self.columns: Any = None  # the layout and `training.column_basis.Moments`, where columns are numeric
         self.moments: Any = None
+        self.stochastic = False  # whether shards have stochastic steps
 
     @property
     def n_weights(self) -> int:
