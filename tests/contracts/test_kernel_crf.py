@@ -385,7 +385,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "basis": ({"basis": "all"}, "basis must be one of"),
     "similarity": ({"similarity": "sigmoid"}, "similarity must be one of"),
     "gamma": ({"gamma": 0.0}, "gamma must be"),
-    "gamma by name": ({"gamma": "auto"}, "gamma must be 'scale'"),
+    "gamma by name": ({"gamma": "auto"}, "or 'scale'"),
     "degree": ({"degree": 0}, "degree must be"),
     "degree that is no number": ({"degree": "three"}, "degree must be"),
     "precision": ({"precision": "half"}, "precision must be one of 'double', 'single'"),

@@ -20,6 +20,8 @@ HOMES: dict[str, str] = {
     "discriminative_field": "crfield.estimators.graph.discriminative_field:DiscriminativeRandomField",
     "markov_field": "crfield.estimators.graph.markov_field:MarkovRandomField",
     "hidden_crf": "crfield.estimators.latent.hidden_crf:HiddenCRF",
+    "kernel_crf": "crfield.estimators.similarity.crf:KernelCRF",
+    "kernel_logistic": "crfield.estimators.similarity.logistic:KernelLogistic",
     "hmm": "crfield.estimators.markov.hmm:HMM",
     "latent_dynamic_crf": "crfield.estimators.latent.latent_dynamic:LatentDynamicCRF",
     "maxent_classifier": "crfield.estimators.maxent.classifier:MaxentClassifier",

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
+from sklearn.utils.validation import _check_sample_weight
 
 from crfield.core.checks import Check, seed
 from crfield.core.estimator import ClassifierMixin
 from crfield.core.parameters import learnt
 from crfield.data.label_json import label_from_json, label_to_json
 from crfield.data.labels import LabelCoder
+from crfield.errors import InputError
 from crfield.estimators.base.fitted import Fitted, Model
 from crfield.storage.checked import refuse
 from crfield.storage.state import State
@@ -98,6 +100,7 @@ class RowClassifier(ClassifierMixin, Fitted[M]):
     """Answers of a model that scores rows."""
 
     classes_: np.ndarray = learnt()
+    solver_: str = learnt()
     report = (*Fitted.report, "solver_")
 
     def _show(self, model: M) -> None:
@@ -160,3 +163,19 @@ def seed_of(random_state: Any) -> Any:
         copy.set_state(random_state.get_state())
         return int(copy.randint(2**31))
     return random_state
+
+
+def weighted_rows(sample_weight: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray | None]:
+    """Numbers of the rows that count, and their weights; all of them, and None, where nothing is given.
+
+    >>> weighted_rows([0, 2.0], 2)
+    (array([1]), array([2.]))
+    """
+    if sample_weight is None:
+        return np.arange(n_rows), None
+    rows = np.zeros((n_rows, 1))
+    weight = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
+    kept = np.flatnonzero(weight > 0)
+    if not len(kept):
+        raise InputError("sample_weight must be above 0 for some row, got 0 everywhere.")
+    return kept, weight[kept]

@@ -16,14 +16,14 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_consistent_length, column_or_1d, validate_data
+from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
 from crfield.core.checks import flag, one_of, random_generator, resolve_jobs, threads
 from crfield.core.parameters import learnt, parameter
 from crfield.data.large import bearable, refuse_large_rows
 from crfield.errors import InputError
 from crfield.estimators.base.groups import TOLERANCE, Optimised, Penalised
-from crfield.estimators.base.rows import RowClassifier, RowTask, column_names, row_seed, seed_of
+from crfield.estimators.base.rows import RowClassifier, RowTask, column_names, row_seed, seed_of, weighted_rows
 from crfield.estimators.maxent.model import MaxentModel, RowReader, looks_like_records, named_functions
 from crfield.optimize.history import Result
 from crfield.optimize.penalty import Penalty
@@ -117,7 +117,6 @@ class MaxentClassifier(RowClassifier[MaxentModel], Penalised, Optimised, kind="m
     random_state: Any = parameter(row_seed, default=0)
 
     feature_names_: list[str] = learnt()
-    solver_: str = learnt()
 
     # ------------------------------------------------------------------ fitting
 
@@ -162,14 +161,9 @@ class MaxentClassifier(RowClassifier[MaxentModel], Penalised, Optimised, kind="m
         check_classification_targets(y)
         if sample_weight is None:
             return reader, X, y, None
-        weight = _check_sample_weight(
-            sample_weight, np.zeros((len(y), 1)), dtype=np.float64, ensure_non_negative=True
-        )
-        kept = np.flatnonzero(weight > 0)
-        if not len(kept):
-            raise InputError("sample_weight must be above 0 for some row, got 0 everywhere.")
+        kept, weight = weighted_rows(sample_weight, len(y))
         X = X[kept] if hasattr(X, "shape") else [X[k] for k in kept.tolist()]
-        return reader, X, y[kept], weight[kept]
+        return reader, X, y[kept], weight
 
     def _rows(self, data: Any, codes: np.ndarray, size: int, weight: Any) -> ColumnRows | FunctionRows:
         jobs = resolve_jobs(self.n_jobs)

@@ -12,31 +12,33 @@ its place.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 
-from crfield.core.checks import random_generator, resolve_jobs
-from crfield.core.potentials import Potentials
+from crfield.core.checks import flag, integer, one_of, random_generator, resolve_jobs, seed
+from crfield.core.parameters import learnt, parameter
 from crfield.data.graphs.batch import GraphBatch
 from crfield.data.graphs.labels import GraphLabels
 from crfield.data.large import refuse_large
-from crfield.errors import ConvergenceWarning, InputError, NotFittedError
-from crfield.estimators.base.progress import Progress
+from crfield.errors import InputError
+from crfield.estimators.base.groups import MIN_COUNT, PENALTY, TOLERANCE, Optimised
 from crfield.estimators.base.sequences import without_weightless
 from crfield.estimators.graph.answers import GraphAnswers
 from crfield.estimators.graph.data import target_of
-from crfield.estimators.similarity.checks import check_kernel_parameters
-from crfield.estimators.similarity.model import KernelModel
-from crfield.estimators.similarity.work import KernelWork
+from crfield.estimators.graph.parameters import Coupled
+from crfield.estimators.similarity.mapped import refuse_far, rows_of, shape_of
+from crfield.estimators.similarity.model import FIELD_BASES, SimilarityField
+from crfield.estimators.similarity.parameters import OfSimilarity
+from crfield.estimators.similarity.training import FieldProblem, Kernel, chosen_basis, fit_basis, fit_greedy
 from crfield.features.graphs.sequences_as_graphs import StepsOrGraphs
-from crfield.optimize.history import INTERRUPTED, Step
 from crfield.report.weights import TransitionTable
-from crfield.training.graph.plan import plan_training
+from crfield.training.graph.plan import OBJECTIVES, Plan, plan_training
 
 
-class KernelCRF(GraphAnswers[Any]):
+class KernelCRF(
+    OfSimilarity, Coupled, Optimised, GraphAnswers[SimilarityField], kind="kernel_crf", model=SimilarityField
+):
     """Kernel conditional random field on sequences or graphs.
 
     X is a list of sequences (2-D arrays, CSR matrices, dicts or lists of strings for every step) or of `Graph`; y has
@@ -90,67 +92,26 @@ class KernelCRF(GraphAnswers[Any]):
     (True, 'exact')
     """
 
-    _model: KernelModel | None
-    _name = "KernelCRF"
+    basis: str = parameter(one_of(*FIELD_BASES), default="auto")
+    n_candidates: int = parameter(integer(1), default=500)
+    l2: float = parameter(PENALTY, default=0.1)
+    precision: str = parameter(one_of("double", "single"), default="double")
+    objective: str = parameter(one_of(*OBJECTIVES), default="auto")
+    standardize: bool = parameter(flag, default=False)
+    min_count: int = parameter(MIN_COUNT, default=1)
+    intercept: bool = parameter(flag, default=True)
+    boundaries: bool = parameter(flag, default=True)
+    penalize_intercepts: bool = parameter(flag, default=True)
+    tol: float = parameter(TOLERANCE, default=1e-3)
+    random_state: Any = parameter(seed, default=0)
 
-    def __init__(
-        self,
-        *,
-        similarity: str | Callable[[Any, Any], Any] = "rbf",
-        gamma: float | str = "scale",
-        degree: int = 3,
-        offset: float = 1.0,
-        normalize: bool = False,
-        basis: str = "auto",
-        n_components: int = 500,
-        n_candidates: int = 500,
-        l2: float = 0.1,
-        precision: str = "double",
-        objective: str = "auto",
-        engine: Any = "auto",
-        map_engine: Any = None,
-        relations: Mapping[str, str] | None = None,
-        forbidden: Sequence[tuple[str, Hashable, Hashable]] = (),
-        standardize: bool = False,
-        min_count: int = 1,
-        intercept: bool = True,
-        boundaries: bool = True,
-        penalize_intercepts: bool = True,
-        decode: str = "map",
-        tol: float = 1e-3,
-        max_iter: int = 500,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-        verbose: int = 0,
-        callback: Callable[[Step, np.ndarray], bool | None] | None = None,
-    ) -> None:
-        self.similarity = similarity
-        self.gamma = gamma
-        self.degree = degree
-        self.offset = offset
-        self.normalize = normalize
-        self.basis = basis
-        self.n_components = n_components
-        self.n_candidates = n_candidates
-        self.l2 = l2
-        self.precision = precision
-        self.objective = objective
-        self.engine = engine
-        self.map_engine = map_engine
-        self.relations = relations
-        self.forbidden = forbidden
-        self.standardize = standardize
-        self.min_count = min_count
-        self.intercept = intercept
-        self.boundaries = boundaries
-        self.penalize_intercepts = penalize_intercepts
-        self.decode = decode
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callback = callback
+    basis_: str = learnt()
+    n_components_: int = learnt()
+    cliques_: list[tuple[int, int]] | None = learnt()
+    rounds_: Any = learnt()
+    plan_: Plan = learnt()
+
+    report = (*GraphAnswers.report, "basis_", "n_components_")
 
     # ------------------------------------------------------------------ fitting
 
@@ -160,8 +121,48 @@ class KernelCRF(GraphAnswers[Any]):
         ``sample_weight`` has one number for each sequence or graph; 0 leaves it out. Ctrl-C ends training with the
         best weights so far.
         """
-        check_kernel_parameters(self.get_params(deep=False))
+        self.check()
         X, y, sample_weight = without_weightless(X, y, sample_weight)
+        reader, batch = self._read(X)
+        labels = GraphLabels([kind.name for kind in reader.schema.kinds]).fit(y, batch)
+        target, jobs = target_of(batch, labels, y, sample_weight), resolve_jobs(self.n_jobs)
+        plan = plan_training(
+            batch.topology, labels.n_labels, objective=self.objective, engine=self.engine, n_jobs=jobs
+        )
+        rows, kernels = self._kernels(reader, batch)
+        basis = chosen_basis(self.basis, rows)
+        ends = bool(self.boundaries) and not reader.of_graphs
+        shape = shape_of(reader.schema, labels, self.get_params(deep=False), ends=ends)
+        with self._watched() as watch:
+            problem = FieldProblem(
+                batch,
+                target,
+                plan,
+                shape,
+                l2=float(self.l2),
+                penalize_intercepts=bool(self.penalize_intercepts),
+                tol=float(self.tol),
+                max_iter=int(self.max_iter),
+                n_jobs=jobs,
+                rng=random_generator(self.random_state),
+                single=self.precision == "single",
+                watch=watch,
+            )
+            if basis == "greedy":
+                trained = fit_greedy(problem, rows, kernels, int(self.n_components), int(self.n_candidates))
+            else:
+                trained = fit_basis(problem, basis, rows, kernels, int(self.n_components))
+        found, bare = trained.cliques, shape.layout([0] * len(rows))
+        places = None if found is None else _places(found.nodes, batch)
+        maps, coefs, weights = trained.maps, trained.coefs, trained.weights
+        model = SimilarityField(reader, labels, maps, coefs, bare, weights, ends, plan, places)
+        self._learn(model, trained.result)
+        self.basis_, self.rounds_ = basis, None if found is None else found.rounds
+        self._warn_unless_converged(trained.result, "Raise max_iter or tol")
+        return self
+
+    def _read(self, X: Any) -> tuple[StepsOrGraphs, GraphBatch]:
+        """A reader for data like X, fitted to it, and the columns of X."""
         reader = StepsOrGraphs(standardize=self.standardize)
         with warnings.catch_warnings():
             # Kernels have no weight of their own for a column; gamma and standardize are what scales matter for.
@@ -170,56 +171,22 @@ class KernelCRF(GraphAnswers[Any]):
         refuse_large(batch, reader.encoder, sequences=not reader.of_graphs)
         if batch.topology.n_nodes == 0:
             raise InputError("X holds no steps at all; at least one sequence with one step is needed to train.")
-        coder = GraphLabels([kind.name for kind in reader.schema.kinds]).fit(y, batch)
-        target = target_of(batch, coder, y, sample_weight)
-        plan = plan_training(
-            batch.topology,
-            coder.n_labels,
-            objective=self.objective,
-            engine=self.engine,
-            n_jobs=resolve_jobs(self.n_jobs),
-        )
-        work = KernelWork(self, reader, coder, batch, target, plan, random_generator(self.random_state))
-        with Progress(self.verbose, total=self.max_iter, description=self._name) as progress:
-            result, cliques = work.train(progress)
-        self._model = work.model(result)
-        self.basis_ = work.basis
-        self.n_components_ = int(sum(found.width for found in work.maps))
-        self.cliques_ = None if cliques is None else _places(cliques.nodes, batch)
-        self.rounds_ = None if cliques is None else cliques.rounds
-        self.plan_ = plan
-        self.classes_ = coder.classes[coder.kinds[0]] if len(coder.kinds) == 1 else coder.classes
-        self.objective_ = float(result.value)
-        self.n_iter_ = result.n_iter
-        self.n_evaluations_ = result.n_evaluations
-        self.history_ = result.history
-        self.converged_ = result.converged
-        self.stop_reason_ = result.reason
-        if not result.converged and result.reason != "callback":
-            kept = "The best weights so far are kept" if result.reason == INTERRUPTED else "Raise max_iter or tol"
-            warnings.warn(
-                f"training stopped before the tolerance {self.tol:g} was met ({result.reason}, {result.n_iter} "
-                f"steps, objective {result.value:.6g}). {kept}.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
-        return self
+        return reader, batch
 
-    # --------------------------------------------------------------- prediction
+    def _kernels(self, reader: StepsOrGraphs, batch: GraphBatch) -> tuple[list[Any], list[Kernel]]:
+        """The rows (N, K) of every kind, and their kernel."""
+        rows, kernels = [], []
+        for number in range(len(reader.schema.kinds)):
+            at, own = rows_of(batch, reader.schema, number)
+            rows.append(own)
+            kernels.append(self._similarity(own))
+            refuse_far(batch, reader, at[kernels[-1].too_large(own)])
+        return rows, kernels
 
-    @property
-    def _fitted(self) -> KernelModel:
-        model = getattr(self, "_model", None)
-        if model is None:
-            raise NotFittedError(f"this {self._name} is not fitted yet. Call fit(X, y) first, or load a model file.")
-        return model
-
-    @property
-    def _coder(self) -> GraphLabels:
-        return self._fitted.labels
-
-    def _scored(self, X: Any) -> tuple[Potentials, GraphBatch]:
-        return self._fitted.potentials(X)
+    def _show(self, model: SimilarityField) -> None:
+        super()._show(model)
+        self.plan_, self.cliques_, self.rounds_ = model.plan, model.cliques, None
+        self.n_components_ = sum(found.width for found in model.maps)
 
     # -------------------------------------------------------------- explanation
 
@@ -231,18 +198,6 @@ class KernelCRF(GraphAnswers[Any]):
         coders = model.labels.coders
         table = model.layout.table(model.weights, relation)
         return TransitionTable(coders[ends.tail].labels, table, columns=coders[ends.head].labels)
-
-    # ------------------------------------------------------------------ storage
-
-    def save(self, path: Any) -> None:
-        """Write the model to one file, atomically; `crfield.load` reads it. Nothing in it is ever executed."""
-        from crfield.estimators.similarity.file import save_kernel
-
-        self._fitted  # noqa: B018
-        save_kernel(self, path)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return getattr(self, "_model", None) is not None
 
 
 def _places(nodes: np.ndarray, batch: GraphBatch) -> list[tuple[int, int]]:

@@ -11,28 +11,27 @@ Both losses look at the margin only and differ little (`crfield.report.displays.
 from __future__ import annotations
 
 import time
-import warnings
-from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
-from sklearn.exceptions import NotFittedError as SklearnNotFittedError
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from sklearn.utils.validation import validate_data
 
-from crfield.core.checks import random_generator, resolve_jobs
-from crfield.core.estimator import ClassifierMixin, Estimator
+from crfield.core.checks import Check, flag, integer, is_number, one_of, random_generator, resolve_jobs, threads
+from crfield.core.parameters import learnt, parameter
 from crfield.data.large import ADVICE, refuse_large_rows
-from crfield.errors import ConvergenceWarning, FeatureError, InputError, NotFittedError
+from crfield.errors import FeatureError
+from crfield.estimators.base.groups import PENALTY, TOLERANCE, Optimised
 from crfield.estimators.base.progress import Progress
-from crfield.estimators.base.rows import column_names, seed_of
-from crfield.estimators.similarity.checks import EXACT_ROWS, check_kernel_logistic
+from crfield.estimators.base.rows import RowClassifier, RowTask, column_names, row_seed, seed_of, weighted_rows
+from crfield.estimators.similarity.model import CLASSIFIER_BASES, SimilarityClassifier
+from crfield.estimators.similarity.parameters import EXACT_ROWS, OfSimilarity
 from crfield.features.columns.random_features import Landmarks, distinct, pick_landmarks
-from crfield.optimize.history import INTERRUPTED, Result, Step
+from crfield.optimize.history import Result
 from crfield.optimize.penalty import Penalty
-from crfield.scoring.similarity import similarity_of
+from crfield.scoring.similarity import GivenSimilarity, Similarity
 from crfield.training.likelihood import fit_likelihood
 from crfield.training.rows.hinge import fit_hinge
 from crfield.training.rows.import_vectors import select_imports
@@ -40,10 +39,16 @@ from crfield.training.rows.newton import fit_newton
 from crfield.training.rows.softmax import ColumnRows
 
 FEW_WEIGHTS = 250  # up to which Newton's method is used
+GAIN = Check("a number ≥ 0 and < 1", lambda value: is_number(value) and 0 <= value < 1)
 
 
-class _NotFitted(NotFittedError, SklearnNotFittedError):
-    """As scikit-learn's tools expect it, and ours."""
+class Rows(NamedTuple):
+    """Rows of training, without those of weight 0."""
+
+    X: Any  # (N, D), dense or CSR
+    codes: np.ndarray  # (N,)
+    n_classes: int
+    weight: np.ndarray | None  # (N,)
 
 
 def _logistic(model: Any) -> bool:
@@ -52,7 +57,9 @@ def _logistic(model: Any) -> bool:
     return True
 
 
-class KernelLogistic(ClassifierMixin, Estimator):
+class KernelLogistic(
+    OfSimilarity, Optimised, RowClassifier[SimilarityClassifier], kind="kernel_logistic", model=SimilarityClassifier
+):
     """Kernel logistic regression for two classes or more.
 
     Parameters
@@ -105,117 +112,71 @@ class KernelLogistic(ClassifierMixin, Estimator):
     (True, True)
     """
 
-    file_kind = "kernel_logistic"
+    basis: str = parameter(one_of(*CLASSIFIER_BASES), default="auto")
+    n_candidates: int = parameter(integer(1), default=1000)
+    min_gain: float = parameter(GAIN, default=1e-3)
+    loss: str = parameter(one_of("logistic", "hinge"), default="logistic")
+    l2: float = parameter(PENALTY, default=1.0)
+    intercept: bool = parameter(flag, default=True)
+    tol: float = parameter(TOLERANCE, default=1e-6)
+    max_iter: int = parameter(integer(1, meaning="the most steps of the optimiser"), default=1000)
+    n_jobs: int | None = parameter(threads, default=None)
+    random_state: Any = parameter(row_seed, default=0)
 
-    def __init__(
-        self,
-        *,
-        similarity: str | Callable[[Any, Any], Any] = "rbf",
-        gamma: float | str = "scale",
-        degree: int = 3,
-        offset: float = 1.0,
-        normalize: bool = False,
-        basis: str = "auto",
-        n_components: int = 500,
-        n_candidates: int = 1000,
-        min_gain: float = 1e-3,
-        loss: str = "logistic",
-        l2: float = 1.0,
-        intercept: bool = True,
-        tol: float = 1e-6,
-        max_iter: int = 1000,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-        verbose: int = 0,
-        callback: Callable[[Step, np.ndarray], bool | None] | None = None,
-    ) -> None:
-        self.similarity = similarity
-        self.gamma = gamma
-        self.degree = degree
-        self.offset = offset
-        self.normalize = normalize
-        self.basis = basis
-        self.n_components = n_components
-        self.n_candidates = n_candidates
-        self.min_gain = min_gain
-        self.loss = loss
-        self.l2 = l2
-        self.intercept = intercept
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callback = callback
+    basis_: str = learnt()
+    intercept_: np.ndarray = learnt()
+    import_vectors_: np.ndarray | None = learnt()
 
     # ------------------------------------------------------------------ fitting
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn from rows X (N, D), dense or sparse, and their classes y (N,); rows of weight 0 are left out."""
-        check_kernel_logistic(self.get_params(deep=False))
+        self.check()
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
         refuse_large_rows(X, column_names(self))
         check_classification_targets(y)
-        kept, weight = np.arange(len(y)), None
-        if sample_weight is not None:
-            weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-            kept = np.flatnonzero(weight > 0)
-            if not len(kept):
-                raise InputError("sample_weight must be above 0 for some row, got 0 everywhere.")
-            X, y, weight = X[kept], y[kept], weight[kept]
-        classes, codes = np.unique(y, return_inverse=True)
-        similarity = similarity_of(
-            self.similarity,
-            X,
-            gamma=self.gamma,
-            degree=self.degree,
-            offset=self.offset,
-            normalize=bool(self.normalize),
-            weight=weight,
-        )
-        self._refuse_far(X, similarity.too_large(X))
+        kept, weight = weighted_rows(sample_weight, len(y))
+        classes, codes = np.unique(y[kept], return_inverse=True)
+        rows = Rows(X[kept], codes, len(classes), weight)
+        similarity = self._similarity(rows.X, weight)
+        self._refuse_far(rows.X, similarity.too_large(rows.X))
         rng = random_generator(seed_of(self.random_state))
-        basis, rows, landmarks = self._landmarks(X, codes, len(classes), weight, similarity, rng)
-        columns = landmarks.columns(X)
-        result, problem = self._train(columns, codes, len(classes), weight, rng)
+        basis, chosen = self._chosen(rows, similarity, rng)
+        landmarks = Landmarks.of(similarity, rows.X[chosen])
+        problem = ColumnRows(
+            landmarks.columns(rows.X),
+            codes,
+            rows.n_classes,
+            weight=weight,
+            intercept=bool(self.intercept),
+            cost=1.0 if self.loss == "hinge" else 0.0,
+            n_jobs=resolve_jobs(self.n_jobs),
+        )
+        self.solver_, result = self._train(problem, rng)
         table, bias = problem.split(result.weights)
-        self._map = Landmarks(similarity, landmarks.centres, landmarks.whiten @ table)
-        self.classes_, self.intercept_, self.basis_ = classes, bias - bias.mean(), basis
-        self.import_vectors_ = kept[rows] if basis == "import" else None
-        self.objective_, self.n_iter_, self.n_evaluations_ = float(result.value), result.n_iter, result.n_evaluations
-        self.converged_, self.stop_reason_, self.history_ = result.converged, result.reason, result.history
-        if not result.converged and result.reason != "callback":
-            advice = "The best weights so far are kept" if result.reason == INTERRUPTED else "Raise max_iter or tol"
-            warnings.warn(
-                f"training stopped before the tolerance {self.tol:g} was met ({result.reason}, {result.n_iter} "
-                f"steps, objective {result.value:.6g}). {advice}.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+        scored = Landmarks(similarity, landmarks.centres, landmarks.whiten @ table)
+        imports = kept[chosen] if basis == "import" else None
+        task = RowTask.of(self, classes)
+        self._learn(SimilarityClassifier(task, scored, bias - bias.mean(), basis, imports), result)
+        self._warn_unless_converged(result, "Raise max_iter or tol")
         return self
 
-    def _landmarks(
-        self, X: Any, codes: np.ndarray, size: int, weight: Any, similarity: Any, rng: np.random.Generator
-    ) -> tuple[str, np.ndarray, Landmarks]:
-        if self.basis in ("auto", "exact", "import"):
-            different = distinct(X)
-        basis = self.basis
-        if basis == "auto":
-            basis = "exact" if len(different) <= EXACT_ROWS else "nystroem"
-        if basis == "exact":
-            rows = different
-        elif basis == "nystroem":
-            rows = pick_landmarks(X, int(self.n_components), rng)
-        else:
-            rows = different
-            if len(rows) > self.n_candidates:
-                rows = np.sort(rng.choice(rows, int(self.n_candidates), replace=False))
-            rows = rows[self._imports(X, rows, codes, size, weight, similarity)]
-        return basis, rows, Landmarks.of(similarity, X[rows])
+    def _chosen(
+        self, rows: Rows, similarity: Similarity | GivenSimilarity, rng: np.random.Generator
+    ) -> tuple[str, np.ndarray]:
+        """The basis that "auto" means, and the numbers of its rows."""
+        if self.basis == "nystroem":
+            return self.basis, pick_landmarks(rows.X, int(self.n_components), rng)
+        different = distinct(rows.X)
+        if self.basis == "import":
+            if len(different) > self.n_candidates:
+                different = np.sort(rng.choice(different, int(self.n_candidates), replace=False))
+            return self.basis, different[self._imports(rows, different, similarity)]
+        if self.basis == "exact" or len(different) <= EXACT_ROWS:
+            return "exact", different
+        return "nystroem", pick_landmarks(rows.X, int(self.n_components), rng)
 
-    def _imports(
-        self, X: Any, rows: np.ndarray, codes: np.ndarray, size: int, weight: Any, similarity: Any
-    ) -> np.ndarray:
+    def _imports(self, rows: Rows, candidates: np.ndarray, similarity: Similarity | GivenSimilarity) -> np.ndarray:
         began = time.perf_counter()
         with Progress(self.verbose, total=self.n_components, description="import vectors") as progress:
 
@@ -225,13 +186,14 @@ class KernelLogistic(ClassifierMixin, Estimator):
                     SimpleNamespace(n_iter=count, value=value, gradient_norm=0.0, n_active=count, seconds=taken)
                 )
 
+            some = rows.X[candidates]
             found = select_imports(
-                similarity.gram(X, X[rows]),
-                similarity.diagonal(X[rows]),
-                rows,
-                codes,
-                size,
-                weight=weight,
+                similarity.gram(rows.X, some),
+                similarity.diagonal(some),
+                candidates,
+                rows.codes,
+                rows.n_classes,
+                weight=rows.weight,
                 l2=float(self.l2),
                 intercept=bool(self.intercept),
                 most=int(self.n_components),
@@ -240,67 +202,44 @@ class KernelLogistic(ClassifierMixin, Estimator):
             )
         return found.chosen if len(found.chosen) else np.zeros(1, np.int64)
 
-    def _train(
-        self, columns: np.ndarray, codes: np.ndarray, size: int, weight: Any, rng: np.random.Generator
-    ) -> tuple[Result, ColumnRows]:
-        jobs, hinge = resolve_jobs(self.n_jobs), self.loss == "hinge"
-        rows = ColumnRows(
-            columns,
-            codes,
-            size,
-            weight=weight,
-            intercept=bool(self.intercept),
-            cost=1.0 if hinge else 0.0,
-            n_jobs=jobs,
-        )
-        penalty = Penalty(l2=self.l2, penalised=rows.penalised.astype(np.uint8))
-        with Progress(self.verbose, total=self.max_iter, description=type(self).__name__) as progress:
-
-            def after(step: Step, weights: np.ndarray) -> bool | None:
-                progress.update(step)
-                return self.callback(step, weights) if self.callback is not None else None
-
-            options: dict[str, Any] = {
-                "tol": float(self.tol),
-                "max_iter": int(self.max_iter),
-                "callback": after if self.callback is not None or self.verbose else None,
-            }
-            if hinge:
-                self.solver_ = "hinge"
-                return fit_hinge(rows, penalty, **{**options, "tol": max(float(self.tol), 1e-3)}, n_jobs=jobs), rows
-            if rows.n_weights <= FEW_WEIGHTS:
-                self.solver_ = "newton"
-                return fit_newton(rows, penalty, **options), rows
-            self.solver_ = "lbfgs"
-            return fit_likelihood(rows.plain, penalty, solver="lbfgs", rng=rng, n_jobs=jobs, **options), rows
+    def _train(self, problem: ColumnRows, rng: np.random.Generator) -> tuple[str, Result]:
+        """The solver, and its result."""
+        jobs, tol = resolve_jobs(self.n_jobs), float(self.tol)
+        penalty = Penalty(l2=self.l2, penalised=problem.penalised.astype(np.uint8))
+        with self._watched() as watch:
+            options: dict[str, Any] = {"max_iter": int(self.max_iter), "callback": watch}
+            if self.loss == "hinge":
+                return "hinge", fit_hinge(problem, penalty, tol=max(tol, 1e-3), n_jobs=jobs, **options)
+            if problem.n_weights <= FEW_WEIGHTS:
+                return "newton", fit_newton(problem, penalty, tol=tol, **options)
+            plain = problem.plain
+            return "lbfgs", fit_likelihood(plain, penalty, solver="lbfgs", rng=rng, tol=tol, n_jobs=jobs, **options)
 
     # --------------------------------------------------------------- prediction
 
-    @property
-    def _fitted(self) -> Landmarks:
-        if not hasattr(self, "_map"):
-            raise _NotFitted(f"this {type(self).__name__} is not fitted yet. Call fit(X, y) first.")
-        return self._map
+    def _show(self, model: SimilarityClassifier) -> None:
+        super()._show(model)
+        self.basis_, self.intercept_, self.import_vectors_ = model.basis, model.intercept, model.import_vectors
 
     @property
     def centres_(self) -> Any:
         """The rows (n_components_, n_columns) that scores are made of."""
-        return self._fitted.centres
+        return self._fitted.scored.centres
 
     @property
     def dual_coef_(self) -> np.ndarray:
         """(n_components_, n_classes) the coefficients α of these rows."""
-        return self._fitted.whiten
+        return self._fitted.scored.whiten
 
     @property
     def n_components_(self) -> int:
         """How many rows scores are made of."""
-        return int(self._fitted.centres.shape[0])
+        return int(self.centres_.shape[0])
 
     def _scores(self, X: Any) -> np.ndarray:
-        inner = self._fitted
+        model = self._fitted
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        scores = inner.columns(X) + self.intercept_
+        scores = model.scored.columns(X) + model.intercept
         self._refuse_far(X, np.flatnonzero(~np.isfinite(scores).all(axis=1)))
         return scores
 
@@ -315,38 +254,5 @@ class KernelLogistic(ClassifierMixin, Estimator):
                 f"similarity, which is no finite number there. {ADVICE}."
             )
 
-    def decision_function(self, X: Any) -> np.ndarray:
-        """Scores (N, K), or for two classes the difference (N,) of the second and the first."""
-        scores = self._scores(X)
-        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
-
-    @available_if(_logistic)
-    def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Logs of the probabilities (N, K)."""
-        scores = self._scores(X)
-        shifted = scores - scores.max(axis=1, keepdims=True)
-        return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
-
-    @available_if(_logistic)
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities (N, K) in the order of ``classes_``."""
-        return np.exp(self.predict_log_proba(X))
-
-    def predict(self, X: Any) -> np.ndarray:
-        """The classes of highest score (N,)."""
-        scores = self._scores(X)
-        return np.asarray(self.classes_[scores.argmax(axis=1)])
-
-    def save(self, path: Any) -> None:
-        """Write the model to one file, atomically; `crfield.load` reads it. A kernel of one's own is code: joblib."""
-        from crfield.estimators.similarity.logistic_file import save_kernel_logistic
-
-        save_kernel_logistic(self, path)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_map")
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
+    predict_log_proba = available_if(_logistic)(RowClassifier.predict_log_proba)
+    predict_proba = available_if(_logistic)(RowClassifier.predict_proba)

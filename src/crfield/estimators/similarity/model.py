@@ -1,39 +1,43 @@
-"""What a fitted kernel model holds: maps of features, their weights, and a small linear model beside them.
+"""What the fitted models of similarities hold, and their places in model files.
 
     node_n(y) = φ(x_n) · coef_y + bias_y + boundary_y          edge_e(i, j) = table of the relation
 
 φ is the map of the node's kind (`features.columns.random_features`). All but φ is a linear graph model of few
-weights, so a kernel model in training is `GraphScorer` on mapped columns, and a fitted one is the same without them,
-plus φ · coef written block by block, since mapped columns of many nodes would not fit in memory.
+weights, so a field in training is `GraphScorer` on mapped columns, and a fitted one is the same without them, plus
+φ · coef written block by block, since mapped columns of many nodes would not fit in memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 
 from crfield.core.potentials import Potentials
 from crfield.core.topology import Chains
-from crfield.data.batch import Columns
-from crfield.data.graphs.batch import GraphBatch, GraphSchema, NodeKind
+from crfield.data.graphs.batch import GraphBatch
 from crfield.data.graphs.labels import GraphLabels
-from crfield.data.large import ADVICE, largest_cell
-from crfield.errors import FeatureError
-from crfield.features.columns.random_features import Landmarks, Waves
+from crfield.errors import InputError, ModelFileError
+from crfield.estimators.base.rows import RowTask
+from crfield.estimators.similarity.mapped import refuse_far, rows_of, shape_of, with_columns
+from crfield.features.columns.random_features import Landmarks, Waves, map_from_arrays, map_to_arrays
 from crfield.features.graphs.sequences_as_graphs import StepsOrGraphs
 from crfield.scoring.graph_layout import GraphLayout
 from crfield.scoring.graph_linear import GraphScorer
-from crfield.scoring.similarity import BLOCK, matrix_of
+from crfield.scoring.similarity import BLOCK, Similarity
+from crfield.storage.checked import refuse
+from crfield.storage.state import State
+from crfield.training.graph.plan import Plan
 
-ENDS = 2  # columns that tell the first and the last step
+FIELD_BASES = ("auto", "exact", "nystroem", "fourier", "greedy")
+CLASSIFIER_BASES = ("auto", "exact", "nystroem", "import")
 
 
-@dataclass(eq=False)
-class KernelModel:
-    """Reader, labels, maps and coefficients of each kind, and the linear rest."""
+@dataclass(frozen=True, eq=False)
+class SimilarityField:
+    """Reader, labels, maps and coefficients of each kind, and the linear rest; how and of which nodes it was made."""
 
     reader: StepsOrGraphs
     labels: GraphLabels
@@ -42,10 +46,12 @@ class KernelModel:
     layout: GraphLayout  # of the rest: no columns but those of the ends
     weights: np.ndarray  # (W,)
     ends: bool  # whether first and last steps have scores of their own
+    plan: Plan
+    cliques: list[tuple[int, int]] | None = None  # (sequence, step) of nodes that were selected
 
-    def potentials(self, X: Any) -> tuple[Potentials, GraphBatch]:
-        """Scores of X, and its encoding."""
-        batch = self.reader.encode(X)
+    def potentials(self, graphs: Any) -> tuple[Potentials, GraphBatch]:
+        """Scores of sequences or graphs, and their encoding."""
+        batch = self.reader.encode(graphs)
         rest = with_columns(batch, [np.zeros((batch.topology.n_nodes, 0))] * len(self.maps), ends=self.ends)
         plain = GraphScorer(self.layout).score(self.weights, rest)
         node = plain.node.copy()
@@ -58,119 +64,106 @@ class KernelModel:
         topology = plain.topology if self.reader.of_graphs else Chains(plain.topology.offsets)
         return Potentials(node, plain.edge, topology, plain.table), batch
 
+    def state(self) -> State:
+        """Header and arrays; InputError where a similarity is code."""
+        header = {
+            "labels": self.labels.to_json(),
+            "similarities": [_similarity_json(found) for found in self.maps],
+            "ends": self.ends,
+            "cliques": self.cliques,
+        }
+        arrays = {"weights": self.weights}
+        for number, (found, coef) in enumerate(zip(self.maps, self.coefs)):
+            arrays |= {f"map{number}/{name}": value for name, value in map_to_arrays(found).items()}
+            arrays[f"coef{number}"] = np.ascontiguousarray(coef)
+        state = State(header, arrays).with_part("reader", self.reader.state(), arrays="encoder")
+        return state.with_part("plan", self.plan.state())
 
-def refuse_far(batch: GraphBatch, reader: StepsOrGraphs, nodes: np.ndarray) -> None:
-    """FeatureError with the largest cell of the first of these nodes, whose similarities are no finite numbers."""
-    if len(nodes):
-        cell = largest_cell(batch, reader.encoder, int(nodes[0]), sequences=not reader.of_graphs)
-        raise FeatureError(f"{cell}, too large for this similarity, which is no finite number there. {ADVICE}.")
-
-
-def rows_of(batch: GraphBatch, schema: GraphSchema, number: int) -> tuple[np.ndarray, Any]:
-    """Numbers of the nodes of a kind, and their own columns as a matrix."""
-    rows = matrix_of(batch.node)
-    if len(schema.kinds) == 1:
-        return np.arange(batch.topology.n_nodes), rows
-    kind, at = schema.kinds[number], batch.nodes_of(number)
-    width = batch.node.width
-    own = np.concatenate([np.arange(*kind.columns), width + np.arange(*kind.dense)]).astype(np.int64)
-    return at, rows[at][:, own]
-
-
-def with_columns(batch: GraphBatch, columns: Sequence[np.ndarray], *, ends: bool) -> GraphBatch:
-    """The batch with mapped columns (nodes of the kind, D) instead of its own, kind beside kind.
-
-    With ``ends`` every kind has two more: whether a node is the first of its sequence, and whether it is the last.
-    """
-    topology = batch.topology
-    extra = ENDS * ends
-    dense = np.zeros((topology.n_nodes, sum(some.shape[1] + extra for some in columns)))
-    first = 0
-    for number, some in enumerate(columns):
-        at: Any = slice(None) if len(columns) == 1 else batch.nodes_of(number)
-        dense[at, first : first + some.shape[1]] = some[: len(dense[at])]
-        first += some.shape[1]
-        if ends:
-            starts, stops = topology.offsets[:-1], topology.offsets[1:]
-            filled = starts < stops
-            dense[starts[filled], first] = 1.0
-            dense[stops[filled] - 1, first + 1] = 1.0
-            first += extra
-    none = Columns(np.zeros(topology.n_nodes + 1, np.int64), np.zeros(0, np.int32), 0, None, dense)
-    return GraphBatch(topology, none, batch.kind, batch.relation, batch.edge)
+    @classmethod
+    def from_state(cls, state: State, parameters: Mapping[str, Any]) -> Self:
+        """The value whose `state` this is; ModelFileError for whatever does not fit."""
+        plan, part = Plan.from_state(state.part("plan")), state.part("reader", arrays="encoder")
+        reader = StepsOrGraphs.from_state(part.header, part.arrays)  # type: ignore[arg-type]
+        labels = GraphLabels.from_json(state.header.get("labels"))
+        similarities, ends, kinds = state.listed("similarities"), state.flag("ends"), reader.schema.kinds
+        if tuple(kind.name for kind in kinds) != labels.kinds or len(similarities) != len(kinds):
+            refuse("the parts of the model file do not fit together")
+        maps, coefs = [], []
+        for number, (kind, given) in enumerate(zip(kinds, similarities)):
+            width = kind.columns[1] - kind.columns[0] + kind.dense[1] - kind.dense[0]
+            maps.append(_map_of(given, state.under(f"map{number}"), width))
+            coefs.append(state.array(f"coef{number}", (maps[-1].width, labels.sizes[number])))
+        try:
+            layout = shape_of(reader.schema, labels, parameters, ends=ends).layout([0] * len(kinds))
+        except InputError as error:
+            raise ModelFileError(f"the model file's relations cannot be used: {error}") from None
+        weights = state.array("weights", (layout.n_weights,))
+        cliques = _cliques(state.header.get("cliques"))
+        return cls(reader, labels, tuple(maps), tuple(coefs), layout, weights, ends, plan, cliques)
 
 
-def mapped_layout(
-    schema: GraphSchema,
-    sizes: Sequence[int],
-    widths: Sequence[int],
-    *,
-    ends: bool,
-    bias: bool,
-    tables: dict[str, str],
-    forbidden: Iterable[tuple[int, int, int]],
-) -> GraphLayout:
-    """The layout of a model on mapped columns, ``widths`` of them for each kind."""
-    kinds, first = [], 0
-    for kind, width in zip(schema.kinds, widths):
-        kinds.append(NodeKind(kind.name, dense=(first, first + width + ENDS * ends)))
-        first += width + ENDS * ends
-    return GraphLayout.full(
-        replace(schema, kinds=tuple(kinds)), sizes, bias=bias, tables=tables, forbidden=list(forbidden)
-    )
+@dataclass(frozen=True, eq=False)
+class SimilarityClassifier:
+    """Classes and columns, the rows that scores are made of with their coefficients, and scores of classes alone."""
+
+    task: RowTask
+    scored: Landmarks  # whose whiten (M, K) holds the coefficients of classes
+    intercept: np.ndarray  # (K,)
+    basis: str
+    import_vectors: np.ndarray | None  # numbers of training rows, where they were selected
+
+    def state(self) -> State:
+        """Header and arrays; InputError where the similarity is code."""
+        header = self.task.state().header | {"similarity": _similarity_json(self.scored), "basis": self.basis}
+        arrays = {"intercept": self.intercept}
+        arrays |= {f"map/{name}": value for name, value in map_to_arrays(self.scored).items()}
+        if self.import_vectors is not None:
+            arrays["import_vectors"] = np.asarray(self.import_vectors, np.int64)
+        return State(header, arrays)
+
+    @classmethod
+    def from_state(cls, state: State, parameters: Mapping[str, Any]) -> Self:
+        """The value whose `state` this is; ModelFileError for whatever does not fit."""
+        task = RowTask.from_state(state)
+        scored = _map_of(state.part("similarity").header, state.under("map"), task.n_columns)
+        size = len(task.classes)
+        if not isinstance(scored, Landmarks) or scored.width != size:
+            refuse(f"the model file's rows do not fit {size} classes")
+        imports = None
+        if "import_vectors" in state.arrays:
+            imports = state.array("import_vectors", (None,), np.int64)
+        return cls(task, scored, state.array("intercept", (size,)), state.word("basis", CLASSIFIER_BASES), imports)
 
 
-def split_weights(
-    layout: GraphLayout, weights: np.ndarray, widths: Sequence[int]
-) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-    """The weights of mapped columns (D, L) of each kind, and all others in their order."""
-    mapped = mapped_places(layout, widths)
-    inside = np.zeros(layout.n_weights, bool)
-    coefs = []
-    for size, place in zip(layout.sizes, mapped):
-        coefs.append(weights[place].reshape(-1, size).copy())
-        inside[place] = True
-    return tuple(coefs), weights[~inside]
+def _similarity_json(found: Landmarks | Waves) -> dict[str, Any] | None:
+    """The kernel of landmarks as JSON values; waves have it in them."""
+    if isinstance(found, Waves):
+        return None
+    if not isinstance(found.similarity, Similarity):
+        raise InputError(
+            "a model with a similarity function of your own cannot be saved: the function is code. Keep it in a "
+            "module and store the model with joblib, or use one of the similarities that have a name."
+        )
+    return found.similarity.to_json()
 
 
-def joined_weights(layout: GraphLayout, coef: np.ndarray, rest: np.ndarray) -> np.ndarray:
-    """The inverse of `split_weights` for one kind; new columns, behind those of ``coef`` (D, L), begin at zero."""
-    start = layout.part[f"{layout.schema.kinds[0].name}/dense"].start
-    out = np.zeros(layout.n_weights)
-    mapped = np.zeros(layout.n_weights, bool)
-    mapped[start : start + layout.n_weights - len(rest)] = True
-    out[start : start + coef.size] = coef.reshape(-1)
-    out[~mapped] = rest
-    return out
+def _map_of(given: Any, arrays: dict[str, np.ndarray], n_columns: int | None) -> Landmarks | Waves:
+    """The map of rows with so many columns; ModelFileError where it cannot be one."""
+    try:
+        similarity = None if given is None else Similarity(**given)
+    except (TypeError, ValueError, InputError) as error:
+        raise ModelFileError(f"the model file's similarity is damaged: {error}") from None
+    found = map_from_arrays(arrays, similarity)  # type: ignore[arg-type]
+    source = found.omega.shape[0] if isinstance(found, Waves) else found.centres.shape[1]
+    if source != n_columns or isinstance(found, Waves) != (given is None):
+        refuse(f"the model file's map does not fit its {n_columns} columns")
+    return found
 
 
-def mapped_places(layout: GraphLayout, widths: Sequence[int]) -> list[slice]:
-    """Where the weights of mapped columns are, for each kind; the ends' come right behind them."""
-    places = []
-    for kind, size, width in zip(layout.schema.kinds, layout.sizes, widths):
-        start = layout.part[f"{kind.name}/dense"].start
-        places.append(slice(start, start + width * size))
-    return places
-
-
-def principal_axes(columns: np.ndarray) -> np.ndarray:
-    """(D, D) the rotation after which columns (N, D) are uncorrelated, or nearly so: it looks at some rows only.
-
-    Columns that Gram and Schmidt made one after another overlap on the data, and a diagonal says little about their
-    curvature. The rotated ones span the same functions with the same norm, and a diagonal fits them.
-
-    >>> columns = np.array([[1.0, 1.0], [2.0, 2.0], [-1.0, -1.0]])
-    >>> np.abs((columns @ principal_axes(columns)).round(3)).tolist()
-    [[0.0, 1.414], [0.0, 2.828], [0.0, 1.414]]
-    """
-    some = columns[:: max(1, len(columns) // (4 * max(columns.shape[1], 256)))]
-    return np.asarray(np.linalg.eigh(some.T @ some)[1]) if columns.shape[1] else np.zeros((0, 0))
-
-
-def turned(turn: np.ndarray, coef: np.ndarray, rest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Weights (d, L) of the first d columns as weights of all columns after the rotation (D, D); the rest stays.
-
-    >>> turned(np.eye(2), np.ones((1, 1)), np.zeros(0))[0].tolist()
-    [[1.0], [0.0]]
-    """
-    return turn[: len(coef)].T @ coef, rest
+def _cliques(given: Any) -> list[tuple[int, int]] | None:
+    if given is None:
+        return None
+    try:
+        return [(int(sequence), int(step)) for sequence, step in given]
+    except (TypeError, ValueError):
+        raise ModelFileError("the model file's cliques are damaged.") from None
