@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import pickle
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +27,11 @@ every = pytest.mark.parametrize("front", FRONT_DOOR, ids=lambda front: front.est
 ANSWERS = ("predict", "predict_proba", "predict_marginals")
 
 
-def fitted(front: Front, **options: Any) -> tuple[Any, Any, Any]:
+@cache
+def fitted(front: Front) -> tuple[Any, Any, Any]:
+    """The default model and its data, fitted once for all tests that only ask it."""
     X, y = front.data(12, 0)
-    return front.estimator(**options).fit(X, y), X, y
+    return front.estimator().fit(X, y), X, y
 
 
 def arrays(answer: Any) -> list[Any]:
@@ -70,9 +74,7 @@ def test_params_clone_and_repr(front: Front) -> None:
     assert all(option in repr(model) for option, _ in front.options)
     with pytest.raises(ValueError, match="colour"):
         model.set_params(colour=1)
-    X, y = front.data(12, 0)
-    model = front.estimator().fit(X, y)
-    twin = clone(model)
+    twin = clone(fitted(front)[0])
     assert vars(twin).keys() == twin.get_params().keys()
     assert pickle.loads(pickle.dumps(twin)).get_params() == twin.get_params()
 
@@ -111,15 +113,13 @@ def test_nothing_is_answered_before_fit(front: Front) -> None:
             getattr(model, method)(*asked.get(method, (X,)))
     with pytest.raises(Exception, match="not fitted"):
         check_is_fitted(model)
-    X, y = front.data(12, 0)
-    check_is_fitted(model.fit(X, y))
+    check_is_fitted(fitted(front)[0])
 
 
 @every
 def test_the_same_data_give_the_same_model_whatever_was_before(front: Front) -> None:
-    X, y = front.data(12, 0)
+    once, X, y = fitted(front)
     other_X, other_y = front.data(9, 5)
-    once = front.estimator().fit(X, y)
     again = front.estimator().fit(other_X, other_y).fit(X, y)
     assert equal(once.predict_proba(X), again.predict_proba(X))
     assert equal(once.predict(X), again.predict(X))
@@ -127,7 +127,7 @@ def test_the_same_data_give_the_same_model_whatever_was_before(front: Front) -> 
 
 @every
 def test_a_fit_that_fails_leaves_the_old_model(front: Front) -> None:
-    model, X, y = fitted(front)
+    model, X, y = copy.deepcopy(fitted(front))
     before = model.predict(X), model.predict_proba(X)
     with pytest.raises(CrfieldError):
         model.fit(X, wrong(y))
@@ -187,15 +187,16 @@ def test_weights_count(front: Front) -> None:
 
 @every
 def test_files_and_pickles_answer_the_same(front: Front, tmp_path: Path) -> None:
-    model, X, _ = fitted(front, **{k: v for k, v in front.options if k != "forbidden"})
+    X, y = front.data(12, 0)
+    model = front.estimator(**{k: v for k, v in front.options if k != "forbidden"}).fit(X, y)
     path = tmp_path / "model.crfield"
     model.save(path)
-    for copy in (crfield.load(path), crfield.load(path, mmap=True), pickle.loads(pickle.dumps(model))):
-        assert type(copy) is type(model)
-        assert equal(copy.predict(X), model.predict(X))
-        assert equal(copy.predict_proba(X), model.predict_proba(X))
-        np.testing.assert_equal(copy.classes_, model.classes_)
-        assert copy.converged_ == model.converged_
+    for twin in (crfield.load(path), crfield.load(path, mmap=True), pickle.loads(pickle.dumps(model))):
+        assert type(twin) is type(model)
+        assert equal(twin.predict(X), model.predict(X))
+        assert equal(twin.predict_proba(X), model.predict_proba(X))
+        np.testing.assert_equal(twin.classes_, model.classes_)
+        assert twin.converged_ == model.converged_
     crfield.load(path).save(tmp_path / "again.crfield")
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 0xFF
