@@ -10,10 +10,10 @@ namespace {
 
 constexpr int64_t MOST_ENTRIES = (int64_t)1 << 40;  // of all tables of one component
 
-class Prepared {
+class PreparedCliques {
  public:
-  Prepared(const Scores& s, const Ints& node_of, const Ints& scope_ptr, const Ints& scope, const Ints& edge_ptr,
-           const Ints& edges, const Ints& unit, const Ints& label_ptr, const Array1<const int32_t>& label)
+  PreparedCliques(const Scores& s, const Ints& node_of, const Ints& scope_ptr, const Ints& scope, const Ints& edge_ptr,
+                  const Ints& edges, const Ints& unit, const Ints& label_ptr, const Array1<const int32_t>& label)
       : kernels(best_kernels()), tables(s.table, s.ends.edges, s.tables), nodes_(s.ends.nodes) {
     c.labels = (int)s.labels;
     c.node = node_of.data(), c.scope_ptr = scope_ptr.data(), c.scope = scope.data();
@@ -135,8 +135,8 @@ class Prepared {
 };
 
 // Memory of one thread: for the largest of its units.
-struct Desk {
-  Desk(const Prepared& p, const std::vector<size_t>& units, bool sums) {
+struct CliqueDesk {
+  CliqueDesk(const PreparedCliques& p, const std::vector<size_t>& units, bool sums) {
     int64_t tables = 0, messages = 0, largest = 0, positions = 0;
     for (size_t u : units) {
       tables = std::max(tables, p.units[u].table);
@@ -164,7 +164,7 @@ struct Desk {
 };
 
 // Units of each part: the largest first, each to the part that has least.
-std::vector<std::vector<size_t>> deal(const Prepared& p, int n_jobs) {
+std::vector<std::vector<size_t>> deal(const PreparedCliques& p, int n_jobs) {
   const size_t parts = std::max<size_t>(1, std::min<size_t>(std::max(1, n_jobs), p.units.size()));
   std::vector<size_t> by_size(p.units.size());
   for (size_t u = 0; u < by_size.size(); u++) by_size[u] = u;
@@ -190,7 +190,7 @@ void clique_sum_product(Ints node_of, Ints scope_ptr, Ints scope, Ints edge_ptr,
               (int64_t)node_out.shape(1) == s.labels && (int64_t)edge_out.shape(0) == s.tables &&
               (int64_t)edge_out.shape(1) == s.labels && (int64_t)edge_out.shape(2) == s.labels,
           "outputs do not fit");
-  Prepared p(s, node_of, scope_ptr, scope, edge_ptr, edges, unit, label_ptr, label);
+  PreparedCliques p(s, node_of, scope_ptr, scope, edge_ptr, edges, unit, label_ptr, label);
   nb::gil_scoped_release unlocked;
   const int64_t L = s.labels;
   p.c.node_out = node_out.data(), p.c.edge_out = edge_out.data();
@@ -202,7 +202,7 @@ void clique_sum_product(Ints node_of, Ints scope_ptr, Ints scope, Ints edge_ptr,
   for (bool again = true; again;) {
     std::fill(node_out.data(), node_out.data() + s.ends.nodes * L, 0.0);
     std::fill(edge_out.data(), edge_out.data() + s.tables * L * L, 0.0);
-    std::vector<Desk> desks;
+    std::vector<CliqueDesk> desks;
     desks.reserve(shares.size());
     for (const auto& share : shares) desks.emplace_back(p, share, true);
     run_parts((int)shares.size(), [&](int part) {
@@ -213,7 +213,7 @@ void clique_sum_product(Ints node_of, Ints scope_ptr, Ints scope, Ints edge_ptr,
     });
     for (size_t t = 0; t < p.tables.original.size(); t++)
       for (int64_t k = 0; k < L * L; k++)
-        for (const Desk& desk : desks) edge_out.data()[p.tables.original[t] * L * L + k] += desk.w.direct[t * L * L + k];
+        for (const CliqueDesk& desk : desks) edge_out.data()[p.tables.original[t] * L * L + k] += desk.w.direct[t * L * L + k];
     GraphTotals totals(s.ends.graphs);
     for (size_t u = 0; u < p.units.size(); u++) totals.add(graph_of(u), unit_total[u]);
     totals.store(total.data());
@@ -227,13 +227,13 @@ void clique_max_product(Ints node_of, Ints scope_ptr, Ints scope, Ints edge_ptr,
                         int n_jobs) {
   const Scores s(offsets, tails, heads, table, node, edge);
   require((int64_t)total.shape(0) == s.ends.graphs && (int64_t)labels.shape(0) == s.ends.nodes, "outputs do not fit");
-  Prepared p(s, node_of, scope_ptr, scope, edge_ptr, edges, unit, label_ptr, label);
+  PreparedCliques p(s, node_of, scope_ptr, scope, edge_ptr, edges, unit, label_ptr, label);
   nb::gil_scoped_release unlocked;
   p.c.best = labels.data();
   const auto shares = deal(p, n_jobs);
   std::vector<double> unit_total(p.units.size(), 0.0);
   run_parts((int)shares.size(), [&](int part) {
-    const Desk desk(p, shares[part], false);
+    const CliqueDesk desk(p, shares[part], false);
     for (size_t u : shares[part])
       unit_total[u] = p.kernels->best_cliques(p.c, p.units[u].first, p.units[u].last, desk.w);
   });

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -12,6 +14,15 @@ from typer.testing import CliRunner
 from crfield.cli.main import app
 
 PAGE = Path(__file__).parents[2] / "docs" / "gallery.md"
+
+
+@cache
+def printed(name: str) -> list[dict[str, Any]]:
+    """The rows of one picture of the gallery, run once."""
+    ran = CliRunner().invoke(app, ["gallery", name, "--json"])
+    assert ran.exit_code == 0, ran.output
+    rows: list[dict[str, Any]] = json.loads(ran.stdout)[name]["rows"]
+    return rows
 
 
 @pytest.mark.parametrize(("name", "row", "column"), [
@@ -22,9 +33,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "gallery.md"
     ("tags", "as a tree", "tags right"),
 ])  # fmt: skip
 def test_the_page_says_what_the_command_prints(name: str, row: str, column: str) -> None:
-    ran = CliRunner().invoke(app, ["gallery", name, "--json"])
-    assert ran.exit_code == 0, ran.output
-    found = {item["model"]: item[column] for item in json.loads(ran.stdout)[name]["rows"]}[row]
+    found = {item["model"]: item[column] for item in printed(name)}[row]
     said = re.search(rf"^{re.escape(row)} +([\d.]+)", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert said is not None
     assert found == pytest.approx(float(said.group(1)), abs=0.01)

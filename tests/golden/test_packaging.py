@@ -2,7 +2,7 @@
 
 Wheels are built from this checkout without isolation or network, unpacked beside each other, and used by an
 interpreter that sees only them and the libraries they need (``-S``: no editable install). The compiled wheel is
-built without optimisation, which takes a third of the time and compiles the same sources.
+built without optimisation and each module as one unit, which is far quicker and compiles the same sources.
 """
 
 from __future__ import annotations
@@ -217,8 +217,14 @@ def test_without_a_working_compiler_the_wheel_is_pure(broken: str, tmp_path: Pat
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(not CAN_COMPILE, reason="no compiler or no CMake here")
 def test_a_native_wheel_is_built_from_the_source_archive(sdist: Path, here: Any, tmp_path: Path) -> None:
-    quick = ("cmake.build-type=Debug", "cmake.define.CMAKE_CXX_FLAGS_DEBUG=-O0", "cmake.define.CRFIELD_ONE_LEVEL=ON")
-    made = wheel(sdist, tmp_path / "made", *quick, env={"CMAKE_BUILD_PARALLEL_LEVEL": str(os.cpu_count() or 1)})
+    quick = {
+        "CMAKE_CXX_FLAGS_DEBUG": "-O0",
+        "CRFIELD_ONE_LEVEL": "ON",
+        "CMAKE_UNITY_BUILD": "ON",
+        "CMAKE_UNITY_BUILD_BATCH_SIZE": "0",
+    }
+    options = ("cmake.build-type=Debug", *(f"cmake.define.{name}={value}" for name, value in quick.items()))
+    made = wheel(sdist, tmp_path / "made", *options, env={"CMAKE_BUILD_PARALLEL_LEVEL": str(os.cpu_count() or 1)})
     assert "-none-any" not in made.name
     with zipfile.ZipFile(made) as archive:
         compiled = {Path(name).name.split(".")[0] for name in archive.namelist() if name.endswith((".so", ".pyd"))}
