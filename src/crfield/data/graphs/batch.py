@@ -30,6 +30,11 @@ class NodeKind:
     columns: tuple[int, int] = (0, 0)
     dense: tuple[int, int] = (0, 0)
 
+    @property
+    def width(self) -> int:
+        """How many columns it has, sparse and dense."""
+        return self.columns[1] - self.columns[0] + self.dense[1] - self.dense[0]
+
 
 @dataclass(frozen=True)
 class Relation:

@@ -58,7 +58,7 @@ class DiscriminativeField:
         refuse_large(batch, self.encoder, doing="be scored")
         opinions = np.zeros((0, 2))
         if batch.topology.n_nodes:
-            opinions = opinions_of(self.local, site_features(batch), self.labels)
+            opinions = opinions_of(self.local, as_matrix(batch.node), self.labels)
         sites = Sites(batch.topology, opinions, between_columns(described_edges(batch, self.between), self.scale))
         return InteractionScorer(len(self.weights) - FIXED).score(self.weights, sites), batch
 
@@ -83,7 +83,7 @@ class DiscriminativeField:
             raise ModelFileError("a discriminative random field has two labels: the file is damaged.")
         scale = state.array("scale", (None,))
         weights = state.array("weights", (FIXED + 1 + len(scale),))
-        coef = state.array("local/coef", (n_features(encoder),))
+        coef = state.array("local/coef", (encoder.schema.kinds[0].width,))
         local = LogisticRegression()
         local.classes_ = np.sort(names_for(labels))
         local.coef_, local.intercept_ = coef[None], state.array("local/intercept", (1,))
@@ -186,7 +186,7 @@ class DiscriminativeRandomField(
                 f"a discriminative random field tells two labels apart, got {data.labels.n_labels}: "
                 f"{data.labels.classes[data.labels.kinds[0]][:10].tolist()}. Use GridCRF or GraphCRF for more."
             )
-        if not n_features(data.encoder):
+        if not data.encoder.schema.kinds[0].width:
             raise InputError("a discriminative random field needs features of the nodes, and there are none.")
         if self.between == "edges" and all(columns is None for columns in data.batch.edge):
             raise InputError("between='edges' needs edge features, and no relation has any. Use 'difference'.")
@@ -224,7 +224,7 @@ def fit_local(local: Any, data: GraphData, *, folds: int) -> tuple[Any, np.ndarr
         from sklearn.linear_model import LogisticRegression
 
         local = LogisticRegression(max_iter=1000)
-    target, features, role = data.target, site_features(data.batch), "the local classifier"
+    target, features, role = data.target, as_matrix(data.batch.node), "the local classifier"
     names = names_for(data.labels)
     known = np.flatnonzero(target.labels >= 0)
     if len(np.unique(target.labels[known])) < 2:
@@ -257,7 +257,7 @@ def described_edges(batch: GraphBatch, between: str) -> np.ndarray:
     """(E, D) what lies between the ends of every edge, before scaling."""
     topology = batch.topology
     if between == "difference":
-        features = site_features(batch)
+        features = as_matrix(batch.node)
         difference = abs(features[topology.tails] - features[topology.heads])
         return np.asarray(difference.todense() if hasattr(difference, "todense") else difference)
     blocks = []
@@ -288,14 +288,3 @@ def names_for(coder: GraphLabels) -> np.ndarray:
     if len(types) == 1 and types <= {str, int, bool}:
         return np.array(labels)
     return np.arange(len(labels))
-
-
-def site_features(batch: GraphBatch) -> Any:
-    """The features of all nodes as one matrix."""
-    return as_matrix(batch.node)
-
-
-def n_features(encoder: GraphEncoder) -> int:
-    """How many columns the nodes of an encoder's first kind have."""
-    kind = encoder.schema.kinds[0]
-    return kind.columns[1] - kind.columns[0] + kind.dense[1] - kind.dense[0]

@@ -26,11 +26,10 @@ from crfield.data.graphs.labels import GraphLabels
 from crfield.data.large import refuse_large
 from crfield.errors import InputError, ModelFileError
 from crfield.estimators.base.sequences import without_weightless
-from crfield.estimators.base.sklearn_parts import estimator_with, fit_clone, node_weights, not_stored
+from crfield.estimators.base.sklearn_parts import as_matrix, estimator_with, fit_clone, node_weights, not_stored
 from crfield.estimators.graph.answers import GraphAnswers
 from crfield.estimators.graph.crf import GraphCRF
 from crfield.estimators.graph.data import GraphData, read_graphs
-from crfield.estimators.graph.discriminative_field import n_features, site_features
 from crfield.estimators.graph.grid import PixelGrids
 from crfield.estimators.graph.model import graph_parts, graph_state
 from crfield.features.graphs.encoder import GraphEncoder
@@ -61,7 +60,7 @@ class MarkovField:
         prior = self.field.potentials(without_features(graphs))
         node = prior.node.copy()
         if batch.topology.n_nodes:
-            evidence = np.stack([density.score_samples(site_features(batch)) for density in self.densities], axis=1)
+            evidence = np.stack([density.score_samples(as_matrix(batch.node)) for density in self.densities], axis=1)
             # Features that no density knows tell nothing; taken at their word they would forbid every label.
             evidence[np.isneginf(evidence).all(axis=1)] = 0.0
             node += evidence
@@ -92,7 +91,7 @@ class MarkovField:
         if len(labels.kinds) != 1 or isinstance(known, dict) or len(known) != labels.n_labels:
             raise ModelFileError("the field of the labels does not fit the labels: the file is damaged.")
         form = state.word("covariance_type", tuple(_COVARIANCES))
-        width = n_features(encoder)
+        width = encoder.schema.kinds[0].width
         parts = [State(arrays=state.under(f"density {code}")) for code in range(labels.n_labels)]
         return cls(encoder, labels, [mixture_of(part, form, width) for part in parts], field)
 
@@ -155,7 +154,7 @@ class MarkovRandomField(PixelGrids, GraphAnswers[MarkovField], kind="markov_fiel
 
     def _fit_densities(self, data: GraphData) -> list[Any]:
         """A density of the features of each label."""
-        features, target = site_features(data.batch), data.target
+        features, target = as_matrix(data.batch.node), data.target
         if hasattr(features, "todense") or not features.shape[1]:
             raise InputError("a Markov random field needs numeric features with a density; use GraphCRF for others.")
         density = self.density
