@@ -40,8 +40,10 @@ fuzz: $(STAMP)
 
 # The compiled modules once more under sanitizers, in build folders of their own: kernels, readers and the fuzzer.
 SANITIZED = OMP_NUM_THREADS=1 CRFIELD_KERNELS=native PYTHONMALLOC=malloc
-READERS := $(addprefix tests/contracts/test_,archive.py archive_damage.py crfsuite_models.py template_models.py formats.py records.py columns.py graph_json.py encoded.py)
-KERNELS := $(wildcard tests/contracts/test_*kernel*.py) $(addprefix tests/contracts/test_,linear_bodies.py linear_errors.py vectors.py tangent.py tuples.py sites.py worlds.py forest.py loopy.py fused.py streaming.py hmm_emissions.py chain_extremes.py)
+READERS := tests/storage/test_archive.py tests/storage/test_archive_damage.py tests/storage/test_encoded.py tests/storage/foreign \
+  tests/data/texts/test_formats.py tests/data/graphs/test_json.py
+KERNELS := tests/kernels tests/inference/test_streaming.py tests/inference/test_tangent.py tests/inference/graphs/test_forest.py \
+  tests/inference/graphs/test_loopy.py tests/training/chain/test_fused.py tests/scoring/test_densities.py tests/estimators/similarity
 sanitize: $(STAMP) build/sanitize-address/.built
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so.6)" ASAN_OPTIONS=detect_leaks=0 \
 	CRFIELD_NATIVE=build/sanitize-address $(SANITIZED) $(BIN)/python -m pytest -p tests.fuzz.sanitized $(KERNELS) $(READERS)
@@ -49,7 +51,9 @@ sanitize: $(STAMP) build/sanitize-address/.built
 	CRFIELD_NATIVE=build/sanitize-address $(SANITIZED) $(BIN)/python -m tests.fuzz.sanitized --count $(COUNT) --seed $(SEED)
 
 # Every module that has threads (native/threads.hpp): tests of its kernels with n_jobs above 1, on the compiled body.
-THREADED := $(addprefix tests/contracts/test_,threads.py boost_kernels.py columns.py forest.py gibbs.py graph_kernels.py hmm_emissions.py relational_kernels.py segment_kernels.py sites.py tangent.py template.py tuples.py vectors.py virtual_evidence_kernel.py)
+THREADED := tests/contracts/test_threads.py tests/features/test_templates.py tests/inference/test_tangent.py \
+  tests/inference/graphs/test_forest.py tests/inference/graphs/test_gibbs.py tests/scoring/test_densities.py tests/kernels/chain/test_higher_order.py \
+  $(addprefix tests/kernels/test_,boost.py columns.py graph.py relational.py segments.py sites.py vectors.py virtual_evidence.py)
 sanitize-threads: $(STAMP) build/sanitize-thread/.built
 	LD_PRELOAD="$$(g++ -print-file-name=libtsan.so)" TSAN_OPTIONS=exitcode=66 CRFIELD_NATIVE=build/sanitize-thread $(SANITIZED) \
 	$(BIN)/python -m pytest -p tests.fuzz.sanitized $(THREADED) \

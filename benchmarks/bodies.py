@@ -1,6 +1,6 @@
 """The compiled bodies of the kernels against the NumPy ones, which run where nothing was compiled.
 
-Both do the same work to the same digits (`tests/contracts/`), so there is nothing to judge: the ratios are what the
+Both do the same work to the same digits (`tests/kernels/`), so there is nothing to judge: the ratios are what the
 warning of `crfield.kernels.choice` tells somebody whose installation has no compiled modules. Data are a part of
 those of the other comparisons, since the NumPy side would take minutes for all.
 """

@@ -16,7 +16,7 @@ import crfield
 import crfield.errors
 import crfield.estimators
 import crfield.metrics
-from tests.contracts.estimator_cases import ESTIMATORS
+from tests.cases.estimators import ESTIMATORS
 
 NAMES = [name for name in crfield.__all__ if not name.startswith("_")]
 
@@ -57,7 +57,7 @@ def test_every_estimator_stands_at_the_front_door(name: str) -> None:
     estimator = estimators()[name]
     assert name in crfield.__all__
     assert getattr(crfield, name) is estimator
-    assert estimator in ESTIMATORS, f"{name} must join the fit contract (tests/contracts/estimator_cases.py)"
+    assert estimator in ESTIMATORS, f"{name} must join the fit contract (tests/cases/estimators.py)"
     answers = ("predict", "score") if hasattr(estimator, "predict") else ("transform",)
     for method in ("fit", *answers, "save"):
         assert documented(getattr(estimator, method)), f"{name}.{method} has no docstring"

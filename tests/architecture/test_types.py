@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 import crfield
-from tests.contracts.estimator_cases import FRONT_DOOR
+from tests.cases.estimators import FRONT_DOOR
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src"

@@ -18,7 +18,7 @@ from crfield.inference.chain import ChainEngine
 from crfield.inference.decode import best_marginals, check_decoder
 from crfield.inference.graphs.brute import BruteEngine
 from crfield.inference.labellings import one_hot, path_scores, segment_sums
-from tests.contracts.cases import (
+from tests.cases.chains import (
     INF,
     assert_totals,
     examples,

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 import crfield
 from crfield.errors import NotFittedError
-from tests.contracts.estimator_cases import (
+from tests.cases.estimators import (
     KINDS,
     SEQUENCE_ESTIMATORS,
     Kind,

@@ -20,7 +20,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 
 from crfield.errors import InputError
 from crfield.metrics import label_f1_scorer, sequence_accuracy_scorer, span_f1_scorer, token_accuracy_scorer
-from tests.contracts.estimator_cases import (
+from tests.cases.estimators import (
     KINDS,
     SEQUENCE_ESTIMATORS,
     Kind,

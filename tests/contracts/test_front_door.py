@@ -1,6 +1,6 @@
 """The front door: what every estimator promises, each on data of its own form.
 
-`test_estimators` and `test_graph_estimators` look closer at sequences and at graphs.
+`test_estimators` looks closer at sequences, `tests/estimators/graph/test_estimators.py` at graphs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 import crfield
 from crfield.errors import CrfieldError, DataWarning, InputError, ModelFileError, NotFittedError
-from tests.contracts.estimator_cases import FRONT_DOOR, Front
+from tests.cases.estimators import FRONT_DOOR, Front
 
 every = pytest.mark.parametrize("front", FRONT_DOOR, ids=lambda front: front.estimator.__name__)
 ANSWERS = ("predict", "predict_proba", "predict_marginals")

@@ -27,11 +27,11 @@ from crfield.storage.archive_front import text_problem
 from crfield.storage.checkpoints import Checkpoint
 from crfield.storage.encoded import FRONT
 from crfield.storage.foreign.crfsuite import CrfsuiteModel, format_crfsuite_model
-from tests.contracts.estimator_cases import as_strings, some_chains, world
-from tests.contracts.test_archive_damage import sealed
+from tests.cases.estimators import as_strings, some_chains, world
 from tests.fuzz import formats
 from tests.fuzz.models import ask
 from tests.fuzz.runner import run_format
+from tests.storage.test_archive_damage import sealed
 
 Change = Callable[[dict[str, Any], dict[str, np.ndarray]], object]
 

@@ -52,7 +52,7 @@ from crfield import (
 )
 from crfield.errors import CrfieldWarning, FeatureError, InputError, LabelError
 from crfield.scoring.densities.gaussian import DiagonalGaussian, family_named
-from tests.contracts.estimator_cases import ESTIMATORS, as_arrays, some_images, some_layers, world
+from tests.cases.estimators import ESTIMATORS, as_arrays, some_images, some_layers, world
 
 SIZES = (1e100, 1e155, 1e200, 1e300, 1e308, -1e308)
 HUGE = 3  # the sequence that has the cell, at its first step

@@ -19,7 +19,7 @@ from crfield import ChainCRF, load
 from crfield.errors import FeatureError, InputError, LabelError, ModelFileError
 from crfield.storage import archive as archives
 from crfield.storage.archive import read_archive, write_archive
-from tests.contracts.estimator_cases import (
+from tests.cases.estimators import (
     Kind,
     as_arrays,
     as_strings,
@@ -31,7 +31,7 @@ from tests.contracts.estimator_cases import (
     word,
     world,
 )
-from tests.contracts.test_archive_damage import damage
+from tests.storage.test_archive_damage import damage
 
 each_kind = pytest.mark.parametrize("kind", list(kinds(saved=True)), ids=lambda k: k.name)
 
@@ -375,7 +375,7 @@ FUZZ = """
 import faulthandler
 import sys
 
-from tests.contracts.model_file_fuzz import fuzz
+from tests.cases.model_file_fuzz import fuzz
 
 faulthandler.enable()
 print(fuzz(int(sys.argv[1]), 40))

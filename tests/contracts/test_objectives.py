@@ -15,7 +15,7 @@ from crfield.errors import LabelError, ShapeError
 from crfield.inference.chain import ChainEngine
 from crfield.inference.graphs.brute import BruteEngine
 from crfield.objectives.contrast import Contrast
-from tests.contracts.cases import (
+from tests.cases.chains import (
     examples,
     magnitude,
     path_score,

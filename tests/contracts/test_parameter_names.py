@@ -17,7 +17,7 @@ import crfield
 from crfield.compat.sklearn_crfsuite import CRF
 from crfield.core.estimator import FOREIGN, Estimator
 from crfield.errors import CrfieldError, ParameterError
-from tests.contracts.estimator_cases import ESTIMATORS
+from tests.cases.estimators import ESTIMATORS
 
 # Pipelines take the names of their steps as parameters, by scikit-learn's own rules.
 EVERY = [

@@ -15,7 +15,7 @@ import pytest
 from crfield import ChainCRF
 from crfield.core.potentials import Potentials
 from crfield.kernels import chain, linear
-from tests.contracts.cases import INF, LinearCase, Options, linear_case, random_potentials
+from tests.cases.chains import INF, LinearCase, Options, linear_case, random_potentials
 
 LENGTHS = tuple(int(n) for n in np.random.default_rng(0).integers(0, 25, 120))
 CASES = [

@@ -28,12 +28,12 @@ from crfield.storage.archive import Archive, read_archive
 from crfield.storage.datasets.rfid import read_rfid_trials
 from crfield.storage.encoded import FRONT
 from crfield.storage.files import read_bytes
-from tests.contracts.estimator_cases import TEMPLATE, as_dicts, as_rows, as_strings, world
-from tests.contracts.model_file_fuzz import edited
-from tests.contracts.test_template_models import CRFPP, OBSERVATIONS, PATTERNS, WEIGHTS, wapiti
+from tests.cases.estimators import TEMPLATE, as_dicts, as_rows, as_strings, world
+from tests.cases.model_file_fuzz import edited
 from tests.fuzz.damage import damaged
 from tests.fuzz.models import Damage, ask, saved_models
 from tests.fuzz.runner import Format
+from tests.storage.foreign.test_crfpp_and_wapiti import CRFPP, OBSERVATIONS, PATTERNS, WEIGHTS, wapiti
 
 _NUMBER = 4  # bytes that say which file of a corpus was damaged
 

@@ -37,7 +37,7 @@ from crfield import (
 )
 from crfield.errors import CrfieldError
 from crfield.storage.archive import read_archive
-from tests.contracts.estimator_cases import FRONT_DOOR, KINDS, some_chains, some_numbers, world
+from tests.cases.estimators import FRONT_DOOR, KINDS, some_chains, some_numbers, world
 
 CATALOGUE = "slow state : speed(a) | for a in robots | test <,> 100,500 | win all 1\n"
 QUESTIONS = ("predict", "predict_proba", "predict_log_proba", "predict_marginals", "decision_function", "transform")

@@ -14,7 +14,6 @@ import pytest
 
 from crfield import ChainCRF, VirtualEvidenceBoosting, make_activity_days, make_order_chains
 from crfield.simulate.order_chains import ActivityDays, OrderChains
-from tests.contracts.conftest import body  # noqa: F401  (a fixture)
 
 long = pytest.mark.skipif(not os.environ.get("CRFIELD_LONG"), reason="CRFIELD_LONG=1 runs the long studies")
 
@@ -44,7 +43,7 @@ def joint_table(step: np.ndarray) -> np.ndarray:
 # --------------------------------------------------------------------------------------------- deterministic
 
 
-def test_the_picks_of_the_paper_mode(body: str) -> None:  # noqa: F811
+def test_the_picks_of_the_paper_mode(body: str) -> None:
     """Equation 9, no prior, one synchronous sweep, carried messages, responses up to 4, the joint potential."""
     data = small()
     model = paper().fit(data.features[:3], data.labels[:3])
@@ -60,7 +59,7 @@ def test_the_picks_of_the_paper_mode(body: str) -> None:  # noqa: F811
     assert both(model, data.features[3:], data.labels[3:]) == pytest.approx((0.6767, 0.6333), abs=1e-4)
 
 
-def test_the_one_sided_form(body: str) -> None:  # noqa: F811
+def test_the_one_sided_form(body: str) -> None:
     """Literal form: α = (−1.01726, .91505) for label 1 beside neighbours 0 and 1, seen through the joint table."""
     data = small()
     model = paper(potential="patch").fit(data.features[:3], data.labels[:3])
@@ -69,7 +68,7 @@ def test_the_one_sided_form(body: str) -> None:  # noqa: F811
     np.testing.assert_allclose(model.relation_weights("+1").weights, joint_table(alpha), atol=1e-4)
 
 
-def test_only_the_true_distance(body: str) -> None:  # noqa: F811
+def test_only_the_true_distance(body: str) -> None:
     data = small(2)
     model = paper(relations=(1, 2, 3)).fit(data.features[:3], data.labels[:3])
     counts = model.rounds_.relations

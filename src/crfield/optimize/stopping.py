@@ -21,7 +21,7 @@ recorded runs on half of the data sets that were tried. On the other half the to
 runs of a hundred. What deceives it is a slow rate hidden under fast ones, a long plateau before the last fall, as
 columns in raw units make it; so where weights are few L-BFGS proves it, by the guarantee 3 if that is some steps away
 (`steps_left`), else by the second derivative. It is an estimate: `python -m benchmarks stopping` prints true gaps at
-the stop, and `tests/contracts/test_optimize_stopping.py` holds the rule to the tolerance on a range of problems.
+the stop, and `tests/optimize/test_stopping.py` holds the rule to the tolerance on a range of problems.
 
 The gap is relative to |F|. A minimum of zero (separable data without a penalty) would never be met so; F counts as
 no smaller than a millionth of its first value.

@@ -41,14 +41,23 @@ from crfield.training.chain.plan import ChainParts
 class MEMM(TrainedChain, kind="memm", model=ColumnModel):
     """Maximum-entropy Markov model: every step a logistic regression that is told the label before.
 
-    Parameters are those of `ChainCRF`, but that ``boundaries`` stands for scores of the first step alone (a label is
-    chosen looking back, so none is chosen because the sequence ends after it), that there are few names of a
-    ``solver``, and that there is one objective, no ``order``, and nothing that ties neighbouring labels or weighs
-    errors, since steps are normalised one by one. Training minimises
+    Training minimises −Σ weight · Σ_t log p(y_t | y_{t-1}, x) + ``l1`` ‖w‖₁ + ½ ``l2`` ‖w‖². Unknown labels and sets
+    of labels are summed over.
 
-        −Σ weight · Σ_t log p(y_t | y_{t-1}, x) + ``l1`` ‖w‖₁ + ½ ``l2`` ‖w‖²
-
-    Unknown labels and sets of labels are summed over.
+    Parameters
+    ----------
+    l1, l2, features, template, functions, transition_functions, label_functions, transition_features, standardize,
+    min_count, feature_pairs, transition_pairs, intercept, penalize_intercepts
+        As of `ChainCRF`. There is one objective, no order, and nothing that ties neighbouring labels or weighs
+        errors, since steps are normalised one by one.
+    boundaries : bool
+        Scores of the first step alone: a label is chosen looking back, so none is chosen because the sequence ends
+        after it.
+    solver : "auto", "lbfgs", "cg" or "projected_cg"
+        How; ``solver_options`` are what only that solver knows.
+    tol, max_iter, decode, warm_start, n_jobs, random_state, verbose, callback, checkpoint, checkpoint_every,
+    validation_fraction, validation_score, patience
+        As of `ChainCRF`.
 
     Examples
     --------

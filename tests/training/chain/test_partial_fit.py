@@ -1,0 +1,242 @@
+"""Learning that goes on: partial_fit, and features and labels that join later, for every form of input."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import crfield
+from crfield import MEMM, ChainCRF
+from crfield.data.labels import LabelCoder
+from crfield.errors import InputError, LabelError, ShapeError
+from crfield.features.detect import encoder_for
+from crfield.features.growth import grow
+from crfield.scoring.layout import Layout
+from crfield.scoring.layout_growth import carried, joined
+from tests.cases.estimators import KINDS, Kind, as_strings, exact, world
+
+COLUMNS = [kind for kind in KINDS if kind.name != "label_functions"]
+each_kind = pytest.mark.parametrize("kind", COLUMNS, ids=lambda kind: kind.name)
+some_kinds = pytest.mark.parametrize(
+    "kind", [kind for kind in KINDS if kind.name in ("dicts_scaled", "columns")], ids=lambda kind: kind.name
+)
+
+
+def objective(model: ChainCRF, X: Any, y: Any) -> float:
+    return float(0.5 * model.coef_ @ model.coef_ - model.log_prob(X, y).sum())
+
+
+def part(X: Any, numbers: range) -> Any:
+    return X[np.array(numbers)] if hasattr(X, "shape") else [X[k] for k in numbers]
+
+
+# ------------------------------------------------------------------------- growth
+
+
+@each_kind
+def test_columns_of_parts_are_those_of_the_whole(kind: Kind) -> None:
+    """Every column of the whole data is found by the parts, under the same name; the last part is encoded alike."""
+    X, _ = kind.data(20)
+    options = {k: v for k, v in kind.options if k in ("template", "functions", "transition_features")}
+    options |= {k: v for k, v in kind.options if k == "transition_functions"}
+    whole = encoder_for(X, **options)
+    batch = whole.fit(X)
+    encoder = encoder_for(X, **options)
+    encoder.fit(part(X, range(8)))
+    before = [encoder.node_name(k) for k in range(encoder.encode([]).node.width)]
+    grown = grow(encoder, part(X, range(8, 20)))
+    made = grown.encoder
+    now = made.encode(X)
+    assert [made.node_name(int(grown.node[k])) for k in range(len(before))] == before
+    assert sorted(made.node_name(k) for k in range(now.node.width)) == sorted(
+        whole.node_name(k) for k in range(batch.node.width)
+    )
+    for rows, mine, encoders in ((batch.node, now.node, (whole, made)), (batch.edge, now.edge, (whole, made))):
+        if rows is None or mine is None:
+            assert rows is mine
+            continue
+        name = "node_name" if rows is batch.node else "edge_name"
+        for row in range(rows.n_rows):
+            sides = []
+            for columns, one in ((rows, encoders[0]), (mine, encoders[1])):
+                span = slice(columns.indptr[row], columns.indptr[row + 1])
+                values = np.ones(span.stop - span.start) if columns.values is None else columns.values[span]
+                sides.append(sorted(zip((getattr(one, name)(int(k)) for k in columns.indices[span]), values)))
+            assert sides[0] == sides[1]
+    assert [encoder.node_name(k) for k in range(encoder.encode([]).node.width)] == before  # left as it was
+    state = crfield.features.detect.encoder_from_state(*made.state()) if kind.name != "functions" else made
+    again = state.encode(X) if kind.name != "functions" else now
+    assert again.node.indices.tolist() == now.node.indices.tolist()
+
+
+def test_scales_are_those_of_the_part_that_brought_the_column() -> None:
+    first = [[{"a": 1.0}, {"a": 3.0}]]
+    second = [[{"a": 11.0, "b": 5.0}, {"a": 13.0, "b": 7.0}]]
+    encoder = encoder_for(first, standardize=True)
+    encoder.fit(first)
+    grown = grow(encoder, second)
+    np.testing.assert_allclose(grown.batch.node.values, [9.0, -1.0, 11.0, 1.0])
+    np.testing.assert_allclose(grown.encoder.encode(first).node.values, [-1.0, 1.0])
+
+
+def test_rare_new_columns_are_dropped() -> None:
+    encoder = encoder_for([[["a"]]])
+    encoder.fit([[["a"]]])
+    grown = grow(encoder, [[["b", "a"], ["c"], ["c"]]], min_count=2)
+    assert [grown.encoder.node_name(k) for k in range(grown.batch.node.width)] == ["a", "c"]
+    assert grown.batch.node.indices.tolist() == [0, 1, 1]
+
+
+@pytest.mark.parametrize("pairs", ["observed", "all"])
+def test_weights_follow_their_features(pairs: str) -> None:
+    """A grown layout scores old data as before, whatever moved: columns, labels, edges."""
+    raw, y = world(12)
+    X = as_strings(raw)
+    model = exact(feature_pairs=pairs, transition_pairs=pairs, transition_features="all").fit(X, y)
+    before, labels = model.potentials(X), model.predict(X)
+    more, other = as_strings(world(9, seed=5)[0]), world(9, seed=5)[1]
+    more[0][0] = [*more[0][0], "never seen"]
+    other[0][0] = "D"
+    warm = pickle.loads(pickle.dumps(model)).set_params(warm_start=True, max_iter=1, l2=1e9)
+    coder = LabelCoder.from_classes(["A", "B", "C", "D"])
+    grown, _, _, _ = warm._read(coder, more, other, None, model._fitted)
+    assert grown.layout.n_labels == 4
+    after = grown.potentials(X, n_jobs=1)
+    np.testing.assert_allclose(after.node[:, :3], before.node, atol=1e-12)
+    np.testing.assert_allclose(after.edge[:, :3, :3], before.edge, atol=1e-12)
+    assert all((a == b).all() for a, b in zip(labels, model.predict(X)))
+
+
+def test_layouts_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ShapeError, match="cannot be carried over"):
+        joined(Layout(3, 2), Layout(2, 2))
+    with pytest.raises(ShapeError, match="cannot be carried over"):
+        carried(np.zeros(4), Layout(2, 2), Layout(2, 3), {"node": np.array([0, 3])})
+    with pytest.raises(ShapeError, match="cannot be carried over"):
+        joined(Layout(2, 2), Layout(2, 3), {"node": np.array([1, 1])})
+    with pytest.raises(ShapeError, match=r"weights must have shape \(4,\)"):
+        carried(np.zeros(3), Layout(2, 2), Layout(2, 3))
+
+
+# -------------------------------------------------------------------- partial_fit
+
+
+@some_kinds
+def test_parts_end_close_to_fit(kind: Kind) -> None:
+    X, y = kind.data(40)
+    best = kind.model(tol=1e-8).fit(X, y)
+    model = kind.model()
+    first_turn = np.inf
+    for turn in range(8):
+        for first in range(0, 40, 10):
+            numbers = range(first, first + 10)
+            model.partial_fit(part(X, numbers), part(y, numbers), classes=["A", "B", "C"], n_sequences=40)
+        if turn == 0:
+            first_turn = objective(model, X, y)
+    after = objective(model, X, y)
+    assert best.objective_ <= after * (1 + 1e-9)
+    assert after < 1.1 * best.objective_
+    assert after < first_turn
+    assert model.stop_reason_ == "partial_fit"
+    assert model.n_seen_ == 320
+    assert model.n_iter_ == len(model.history_) == 32
+
+
+def test_a_label_first_seen_in_the_third_part() -> None:
+    parts = [
+        ([[["sun"], ["sun"]], [["rain"]]], [["walk", "walk"], ["read"]]),
+        ([[["rain"], ["sun"]]], [["read", "walk"]]),
+        ([[["snow"], ["snow"], ["sun"]]] * 3, [["ski", "ski", "walk"]] * 3),
+    ]
+    model = ChainCRF(l2=0.1)
+    for _ in range(3):
+        for X, y in parts:
+            model.partial_fit(X, y)
+    assert model.classes_.tolist() == ["read", "walk", "ski"]
+    assert model.predict([[["snow"], ["sun"]]])[0].tolist() == ["ski", "walk"]
+    assert model.predict([[["rain"]]])[0].tolist() == ["read"]
+
+
+def test_old_predictions_stay_when_a_feature_joins_at_zero() -> None:
+    raw, y = world(15)
+    X = as_strings(raw)
+    model = exact().fit(X, y)
+    before = model.predict_proba(X)
+    # A part of weight next to nothing: what it brings joins, and no weight moves to speak of.
+    model.partial_fit([[["never seen"]]], [["A"]], sample_weight=[1e-12], n_sequences=1e12)
+    assert "never seen" in [model._fitted.encoder.node_name(k) for k in range(model._fitted.layout.n_columns)]
+    for a, b in zip(before, model.predict_proba(X)):
+        np.testing.assert_allclose(a, b, atol=1e-9)
+
+
+def test_a_fitted_model_goes_on_gently() -> None:
+    raw, y = world(60)
+    X = as_strings(raw)
+    whole = exact().fit(X, y)
+    model = exact().fit(X[:50], y[:50])
+    assert model.n_seen_ == 50
+    before = objective(model, X, y)
+    model.partial_fit(X[50:], y[50:])
+    assert whole.objective_ < objective(model, X, y) < before
+    assert model.n_seen_ == 60
+
+
+def test_the_same_seed_gives_the_same_bits_and_pickles_go_on() -> None:
+    raw, y = world(20)
+    X = as_strings(raw)
+    one, two = (ChainCRF(random_state=3).partial_fit(X[:10], y[:10]) for _ in range(2))
+    two = pickle.loads(pickle.dumps(two))
+    one.partial_fit(X[10:], y[10:])
+    two.partial_fit(X[10:], y[10:])
+    assert one.coef_.tobytes() == two.coef_.tobytes()
+    other = ChainCRF(random_state=4).partial_fit(X[:10], y[:10]).partial_fit(X[10:], y[10:])
+    assert one.coef_.tobytes() != other.coef_.tobytes()
+
+
+def test_a_bad_part_changes_nothing() -> None:
+    raw, y = world(12)
+    X = as_strings(raw)
+    model = ChainCRF().partial_fit(X, y)
+    before, n = model.coef_.copy(), model.n_seen_
+    with pytest.raises(LabelError):
+        model.partial_fit([[["new"]]], [[["unhashable"]]])
+    with pytest.raises(ShapeError):
+        model.partial_fit([[["new"]]], [["A", "B"]])
+    with pytest.raises(InputError, match="n_sequences must be a number > 0"):
+        model.partial_fit(X, y, n_sequences=0)
+    assert model.coef_.tobytes() == before.tobytes()
+    assert model.n_seen_ == n
+    assert model.predict(X).shape == (12,)
+
+
+def test_other_objectives_penalties_and_rules_go_on_too() -> None:
+    raw, y = world(30)
+    X = as_strings(raw)
+    sparse = ChainCRF(l1=1.5, l2=0.0)
+    soft = ChainCRF(class_weight={"A": 3.0})
+    local = MEMM()
+    ruled = ChainCRF(constraints=[("A", "D")])
+    for model in (sparse, soft, local, ruled):
+        for first in (0, 10, 20) * 4:
+            numbers = slice(first, first + 10)
+            model.partial_fit(X[numbers], y[numbers], classes=["A", "B", "C", "D"], n_sequences=30)
+        assert model.score(X, y) > 0.6
+    assert (sparse.coef_ == 0).mean() > 0.1
+    with pytest.raises(InputError, match="functions of two labels"):
+        ChainCRF(label_functions=[lambda before, label, x, t: 1.0]).partial_fit(X, y)
+    assert not hasattr(crfield.MEstimatedCRF(), "partial_fit")  # it needs the counts of all data at once
+
+
+def test_a_loaded_model_goes_on_like_the_one_that_was_saved(tmp_path: Any) -> None:
+    raw, y = world(60)
+    X = as_strings(raw)
+    model = exact().fit(X[:50], y[:50])
+    model.save(tmp_path / "model")
+    loaded = crfield.load(tmp_path / "model")
+    assert loaded.n_seen_ == 50
+    model.partial_fit(X[50:], y[50:])
+    loaded.partial_fit(X[50:], y[50:])
+    assert loaded.coef_.tobytes() == model.coef_.tobytes()
