@@ -61,7 +61,8 @@ def test_parameters_are_named_and_documented(front: Front) -> None:
     parameters = list(inspect.signature(front.estimator.__init__).parameters.values())[1:]
     free = {p.name for p in parameters if p.kind is not inspect.Parameter.KEYWORD_ONLY}
     assert free == set(front.positional)
-    told = " ".join(base.__doc__ or "" for base in front.estimator.__mro__ if not base.__module__.startswith("sklearn"))
+    ours = [base for base in front.estimator.__mro__ if not base.__module__.startswith("sklearn")]
+    told = " ".join(base.__doc__ or "" for base in ours)
     assert not [p.name for p in parameters if p.name not in told]
 
 
