@@ -96,7 +96,8 @@ def test_wearable_layers() -> None:
     assert found[LAYERS, "motion"].mean > found[APART, "motion"].mean
 
 
-def test_snakes_without_their_data(tmp_path: Path) -> None:
+def test_snakes_without_their_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CRFIELD_DATA", raising=False)
     with pytest.raises(InputError, match="CRFIELD_DATA"):
         study_named("snakes")()
     with pytest.raises(FileNotFoundError):
