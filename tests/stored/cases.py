@@ -217,6 +217,7 @@ CASES = [
     Case("hmm-discriminative", lambda: crfield.HMM(training="discriminative"), arrays),
     Case("classifier-hmm", lambda: crfield.ClassifierHMM(crfield.LogitBoost(n_rounds=5), window=1), strings),
     Case("semi-markov", lambda: crfield.SemiMarkovCRF(max_length=6, length_features=(1, 3)), strings),
+    Case("semi-markov-runs", lambda: crfield.SemiMarkovCRF(max_length=2, length_features="none"), strings),
     Case("latent-dynamic", lambda: crfield.LatentDynamicCRF(n_states=2), strings),
     Case("hidden", lambda: crfield.HiddenCRF(n_states=2), whole, ROWS),
     Case("tree", lambda: crfield.TreeCRF(n_rounds=5, window=1), strings),

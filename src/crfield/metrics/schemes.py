@@ -111,7 +111,7 @@ def tags_from_spans(spans: Iterable[Span], length: int, scheme: str = "iob2") ->
         done = stop
     first = np.array([span[0] for span in ordered], dtype=np.int64)
     stop_at = np.array([span[1] for span in ordered], dtype=np.int64)
-    kinds = sorted({span[2] for span in ordered})
+    kinds = list(dict.fromkeys(span[2] for span in ordered))
     number = {kind: k for k, kind in enumerate(kinds)}
     kind_of = np.array([number[span[2]] for span in ordered], dtype=np.int64)
     return _written(first, stop_at, kind_of, kinds, size=int(length), scheme=name)

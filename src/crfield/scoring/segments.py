@@ -28,11 +28,13 @@ import numpy as np
 
 from crfield.core.segments import Segmentation, SegmentPotentials
 from crfield.core.target import Target
+from crfield.core.topology import Chains
 from crfield.data.batch import Batch, Columns
 from crfield.errors import InputError, ModelFileError
 from crfield.kernels import chain, linear, segments
 from crfield.kernels.segments import Marks, Parts
 from crfield.scoring.layout import Layout
+from crfield.scoring.segment_states import SegmentStates
 
 ROLES = ("sum", "mean", "first", "last")
 
@@ -56,7 +58,8 @@ class SegmentData:
 class SegmentLayout:
     """Where each weight lives in the flat vector.
 
-    ``limit`` (L,) is the most steps of each label, ``bins`` (D,) the bin of each length (−1: no weight).
+    ``limit`` (L,) is the most steps of each label, ``bins`` (D,) the bin of each length (−1: no weight). With
+    ``runs``, segments are longest runs of one label, or pieces of those that are longer (`scoring.segment_states`).
 
     >>> steps = Layout(n_labels=2, n_columns=3, edge_ptr=np.zeros(1, np.int64), edge_pair=np.zeros(0, np.int32))
     >>> base = Layout(n_labels=2, bias=True, edge_ptr=np.zeros(1, np.int64), edge_pair=np.zeros(0, np.int32))
@@ -72,6 +75,7 @@ class SegmentLayout:
     bins: np.ndarray  # (D,) int32
     item_ptr: np.ndarray = field(default_factory=lambda: np.zeros(1, np.int64))  # (K + 1,)
     item_label: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))  # (F,)
+    runs: bool = False
 
     @property
     def n_labels(self) -> int:
@@ -82,6 +86,12 @@ class SegmentLayout:
     def max_length(self) -> int:
         """D."""
         return len(self.bins)
+
+    def states(self, chains: Chains) -> SegmentStates:
+        """What engines see in place of labels."""
+        if self.runs:
+            return SegmentStates.of_runs(self.limit, longest=int(chains.lengths.max(initial=0)))
+        return SegmentStates.of_labels(self.limit)
 
     @cached_property
     def part(self) -> dict[str, slice]:
@@ -130,6 +140,7 @@ class SegmentLayout:
         transition_pairs: str = "observed",
         bias: bool = True,
         boundaries: bool = True,
+        runs: bool = False,
     ) -> SegmentLayout:
         """The layout for a training set.
 
@@ -169,11 +180,11 @@ class SegmentLayout:
         )
         base = _base(batch, gold, limit, feature_pairs, transition_pairs, bias, boundaries)
         item_ptr, item_label = none if texts is None else _text_items(*texts, gold.label, labels, feature_pairs)
-        return cls(tuple(roles), steps, base, np.asarray(limit, np.int32), bins, item_ptr, item_label)
+        return cls(tuple(roles), steps, base, np.asarray(limit, np.int32), bins, item_ptr, item_label, runs)
 
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """JSON-able header and arrays for a model file."""
-        header: dict[str, Any] = {"roles": list(self.roles)}
+        header: dict[str, Any] = {"roles": list(self.roles), "runs": self.runs}
         arrays = {name: getattr(self, name) for name in ("limit", "bins", "item_ptr", "item_label")}
         for name in ("steps", "base"):
             header[name], own = getattr(self, name).state()
@@ -184,6 +195,7 @@ class SegmentLayout:
     def from_state(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> SegmentLayout:
         """The layout whose state this is; everything is checked, since files may be damaged."""
         roles: Any = header.get("roles")
+        runs = header.get("runs", False)  # not in files of before: there any label could follow itself
         made = {}
         for name in ("steps", "base"):
             own = {key.removeprefix(f"{name}/"): value for key, value in arrays.items() if key.startswith(f"{name}/")}
@@ -193,11 +205,11 @@ class SegmentLayout:
         plain = {name: arrays.get(name) for name in ("limit", "bins", "item_ptr", "item_label")}
         kinds = {"limit": np.int32, "bins": np.int32, "item_ptr": np.int64, "item_label": np.int32}
         good = isinstance(roles, list) and all(isinstance(role, str) and role in ROLES for role in roles)
-        good = good and len(set(roles)) == len(roles)
+        good = good and len(set(roles)) == len(roles) and isinstance(runs, bool)
         good = good and all(x is not None and x.dtype == kinds[name] and x.ndim == 1 for name, x in plain.items())
         if not good:
             raise ModelFileError("the layout of the weights is damaged: roles, limits, lengths or texts.")
-        layout = cls(tuple(roles), **made, **plain)  # type: ignore[arg-type]
+        layout = cls(tuple(roles), **made, **plain, runs=runs)  # type: ignore[arg-type]
         layout._check()
         return layout
 
@@ -241,11 +253,14 @@ class SegmentScorer:
         return Parts(node, layout.lengths(weights), **roles, weight=weights[part["texts"]]), edge
 
     def score(self, weights: np.ndarray, data: SegmentData, *, n_jobs: int = 1) -> SegmentPotentials:
-        """Potentials, N · D · L numbers."""
-        parts, edge = self.parts(weights, data, n_jobs=n_jobs)
+        """Potentials over states, N · D · S numbers."""
         chains = data.batch.topology
-        segment = segments.expand(chains.offsets, self.layout.limit, parts, data.marks, n_jobs=n_jobs)
-        return SegmentPotentials(segment, edge, chains)
+        states = self.layout.states(chains)
+        parts, edge = self.parts(weights, data, n_jobs=n_jobs)
+        own, marks = states.parts(parts, data.marks), states.marks(data.marks)
+        return SegmentPotentials(
+            segments.expand(chains.offsets, states.most, own, marks, n_jobs=n_jobs), states.edge(edge), chains
+        )
 
     def pull(self, parts: Parts, edge: np.ndarray, data: SegmentData) -> np.ndarray:
         """Gradients in the shape of the parts and of the edges, as a gradient of the weights (W,)."""

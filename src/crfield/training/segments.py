@@ -69,6 +69,11 @@ class FusedSegments:
                 f"a gold segment has {int(gold.lengths[longer[0]])} steps, but its label may last "
                 f"{int(layout.limit[gold.label[longer[0]]])}. Cut it first (Segmentation.limited)."
             )
+        self.states = layout.states(chains)
+        after = np.flatnonzero(gold.follows & (gold.label == np.roll(gold.label, 1)))
+        if not self.states.again[self.states.of_cut(gold).label[after - 1]].all():
+            raise LabelError("two gold segments of one label touch, but segments are to be runs of one label.")
+        self.marks = self.states.marks(data.marks)
         self.weight = np.ones(chains.n_sequences) if weight is None else np.asarray(weight, np.float64)
         self.gold, self.counts = gold, self.scorer.counts(gold, data, weight=self.weight)
 
@@ -79,17 +84,18 @@ class FusedSegments:
 
     def evaluate(self, weights: np.ndarray, gradient: np.ndarray) -> float:
         """Value; the gradient is written to ``gradient``."""
-        parts, edge = self.scorer.parts(weights, self.data, n_jobs=self.n_jobs)
+        data, states = self.data, self.states
+        parts, edge = self.scorer.parts(weights, data, n_jobs=self.n_jobs)
         total, found, pairs = segments.expectations(
-            self.data.batch.topology.offsets,
-            self.scorer.layout.limit,
-            parts,
-            self.data.marks,
-            edge,
+            data.batch.topology.offsets,
+            states.most,
+            states.parts(parts, data.marks),
+            self.marks,
+            states.edge(edge),
             factor=self.weight,
             n_jobs=self.n_jobs,
         )
-        gradient[:] = self.scorer.pull(found, pairs, self.data)
+        gradient[:] = self.scorer.pull(states.label_parts(found, data.marks), states.label_edge(pairs), data)
         gradient -= self.counts
         return float(self.weight @ total - weights @ self.counts)
 

@@ -53,6 +53,8 @@ REPORTED: dict[str, type] = {  # what training may tell, and of which type it is
     "solver_": str,
     "basis_": str,
     "n_components_": int,
+    "n_split_": int,
+    "n_features_": int,
 }
 
 

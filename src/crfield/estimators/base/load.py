@@ -31,7 +31,6 @@ _READERS = {  # where the function lies that makes the model of an archive
     "selected_crf": ("crfield.estimators.selected.file", "load_selected"),
     "tree_crf": ("crfield.estimators.boosted.tree_crf_file", "load_tree"),
     "classifier_hmm": ("crfield.estimators.markov.classifier_hmm_file", "load_classifier_hmm"),
-    "semi_markov": ("crfield.estimators.segments.file", "load_semi_markov"),
 }
 _MAGIC = 16  # bytes that tell the tool
 _PIPELINE = "pipeline"

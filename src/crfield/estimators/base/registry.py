@@ -24,6 +24,7 @@ HOMES: dict[str, str] = {
     "kernel_logistic": "crfield.estimators.similarity.logistic:KernelLogistic",
     "hmm": "crfield.estimators.markov.hmm:HMM",
     "latent_dynamic_crf": "crfield.estimators.latent.latent_dynamic:LatentDynamicCRF",
+    "semi_markov": "crfield.estimators.segments.semi_markov:SemiMarkovCRF",
     "maxent_classifier": "crfield.estimators.maxent.classifier:MaxentClassifier",
 }
 

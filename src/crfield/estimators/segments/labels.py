@@ -1,6 +1,7 @@
 """Labels of a semi-Markov model: tags or segments in, a segmentation out, and back.
 
-    scheme "runs"             y says a label at every step; a segment is a longest run of one label
+    scheme "runs"             y says a label at every step; a segment is a longest run of one label, or a piece of a
+                              run that is longer than its label may last
     scheme "iob2", "iob1", …  y says tags (`crfield.metrics.schemes`); a segment is a span, and every step outside all
                               spans is a segment of one step with the label "O"
     segments                  under any scheme y may instead say (start, stop, label) of each segment; stop is not in
@@ -21,7 +22,7 @@ import numpy as np
 from crfield.core.segments import Segmentation
 from crfield.core.topology import Chains
 from crfield.data.labels import LabelCoder
-from crfield.errors import LabelError, ShapeError
+from crfield.errors import InputError, LabelError, ShapeError
 from crfield.metrics import chunks, coding, schemes
 
 OUTSIDE = "O"
@@ -35,6 +36,13 @@ def check_segment_scheme(scheme: str) -> str:
     ('iob2', 'runs')
     """
     return RUNS if scheme == RUNS else schemes.check_scheme_name(scheme)
+
+
+def segment_scheme(name: str, value: object) -> None:
+    """InputError unless it is "runs" or the name of a tag scheme."""
+    if not isinstance(value, str):
+        raise InputError(f"{name} must be 'runs' or the name of a tag scheme such as 'iob2', got {value!r}.")
+    check_segment_scheme(value)
 
 
 def says_segments(y: Any) -> bool:

@@ -9,51 +9,68 @@ segment.
 
 from __future__ import annotations
 
-import os
 import warnings
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
 
-from crfield.core.checks import resolve_jobs
-from crfield.core.estimator import Estimator
-from crfield.core.segments import Segmentation
+from crfield.core.checks import Check, flag, one_of, resolve_jobs, threads
+from crfield.core.parameters import learnt, parameter
+from crfield.core.segments import Segmentation, SegmentBeliefs
+from crfield.core.semiring import Semiring
 from crfield.core.topology import Chains
+from crfield.data.batch import Batch
+from crfield.data.label_json import counts_from_json, counts_to_json
 from crfield.data.labels import LabelCoder
-from crfield.errors import ConvergenceWarning, DataWarning, InputError, NotFittedError
-from crfield.estimators.base.progress import Progress
+from crfield.data.large import refuse_large
+from crfield.errors import DataWarning, InputError
+from crfield.estimators.base.groups import Optimised, Paired, Penalised
 from crfield.estimators.base.sequences import check_weights, without_weightless
-from crfield.estimators.segments.checks import check_semi_markov
-from crfield.estimators.segments.fit import Prepared, prepare
 from crfield.estimators.segments.labels import (
     RUNS,
     read_segments,
     says_segments,
+    segment_scheme,
     segmentation_of,
     written_segments,
     written_tags,
 )
+from crfield.estimators.segments.lengths import Lengths, check_max_length, length_bins, length_choice, length_limits
 from crfield.estimators.segments.model import SegmentModel, joined
-from crfield.features.templates.template import Template
-from crfield.inference.decode import best_marginals, check_decoder
-from crfield.inference.segments import segmentation_scores
-from crfield.optimize.history import INTERRUPTED, Result, Step
-from crfield.optimize.penalty import Penalty
+from crfield.features.columns.segment_features import Symbol, Trie, check_symbols, symbols_of
+from crfield.features.encoder import Encoder
+from crfield.inference.decode import DECODERS, best_marginals
+from crfield.inference.segments import SegmentEngine, segmentation_scores
 from crfield.report.weights import TransitionTable
-from crfield.training.segments import fit_segments
+from crfield.scoring.segments import ROLES, SegmentLayout
+from crfield.training.segments import FusedSegments, fit_segments
 
 OFTEN = 0.01  # of the gold segments: when more are longer than max_length, somebody should know
 
 
-class SemiMarkovCRF(Estimator):
+def _names_roles(given: Any) -> bool:
+    listed = isinstance(given, Sequence) and not isinstance(given, str)
+    return listed and all(role in ROLES for role in given) and len(set(given)) == len(given)
+
+
+roles = Check(f"a tuple of {', '.join(map(repr, ROLES))}, none of them twice", _names_roles)
+
+
+def segment_texts(name: str, given: object) -> None:
+    """InputError unless texts of segments can be made of it."""
+    check_symbols(given)
+
+
+class SemiMarkovCRF(Paired[SegmentModel], Penalised, Optimised, kind="semi_markov", model=SegmentModel):
     """Semi-Markov conditional random field: labels of segments.
 
     Training minimises −Σ weight · log p(s | x) + ``l1`` ‖w‖₁ + ½ ``l2`` ‖w‖². Gold segments longer than
     ``max_length`` are cut into pieces of that length and a rest, for training and for `log_prob`; ``n_split_`` counts
-    them, and a `DataWarning` says so when they are more than one in a hundred.
+    them, and a `DataWarning` says so when they are more than one in a hundred. Where y says labels of steps, two
+    neighbouring segments have one label only if the first is such a piece, so that a labelling is one segmentation.
 
     Parameters
     ----------
@@ -107,66 +124,23 @@ class SemiMarkovCRF(Estimator):
     ([[(0, 1, 'PER'), (2, 4, 'LOC')]], ['B-PER', 'O', 'B-LOC', 'I-LOC'])
     """
 
-    _model: SegmentModel
-    _coder: LabelCoder
-    _joins: bool  # whether neighbours of one label are one segment, as where y said labels of steps
+    max_length: Lengths = parameter(check_max_length, default=10, to_json=counts_to_json, from_json=counts_from_json)
+    scheme: str = parameter(segment_scheme, default=RUNS)
+    step_features: Sequence[str] = parameter(roles, default=("sum", "first", "last"), from_json=tuple)
+    length_features: str | Sequence[int] = parameter(length_choice, default="each")
+    segment_text: Sequence[Symbol] = parameter(segment_texts, default=(), from_json=tuple)
+    decode: str = parameter(one_of(*DECODERS), default="viterbi")
+    warm_start: bool = parameter(flag, default=False)
+    n_jobs: int | None = parameter(threads, default=None)
 
-    def __init__(
-        self,
-        *,
-        max_length: int | Mapping[Any, int] = 10,
-        scheme: str = RUNS,
-        step_features: Sequence[str] = ("sum", "first", "last"),
-        length_features: str | Sequence[int] = "each",
-        segment_text: Sequence[Any] = (),
-        l1: float = 0.0,
-        l2: float = 1.0,
-        features: Any = None,
-        template: str | os.PathLike[str] | Template | None = None,
-        functions: Sequence[Any] | None = None,
-        transition_functions: Sequence[Any] = (),
-        transition_features: str | Sequence[Any] | None = None,
-        standardize: bool = False,
-        min_count: int = 1,
-        feature_pairs: str = "observed",
-        transition_pairs: str = "observed",
-        intercept: bool = True,
-        boundaries: bool = True,
-        penalize_intercepts: bool = True,
-        tol: float = 1e-4,
-        max_iter: int = 500,
-        decode: str = "viterbi",
-        warm_start: bool = False,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        callback: Callable[[Step, np.ndarray], bool | None] | None = None,
-    ) -> None:
-        self.max_length = max_length
-        self.scheme = scheme
-        self.step_features = step_features
-        self.length_features = length_features
-        self.segment_text = segment_text
-        self.l1 = l1
-        self.l2 = l2
-        self.features = features
-        self.template = template
-        self.functions = functions
-        self.transition_functions = transition_functions
-        self.transition_features = transition_features
-        self.standardize = standardize
-        self.min_count = min_count
-        self.feature_pairs = feature_pairs
-        self.transition_pairs = transition_pairs
-        self.intercept = intercept
-        self.boundaries = boundaries
-        self.penalize_intercepts = penalize_intercepts
-        self.tol = tol
-        self.max_iter = max_iter
-        self.decode = decode
-        self.warm_start = warm_start
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.callback = callback
+    classes_: np.ndarray = learnt()
+    n_split_: int = learnt()
+    objective_: float = learnt()
+    n_iter_: int = learnt()
+    n_evaluations_: int = learnt()
+    converged_: bool = learnt()
+    stop_reason_: str = learnt()
+    report = (*Paired.report, "n_split_")
 
     # ------------------------------------------------------------------ fitting
 
@@ -176,70 +150,82 @@ class SemiMarkovCRF(Estimator):
         ``sample_weight`` has one number for each sequence; 0 leaves it out. Ctrl-C ends training with the best
         weights so far.
         """
-        check_semi_markov(self.get_params(deep=False))
+        self.check()
         X, y, sample_weight = without_weightless(X, y, sample_weight)
-        before = (self._model, self._coder) if self.warm_start and self.__sklearn_is_fitted__() else None
-        made = prepare(self, X, y, sample_weight, before)
-        result = self._train(made)
-        self._model, self._coder = replace(made.model, weights=result.weights), made.coder
-        self._joins = self.scheme == RUNS and not says_segments(y)
-        self.classes_ = made.coder.classes_
-        self.n_split_ = made.n_split
-        self.objective_ = float(result.value)
-        self.n_iter_ = result.n_iter
-        self.n_evaluations_ = result.n_evaluations
-        self.history_ = result.history
-        self.converged_ = result.converged
-        self.stop_reason_ = result.reason
-        self._warn(result, made.n_segments)
-        return self
-
-    def _train(self, made: Prepared) -> Result:
-        penalised = None if self.penalize_intercepts else (~made.model.layout.intercepts).astype(np.uint8)
-        with Progress(self.verbose, total=self.max_iter, description="SemiMarkovCRF") as progress:
-
-            def after(step: Step, weights: np.ndarray) -> bool | None:
-                progress.update(step)
-                return self.callback(step, weights) if self.callback is not None else None
-
-            return fit_segments(
-                made.problem,
-                Penalty(l1=self.l1, l2=self.l2, penalised=penalised),
-                made.model.weights,
-                tol=self.tol,
-                max_iter=self.max_iter,
-                callback=after if self.callback is not None or self.verbose else None,
+        before = self._fitted if self.warm_start and self.__sklearn_is_fitted__() else None
+        encoder, batch = self._read_columns(X, before)
+        chains = batch.topology
+        if chains.n_nodes == 0:
+            raise InputError("X holds no steps at all; at least one sequence with one step is needed to train.")
+        weight = None if sample_weight is None else check_weights(sample_weight, chains.n_sequences)
+        start, stop, names = read_segments(y, chains, self.scheme)
+        labels = LabelCoder().fit([names]) if before is None else before.labels
+        meant = Segmentation(chains, start, stop, labels.encode([names], [len(names)])[0])
+        joins = self.scheme == RUNS and not says_segments(y)
+        if before is None:
+            model = self._begun(labels, encoder, batch, meant, X, joins)
+        else:
+            model = replace(before, layout=replace(before.layout, runs=joins), joins=joins)
+        gold, n_split = model.pieces(meant)
+        problem = FusedSegments(
+            model.layout, model.marked(batch, X), gold, weight=weight, n_jobs=resolve_jobs(self.n_jobs)
+        )
+        penalty = self._penalty(spared=None if self.penalize_intercepts else model.layout.intercepts)
+        with self._watched() as watch:
+            result = fit_segments(
+                problem, penalty, model.weights, tol=self.tol, max_iter=self.max_iter, callback=watch
             )
-
-    def _warn(self, result: Result, n_segments: int) -> None:
-        # With segments of one step the model is meant to be a chain.
-        if self._model.layout.max_length > 1 and self.n_split_ > OFTEN * n_segments:
+        self.n_split_ = n_split
+        self._learn(replace(model, weights=result.weights), result)
+        if model.layout.max_length > 1 and n_split > OFTEN * len(start):  # with one step it is meant to be a chain
             warnings.warn(
-                f"{self.n_split_} of {n_segments} gold segments are longer than max_length={self.max_length!r} and "
+                f"{n_split} of {len(start)} gold segments are longer than max_length={self.max_length!r} and "
                 "were cut into pieces. Raise max_length; training costs in proportion.",
                 DataWarning,
-                stacklevel=3,
+                stacklevel=2,
             )
-        if not result.converged and result.reason != "callback":
-            advice = (
-                "The best weights so far are kept"
-                if result.reason == INTERRUPTED
-                else "Raise max_iter or tol, or scale numeric features (standardize=True)"
-            )
-            warnings.warn(
-                f"training stopped before the tolerance {self.tol:g} was met ({result.reason}, {result.n_iter} "
-                f"steps, objective {result.value:.6g}). {advice}.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+        self._warn_unless_converged(result)
+        return self
+
+    def _read_columns(self, X: Any, before: SegmentModel | None) -> tuple[Encoder, Batch]:
+        """An encoder and the columns of X; a model that goes on from an earlier fit keeps its own."""
+        if before is None:
+            return self._learn_columns(X)
+        batch = before.encoder.encode(X)
+        refuse_large(batch, before.encoder)
+        return before.encoder, batch
+
+    def _begun(
+        self, labels: LabelCoder, encoder: Encoder, batch: Batch, meant: Segmentation, X: Any, joins: bool
+    ) -> SegmentModel:
+        """A model with weights of zero for what X and its segments show."""
+        limit = length_limits(self.max_length, labels.labels, self.scheme)
+        gold, _ = meant.limited(limit)
+        sources = check_symbols(self.segment_text)
+        found = [Trie.learn(symbols_of(X, source), gold, min_count=self.min_count) for source in sources]
+        tries, texts = tuple(trie for trie, _ in found), None
+        if found:  # (runs, M) columns of the gold segments' texts, all tries numbered through
+            base = np.cumsum([0, *(trie.n_columns for trie in tries)])
+            texts = np.stack([np.where(own >= 0, own + b, -1) for (_, own), b in zip(found, base)]), int(base[-1])
+        layout = SegmentLayout.observe(
+            batch,
+            gold,
+            limit=limit,
+            bins=length_bins(self.length_features, int(limit.max())),
+            roles=tuple(self.step_features),
+            texts=texts,
+            feature_pairs=self.feature_pairs,
+            transition_pairs=self._pairs(encoder),
+            bias=bool(self.intercept),
+            boundaries=bool(self.boundaries),
+            runs=joins,
+        )
+        return SegmentModel(labels, encoder, tries, sources, layout, np.zeros(layout.n_weights), joins)
+
+    def _show(self, model: SegmentModel) -> None:
+        self.classes_ = model.labels.classes_
 
     # --------------------------------------------------------------- prediction
-
-    @property
-    def _fitted(self) -> SegmentModel:
-        if not self.__sklearn_is_fitted__():
-            raise NotFittedError("this SemiMarkovCRF is not fitted yet. Call fit(X, y) first, or load a model file.")
-        return self._model
 
     @property
     def coef_(self) -> np.ndarray:
@@ -250,19 +236,20 @@ class SemiMarkovCRF(Estimator):
 
     def _cut(self, X: Any) -> Segmentation:
         model, jobs = self._fitted, resolve_jobs(self.n_jobs)
-        if check_decoder(self.decode) == "viterbi":
+        self.check("decode")
+        if self.decode == "viterbi":
             cut = model.best(X, n_jobs=jobs)
         else:
-            cut = joined([_likeliest(p.topology, beliefs) for p, beliefs in model.beliefs(X, n_jobs=jobs)])
-        return cut.joined() if self._joins else cut
+            cut = joined([_likeliest(chains, beliefs) for chains, beliefs in model.beliefs(X, n_jobs=jobs)])
+        return cut.joined() if model.joins else cut
 
     def predict(self, X: Any) -> np.ndarray:
         """Tags of every sequence, in the scheme of the model: a 1-D object array with one array for each."""
-        return written_tags(self._cut(X), self.scheme, self._coder)
+        return written_tags(self._cut(X), self.scheme, self._fitted.labels)
 
     def predict_segments(self, X: Any) -> list[list[tuple[int, int, Any]]]:
         """Segments (start, stop, label) of every sequence; under a tag scheme without the steps outside."""
-        return written_segments(self._cut(X), self.scheme, self._coder)
+        return written_segments(self._cut(X), self.scheme, self._fitted.labels)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probability that each step lies in a segment of each label: a 1-D object array of arrays (steps, classes).
@@ -274,7 +261,7 @@ class SemiMarkovCRF(Estimator):
     def predict_marginals(self, X: Any) -> list[list[dict[Hashable, float]]]:
         """The same as one dict ``{label: probability}`` for each step."""
         tables = self.predict_proba(X)
-        labels = self._coder.labels
+        labels = self._fitted.labels.labels
         return [[dict(zip(labels, row)) for row in table.tolist()] for table in tables]
 
     def segment_marginals(self, X: Any) -> np.ndarray:
@@ -286,7 +273,7 @@ class SemiMarkovCRF(Estimator):
 
     def segment_proba(self, X: Any, segments: Sequence[Sequence[tuple[int, int, Any]]]) -> list[list[float]]:
         """The probability of each given segment (start, stop, label), say of those that `predict_segments` found."""
-        tables, codes = self.segment_marginals(X), {label: k for k, label in enumerate(self._coder.labels)}
+        tables, codes = self.segment_marginals(X), {label: k for k, label in enumerate(self._fitted.labels.labels)}
         if len(tables) != len(segments):
             raise InputError(f"X has {len(tables)} sequences and segments has {len(segments)}.")
         out = []
@@ -305,32 +292,36 @@ class SemiMarkovCRF(Estimator):
 
     def _tables(self, X: Any, name: str) -> np.ndarray:
         found = []
-        for scores, beliefs in self._fitted.beliefs(X, n_jobs=resolve_jobs(self.n_jobs)):
-            table, offsets = getattr(beliefs, name), scores.topology.offsets
-            found += [table[a:b] for a, b in pairwise(offsets.tolist())]
+        for chains, beliefs in self._fitted.beliefs(X, n_jobs=resolve_jobs(self.n_jobs)):
+            table = getattr(beliefs, name)
+            found += [table[a:b] for a, b in pairwise(chains.offsets.tolist())]
         out = np.empty(len(found), dtype=object)
         for s, table in enumerate(found):
             out[s] = table
         return out
 
     def log_prob(self, X: Any, y: Any) -> np.ndarray:
-        """log p(s | x) of the segmentation that y says, (B,); segments longer than ``max_length`` are cut first."""
-        found, first = [], 0
-        for scores, beliefs in self._fitted.beliefs(X, n_jobs=resolve_jobs(self.n_jobs)):
-            own = y[first : first + scores.topology.n_sequences]
-            first += scores.topology.n_sequences
-            meant = segmentation_of(own, scores.topology, self.scheme, self._coder)
-            gold, _ = meant.limited(self._model.layout.limit)
+        """log p(s | x) of the segmentation that y says, (B,); segments longer than ``max_length`` are cut first.
+
+        Where ``fit`` read labels of steps, it is log p of that labelling: those of all labellings sum to one.
+        """
+        model, found, first, jobs = self._fitted, [np.zeros(0)], 0, resolve_jobs(self.n_jobs)
+        for states, scores in model.scores(X, n_jobs=jobs):
+            chains = scores.topology
+            own = y[first : first + chains.n_sequences]
+            gold, _ = model.pieces(segmentation_of(own, chains, self.scheme, model.labels))
+            free = SegmentEngine(jobs).infer(scores, Semiring.LOG).total
             # Two large numbers that may round past each other; no part weighs more than the whole.
-            found.append(np.minimum(segmentation_scores(scores, gold) - beliefs.total, 0.0))
+            found.append(np.minimum(segmentation_scores(scores, states.of_cut(gold)) - free, 0.0))
+            first += chains.n_sequences
         if first != len(y):
             raise InputError(f"X has {first} sequences and y has {len(y)}: give both one entry per sequence.")
-        return np.concatenate([np.zeros(0), *found])
+        return np.concatenate(found)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Share of steps whose tag is predicted right. For spans see `crfield.metrics.span_f1`."""
         cut = self._cut(X)
-        chains, coder = cut.topology, self._coder
+        chains, coder = cut.topology, self._fitted.labels
         truth = y
         if says_segments(y):
             truth = written_tags(segmentation_of(y, chains, self.scheme, coder), self.scheme, coder)
@@ -351,7 +342,7 @@ class SemiMarkovCRF(Estimator):
         """Weights of labels of neighbouring segments; NaN where a pair has none."""
         model = self._fitted
         base = model.layout.base
-        return TransitionTable(self._coder.labels, base.transitions(model.weights[model.layout.part["base"]]))
+        return TransitionTable(self._fitted.labels.labels, base.transitions(model.weights[model.layout.part["base"]]))
 
     @property
     def lengths_(self) -> np.ndarray:
@@ -374,19 +365,8 @@ class SemiMarkovCRF(Estimator):
         for k in np.argsort(-np.abs(weights), kind="stable")[: max(0, n)].tolist():
             number = int(np.searchsorted(base, column[k], side="right")) - 1
             text = model.tries[number].text(int(column[k] - base[number]))
-            out.append((text, self._coder.labels[model.layout.item_label[k]], float(weights[k])))
+            out.append((text, self._fitted.labels.labels[model.layout.item_label[k]], float(weights[k])))
         return out
-
-    # ------------------------------------------------------------------ storage
-
-    def save(self, path: Any) -> None:
-        """Write the model to one file, atomically; `crfield.load` reads it. Feature functions are code and are not
-        stored: models that use them are kept with joblib.
-        """
-        from crfield.estimators.segments.file import save_semi_markov
-
-        self._fitted  # noqa: B018
-        save_semi_markov(self, path)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -396,11 +376,8 @@ class SemiMarkovCRF(Estimator):
         tags.no_validation = True
         return tags
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_model")
 
-
-def _likeliest(chains: Chains, beliefs: Any) -> Segmentation:
+def _likeliest(chains: Chains, beliefs: SegmentBeliefs) -> Segmentation:
     """The likeliest label of each step; a segment begins where that changes, or a beginning is likelier than not."""
     codes = best_marginals(beliefs.node)
     rows = np.arange(len(codes))
