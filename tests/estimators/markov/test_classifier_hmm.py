@@ -98,7 +98,7 @@ def test_any_classifier_gains_from_transitions(classifier: Any) -> None:
     X, y = some_days(14, 60)
     model = ClassifierHMM(classifier, standardize=True).fit(X[:8], y[:8])
     flat = np.concatenate(X[8:]), np.concatenate(y[8:])
-    table = model._encoder.encode(X[8:]).node.dense
+    table = model._fitted.encoder.encode(X[8:]).node.dense
     alone = (model.classes_[model.classifier_.predict(table)] == flat[1]).mean()
     assert model.score(X[8:], y[8:]) > alone + 0.02
     assert classifier is None or not hasattr(classifier, "classes_"), "the one that was given stays as it was"

@@ -30,7 +30,6 @@ _READERS = {  # where the function lies that makes the model of an archive
     "incomplete_boost": ("crfield.estimators.boosted.incomplete_file", "load_incomplete"),
     "selected_crf": ("crfield.estimators.selected.file", "load_selected"),
     "tree_crf": ("crfield.estimators.boosted.tree_crf_file", "load_tree"),
-    "classifier_hmm": ("crfield.estimators.markov.classifier_hmm_file", "load_classifier_hmm"),
 }
 _MAGIC = 16  # bytes that tell the tool
 _PIPELINE = "pipeline"

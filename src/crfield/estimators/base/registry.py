@@ -22,6 +22,7 @@ HOMES: dict[str, str] = {
     "hidden_crf": "crfield.estimators.latent.hidden_crf:HiddenCRF",
     "kernel_crf": "crfield.estimators.similarity.crf:KernelCRF",
     "kernel_logistic": "crfield.estimators.similarity.logistic:KernelLogistic",
+    "classifier_hmm": "crfield.estimators.markov.classifier_hmm:ClassifierHMM",
     "hmm": "crfield.estimators.markov.hmm:HMM",
     "latent_dynamic_crf": "crfield.estimators.latent.latent_dynamic:LatentDynamicCRF",
     "semi_markov": "crfield.estimators.segments.semi_markov:SemiMarkovCRF",

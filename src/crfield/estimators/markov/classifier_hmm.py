@@ -14,32 +14,109 @@ Given x it is a chain of scores like any other, so the exact engine answers.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import isfinite
-from numbers import Real
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
+from sklearn.base import clone
 
-from crfield.core.checks import resolve_jobs
+from crfield.core.checks import flag, integer, number
+from crfield.core.parameters import learnt, parameter
 from crfield.core.potentials import Potentials
-from crfield.core.target import Target
+from crfield.data.batch import Batch
 from crfield.data.labels import LabelCoder
 from crfield.data.large import ADVICE, largest_cell
-from crfield.errors import FeatureError, InputError, LabelError, NotFittedError
-from crfield.estimators.base.sequences import check_weights, without_weightless
+from crfield.errors import FeatureError, LabelError
+from crfield.estimators.base.sequences import sequence_target, without_weightless
 from crfield.estimators.base.sklearn_parts import as_matrix, fit_clone, node_weights
+from crfield.estimators.boosted.logit_boost import LogitBoost
 from crfield.estimators.chain.answers import ChainAnswers
 from crfield.estimators.export.step_scores import StepScorer, single_steps
-from crfield.features.columns.step_windows import check_window, windowed
-from crfield.features.detect import encoder_for
+from crfield.estimators.markov.classifiers import (
+    Classifier,
+    classifier_from_state,
+    classifier_state,
+    step_classifier,
+)
+from crfield.features.columns.step_windows import MOST, windowed
+from crfield.features.detect import encoder_for, encoder_from_state
 from crfield.features.encoder import Encoder
-from crfield.inference.decode import check_decoder
+from crfield.storage.checked import refuse
+from crfield.storage.state import State
 from crfield.training.markov.counting import counted
 
 FLOOR = 1e-10  # no classifier is so sure of what a label is not
 
 
-class ClassifierHMM(ChainAnswers[Any]):
+@dataclass(frozen=True, eq=False)
+class CountedMarkov:
+    """Labels, encoder, counted tables and a fitted classifier."""
+
+    labels: LabelCoder
+    encoder: Encoder
+    window: int
+    start: np.ndarray  # (L,) p(first label)
+    transition: np.ndarray  # (L, L) p(label | label before)
+    shares: np.ndarray  # (L,) p(label)
+    classifier: Classifier | None  # None for one label, which needs none
+    given: bool  # whether the user named the classifier
+
+    states = None
+
+    def rows(self, batch: Batch) -> Any:
+        """What the classifier sees of every step."""
+        return windowed(as_matrix(batch.node), batch.topology, reach=self.window)
+
+    def log_tables(self) -> tuple[np.ndarray, np.ndarray]:
+        """log p(first label) and log p(label | label before)."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.start), np.log(self.transition)
+
+    def emissions(self, X: Any) -> tuple[Batch, np.ndarray]:
+        """Columns of X, and log p(label | x) / p(label) at every step (N, L)."""
+        batch = self.encoder.encode(X)
+        if self.classifier is None or not batch.topology.n_nodes:
+            return batch, np.zeros((batch.topology.n_nodes, self.labels.n_labels))
+        with np.errstate(over="ignore", invalid="ignore"):
+            chances = np.asarray(self.classifier.predict_proba(self.rows(batch)), np.float64)
+        if not np.isfinite(chances).all():
+            cell = largest_cell(batch, self.encoder, int(np.argmin(np.isfinite(chances).all(axis=1))))
+            raise FeatureError(f"{cell}, and the classifier has no finite probability there. {ADVICE}.")
+        return batch, np.log(np.maximum(chances, FLOOR)) - np.log(self.shares)
+
+    def state(self) -> State:
+        """Header and arrays."""
+        tables = {
+            "start_probabilities_": self.start,
+            "transition_probabilities_": self.transition,
+            "class_shares_": self.shares,
+        }
+        state = State({"labels": self.labels.to_json()}, tables).with_part("encoder", self.encoder.state())
+        return state.with_part("classifier", classifier_state(self.classifier, given=self.given))
+
+    @classmethod
+    def from_state(cls, state: State, parameters: Mapping[str, Any]) -> Self:
+        """The value whose `state` this is; ModelFileError for whatever does not fit."""
+        labels, window = LabelCoder.from_json(state.header.get("labels")), int(parameters["window"])
+        n = labels.n_labels
+        shares = state.probabilities("class_shares_", (n,))
+        if (shares <= 0).any():
+            refuse("'class_shares_' must be above 0")
+        encoder = encoder_from_state(state.part("encoder").header, state.under("encoder"))
+        empty, told = encoder.encode([]).node, state.part("classifier")
+        return cls(
+            labels,
+            encoder,
+            window,
+            state.probabilities("start_probabilities_", (n,)),
+            state.probabilities("transition_probabilities_", (n, n)),
+            shares,
+            classifier_from_state(told, n, (2 * window + 1) * (empty.width + empty.n_dense)),
+            told.header.get("given") is True,
+        )
+
+
+class ClassifierHMM(ChainAnswers[CountedMarkov], kind="classifier_hmm", model=CountedMarkov):
     """Hidden Markov model with counted transitions and a classifier's scores.
 
     X is a list of sequences: 2-D arrays, CSR matrices, or dicts or lists of strings for every step. Steps of unknown
@@ -78,133 +155,60 @@ class ClassifierHMM(ChainAnswers[Any]):
     (['low', 'high'], [[0.5, 0.5], [0.4, 0.6]])
     """
 
-    def __init__(
-        self,
-        classifier: Any = None,
-        *,
-        smoothing: float = 1.0,
-        emission_weight: float = 1.0,
-        standardize: bool = False,
-        window: int = 0,
-        decode: str = "viterbi",
-        n_jobs: int | None = None,
-    ) -> None:
-        self.classifier = classifier
-        self.smoothing = smoothing
-        self.emission_weight = emission_weight
-        self.standardize = standardize
-        self.window = window
-        self.decode = decode
-        self.n_jobs = n_jobs
+    classifier: Any = parameter(step_classifier, default=None, kw_only=False, stored=False)
+    smoothing: float = parameter(number(0), default=1.0)
+    emission_weight: float = parameter(number(0), default=1.0)
+    standardize: bool = parameter(flag, default=False)
+    window: int = parameter(integer(0, most=MOST), default=0)
+
+    classifier_: Classifier | None = learnt()
+    start_probabilities_: np.ndarray = learnt()
+    transition_probabilities_: np.ndarray = learnt()
+    class_shares_: np.ndarray = learnt()
+    converged_: bool = learnt()
+    report = ()
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Count transitions and fit the classifier; ``sample_weight`` has one number for each sequence."""
-        check_hmm_parameters(self.get_params(deep=False))
-        classifier = self._chosen()
+        self.check()
         X, y, sample_weight = without_weightless(X, y, sample_weight)
-        coder = LabelCoder().fit(y)
+        labels = LabelCoder().fit(y)
         encoder = encoder_for(X, standardize=bool(self.standardize))
         batch = encoder.fit(X)
-        chains = batch.topology
-        labels, allowed = coder.encode(y, chains.lengths)
-        known = np.flatnonzero(labels >= 0)
-        missing = np.flatnonzero(np.bincount(labels[known], minlength=coder.n_labels) == 0)
-        if len(missing) or not len(known):
-            name = repr(coder.labels[missing[0]]) if len(missing) else "any"
+        target = sequence_target(batch.topology, labels, y, sample_weight)
+        known = np.flatnonzero(target.labels >= 0)
+        missing = np.flatnonzero(np.bincount(target.labels[known], minlength=labels.n_labels) == 0)
+        if len(missing):
+            name = repr(labels.labels[missing[0]])
             raise LabelError(f"label {name} is on no step whose label is known, so nothing can be counted for it.")
-        weight = np.ones(chains.n_sequences)
-        if sample_weight is not None:
-            weight = check_weights(sample_weight, chains.n_sequences)
-        target = Target(chains, coder.n_labels, labels, allowed, weight)
-        start, transition, shares = counted(target, smoothing=float(self.smoothing))
-        fitted: Any = None
-        if coder.n_labels > 1:  # one label needs no classifier, and most refuse it
-            table = windowed(as_matrix(batch.node), chains, reach=self.window)
-            rows = None if sample_weight is None else weight[chains.sequence_of_node]
-            options = node_weights(classifier, rows, known, role="the classifier")
-            fitted = fit_clone(classifier, table[known], labels[known], role="the classifier", **options)
-        self.classifier_, self._encoder, self._labels_known = fitted, encoder, coder
-        self.start_probabilities_, self.transition_probabilities_, self.class_shares_ = start, transition, shares
-        self.classes_, self.converged_ = coder.classes_, True
-        return self
+        tables = counted(target, smoothing=float(self.smoothing))
+        model = CountedMarkov(labels, encoder, int(self.window), *tables, None, self.classifier is not None)
+        if labels.n_labels > 1:
+            chosen = LogitBoost() if self.classifier is None else self.classifier
+            weight = None if target.weight is None else target.weight[batch.topology.sequence_of_node]
+            options, role = node_weights(chosen, weight, known, role="the classifier"), "the classifier"
+            found = fit_clone(chosen, model.rows(batch)[known], target.labels[known], role=role, **options)
+            model = replace(model, classifier=found)
+        return self._learn(model)
 
-    def _chosen(self) -> Any:
-        classifier = self.classifier
-        if classifier is None:
-            from crfield.estimators.boosted.logit_boost import LogitBoost
-
-            return LogitBoost()
-        if isinstance(classifier, type) or not hasattr(classifier, "fit") or not hasattr(classifier, "predict_proba"):
-            got = f"the class {classifier.__name__}" if isinstance(classifier, type) else type(classifier).__name__
-            raise InputError(
-                f"classifier must be an object with fit and predict_proba, got {got}. Wrap one without probabilities "
-                "in sklearn.calibration.CalibratedClassifierCV."
-            )
-        return classifier
-
-    @property
-    def _coder(self) -> LabelCoder:
-        if not self.__sklearn_is_fitted__():
-            raise NotFittedError("this ClassifierHMM is not fitted yet. Call fit(X, y) first, or load a model file.")
-        return self._labels_known
-
-    _encoder: Encoder
-
-    def _states(self) -> None:
-        return None
+    def _show(self, model: CountedMarkov) -> None:
+        super()._show(model)
+        self.classifier_, self.converged_ = model.classifier, True
+        self.start_probabilities_, self.transition_probabilities_ = model.start, model.transition
+        self.class_shares_ = model.shares
+        if model.given and self.classifier is None:  # it comes out of a file
+            self.classifier = clone(model.classifier)
 
     def potentials(self, X: Any) -> Potentials:
         """The scores of X: emission_weight · log p(c | x) / p(c) at steps, log p(c | b) on edges."""
-        labels = self._coder.n_labels
-        batch = self._encoder.encode(X)
-        chains = batch.topology
-        node = np.zeros((chains.n_nodes, labels))
-        if labels > 1 and chains.n_nodes:
-            table = windowed(as_matrix(batch.node), chains, reach=self.window)
-            with np.errstate(over="ignore", invalid="ignore"):
-                chances = np.asarray(self.classifier_.predict_proba(table), np.float64)
-            if not np.isfinite(chances).all():
-                cell = largest_cell(batch, self._encoder, int(np.argmin(np.isfinite(chances).all(axis=1))))
-                raise FeatureError(f"{cell}, and the classifier has no finite probability there. {ADVICE}.")
-            node = self.emission_weight * (np.log(np.maximum(chances, FLOOR)) - np.log(self.class_shares_))
-        with np.errstate(divide="ignore"):
-            start, transition = np.log(self.start_probabilities_), np.log(self.transition_probabilities_)
+        batch, emissions = self._fitted.emissions(X)
+        start, transition = self._fitted.log_tables()
+        chains, node = batch.topology, self.emission_weight * emissions
         node[chains.offsets[:-1][chains.lengths > 0]] += start
         return Potentials(node, transition[None], chains)
 
     def _step_scorer(self, *, history: int | None = None) -> StepScorer:
-        self._coder  # noqa: B018  (says so where nothing is fitted)
-        with np.errstate(divide="ignore"):
-            start, transition = np.log(self.start_probabilities_), np.log(self.transition_probabilities_)
+        model = self._fitted
+        start, transition = model.log_tables()
         tables = {"start": start, "end": np.zeros(len(start)), "transitions": transition}
-        return single_steps(self, tables, varied=False, window=self.window, more=[self.class_shares_])
-
-    def save(self, path: Any) -> None:
-        """Write the model to one file, atomically; `crfield.load` reads it. The classifier must be a `LogitBoost` of
-        stumps or trees or a logistic regression: others are code, and for those there is joblib.
-        """
-        from crfield.estimators.markov.classifier_hmm_file import save_classifier_hmm
-
-        self._coder  # noqa: B018
-        save_classifier_hmm(self, path)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "classifier_")
-
-
-def check_hmm_parameters(parameters: Mapping[str, Any]) -> None:
-    """InputError unless every parameter of `ClassifierHMM` but the classifier has a value that can be used.
-
-    >>> check_hmm_parameters(ClassifierHMM(smoothing=-1).get_params(deep=False))
-    Traceback (most recent call last):
-    crfield.errors.InputError: smoothing must be a finite number of at least 0, got -1.
-    """
-    for name in ("smoothing", "emission_weight"):
-        value = parameters[name]
-        if isinstance(value, bool | np.bool_) or not isinstance(value, Real) or not isfinite(value) or value < 0:
-            raise InputError(f"{name} must be a finite number of at least 0, got {value!r}.")
-    if not isinstance(parameters["standardize"], bool | np.bool_):
-        raise InputError(f"standardize must be True or False, got {parameters['standardize']!r}.")
-    check_window(parameters["window"])
-    check_decoder(parameters["decode"])
-    resolve_jobs(parameters["n_jobs"])
+        return single_steps(self, tables, varied=False, window=model.window, more=[model.shares])
