@@ -17,8 +17,12 @@ import numpy as np
 from crfield.errors import InputError
 from crfield.metrics.notebook import ShownAsTables, Table
 from crfield.selection.problem import SelectionModel
+from crfield.storage.checked import refuse
+from crfield.storage.state import State
 
 CRITERIA = ("error", "nll")
+_ROUND = ("held_error", "held_nll", "seconds", "penalty", "largest")  # numbers of a round in a model file
+_MODEL = ("loss", "value", "violation")  # and of its model
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,6 +135,60 @@ class SelectionPath(ShownAsTables):
         shown = ("round", "added", "n_features", "train_loss", "held_error", "held_nll", "penalty")
         return [Table.of_dicts(self.rows(), shown, left=2)]
 
+    def state(self) -> State:
+        """All rounds; active candidates and weights lie end to end."""
+        models = [one.model for one in self.rounds]
+        header = {
+            "method": self.method,
+            "criterion": self.criterion,
+            "stop_reason": self.stop_reason,
+            "chosen": self.chosen,
+            "names": {str(candidate): name for candidate, name in self.names.items()},
+            "rounds": [
+                {
+                    "added": list(one.added),
+                    "converged": bool(one.model.converged),
+                    "n_evaluations": int(one.model.n_evaluations),
+                    **{name: _finite(getattr(one, name)) for name in _ROUND},
+                    **{name: _finite(getattr(one.model, name)) for name in _MODEL},
+                }
+                for one in self.rounds
+            ],
+        }
+        arrays = {
+            "starts": np.cumsum([0, *(len(model.active) for model in models)]).astype(np.int64),
+            "active": np.concatenate([np.zeros(0, np.int64), *(model.active for model in models)]).astype(np.int64),
+            "weights": np.concatenate([np.zeros(0), *(model.weights for model in models)]),
+            "base": np.stack([model.base for model in models]),
+        }
+        return State(header, arrays)
+
+    @classmethod
+    def from_state(cls, state: State) -> SelectionPath:
+        """The path whose `state` this is; an error of some kind where parts of a damaged file do not fit."""
+        header, rows = state.header, state.listed("rounds")
+        starts, active = state.array("starts", (len(rows) + 1,), np.int64), state.array("active", (None,), np.int64)
+        weights, base = state.array("weights", active.shape), state.array("base", (len(rows), None))
+        if starts[0] != 0 or starts[-1] != len(active) or (np.diff(starts) < 0).any():
+            refuse("rounds and weights do not fit")
+        rounds = []
+        for k, row in enumerate(rows):
+            loss, value, violation, *others = (_number(row[name]) for name in (*_MODEL, *_ROUND))
+            part, told = slice(*starts[k : k + 2].tolist()), (bool(row["converged"]), violation)
+            weighed = active[part].copy(), weights[part].copy(), base[k].copy()
+            model = SelectionModel(*weighed, loss, value, *told, int(row["n_evaluations"]))
+            rounds.append(SelectionRound(k, tuple(str(name) for name in row["added"]), model, *others))
+        names = {int(candidate): str(name) for candidate, name in header["names"].items()}
+        chosen = header.get("chosen")  # not in files of before it was kept
+        return cls(
+            state.word("method"),
+            tuple(rounds),
+            state.word("criterion"),
+            state.word("stop_reason"),
+            names,
+            None if chosen is None else int(chosen),
+        )
+
     def to_frame(self) -> Any:
         """The rows as a pandas DataFrame; InputError where pandas is not installed."""
         try:
@@ -153,3 +211,11 @@ def best_round(scores: Sequence[tuple[float, float]], criterion: str) -> int:
     if not known:
         return len(scores) - 1
     return min(known, key=lambda k: (keys[k], k))
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def _number(value: float | None) -> float:
+    return float("nan") if value is None else float(value)

@@ -28,7 +28,6 @@ _READERS = {  # where the function lies that makes the model of an archive
     "virtual_evidence": ("crfield.estimators.boosted.virtual_evidence_file", "load_virtual"),
     "boosted_field": ("crfield.estimators.boosted.virtual_evidence_file", "load_field"),
     "incomplete_boost": ("crfield.estimators.boosted.incomplete_file", "load_incomplete"),
-    "selected_crf": ("crfield.estimators.selected.file", "load_selected"),
     "tree_crf": ("crfield.estimators.boosted.tree_crf_file", "load_tree"),
 }
 _MAGIC = 16  # bytes that tell the tool

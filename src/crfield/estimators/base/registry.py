@@ -25,6 +25,7 @@ HOMES: dict[str, str] = {
     "classifier_hmm": "crfield.estimators.markov.classifier_hmm:ClassifierHMM",
     "hmm": "crfield.estimators.markov.hmm:HMM",
     "latent_dynamic_crf": "crfield.estimators.latent.latent_dynamic:LatentDynamicCRF",
+    "selected_crf": "crfield.estimators.selected.crf:SelectedCRF",
     "semi_markov": "crfield.estimators.segments.semi_markov:SemiMarkovCRF",
     "maxent_classifier": "crfield.estimators.maxent.classifier:MaxentClassifier",
 }

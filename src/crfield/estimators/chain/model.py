@@ -22,8 +22,6 @@ from crfield.data.large import refuse_unbearable
 from crfield.errors import FeatureError, InputError, LabelError, ModelFileError
 from crfield.features.detect import encoder_from_state
 from crfield.features.encoder import Encoder
-from crfield.features.templates.encoder import TemplateEncoder
-from crfield.features.transformed import transformer_from_state
 from crfield.inference.chain import ChainEngine
 from crfield.kernels import linear
 from crfield.scoring.higher_order import RunLayout, RunScores, runs_from_state
@@ -200,30 +198,3 @@ def tabulate_sequences(functions: Sequence[LabelFunction], labels: Sequence[Hash
                 f"{type(x).__name__}. Write [X] if X is a single sequence."
             )
     return tabulate(functions, labels, X)
-
-
-def build_columns(
-    header: dict[str, Any],
-    arrays: Mapping[str, np.ndarray],
-    functions: Sequence[Any] | None,
-    transition_functions: Sequence[Any],
-    n_labels: int,
-) -> ColumnModel:
-    """Encoder, layout and weights out of the arrays, checked against each other."""
-    labels = LabelCoder.from_json(header.get("labels"))
-    given = {"functions": functions, "transition_functions": transition_functions}
-    return ColumnModel.over(labels, n_labels, State(header, arrays), given)
-
-
-def stored_template(encoder: Encoder) -> dict[str, str | None]:
-    """The parameter ``template`` for a model file: the text that was used, wherever it came from."""
-    return {"template": encoder.template.text if isinstance(encoder, TemplateEncoder) else None}
-
-
-def restore_input(model: Any, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-    """Parameters of a model of a file that say how X is read."""
-    encoder = header.get("encoder")
-    if isinstance(model.template, str) and "\n" not in model.template:
-        model.template += "\n"
-    if isinstance(encoder, dict) and "features" in encoder and hasattr(model, "features"):
-        model.features = transformer_from_state(encoder["features"], State({}, arrays).under("encoder/features"))

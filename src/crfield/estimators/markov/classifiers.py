@@ -60,7 +60,8 @@ def classifier_state(classifier: Classifier | None, *, given: bool) -> State:
     if classifier is None:
         return State({**header, "type": _NONE})
     if type(classifier) is LogisticRegression:
-        return State({**header, "type": _LOGISTIC}, {"coef": classifier.coef_, "intercept": classifier.intercept_})
+        arrays = {name: getattr(classifier, f"{name}_") for name in ("coef", "intercept")}
+        return State({**header, "type": _LOGISTIC}, arrays)
     if type(classifier) is not LogitBoost or not isinstance(classifier.learner, str):
         raise InputError(
             not_stored("classifier", classifier, "a LogitBoost of stumps or trees, or a LogisticRegression")

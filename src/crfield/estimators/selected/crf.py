@@ -18,31 +18,79 @@ from typing import Any, Self, cast
 
 import numpy as np
 
-from crfield.core.checks import random_generator, resolve_jobs
+from crfield.core.checks import (
+    Check,
+    flag,
+    function,
+    integer,
+    is_integer,
+    loudness,
+    number,
+    one_of,
+    random_generator,
+    resolve_jobs,
+    seed,
+)
+from crfield.core.parameters import learnt, parameter
 from crfield.core.potentials import Potentials
+from crfield.core.topology import Chains
 from crfield.data.labels import LabelCoder
-from crfield.errors import ConvergenceWarning, InputError, NotFittedError
+from crfield.errors import ConvergenceWarning
+from crfield.estimators.base.fitted import json_value
 from crfield.estimators.base.progress import Progress
-from crfield.estimators.base.sequences import without_weightless
+from crfield.estimators.base.sequences import sequence_target, without_weightless
 from crfield.estimators.chain.answers import ChainAnswers
 from crfield.estimators.chain.model import ColumnModel
 from crfield.estimators.export.step_scores import StepScorer, column_steps
 from crfield.estimators.export.stream import MAX_LAG, Features, LabelStream
 from crfield.estimators.selected.candidates import Candidates
-from crfield.estimators.selected.checks import check_selected_parameters
-from crfield.estimators.selected.model import ChosenColumns
+from crfield.estimators.selected.model import ChosenColumns, Selected
 from crfield.features.relational.catalogue import Catalogue
-from crfield.report.weights import TransitionTable
-from crfield.selection.choice import Choice, automatic, automatic_method, chosen_path
+from crfield.inference.decode import DECODERS
+from crfield.report.weights import FeatureList, TransitionTable
+from crfield.selection.choice import METHODS, Choice, automatic, automatic_method, chosen_path, method_options
 from crfield.selection.methods.grafting import Watch
-from crfield.selection.path import SelectionRound
+from crfield.selection.path import CRITERIA, SelectionPath, SelectionRound
 from crfield.selection.problem import SelectionModel, SelectionProblem
 from crfield.selection.scale import ColumnScale
 
 RIDGES = (0.01, 0.1, 1.0, 10.0, 100.0)  # tried by refit_l2="auto"
 
 
-class SelectedCRF(ChainAnswers[Any]):
+MakeProblem = Callable[..., SelectionProblem]
+
+catalogue_or_none = Check(
+    "a catalogue, Specification.parse(text).expand(labels=…, agents=…), or None",
+    lambda value: value is None or isinstance(value, Catalogue),
+)
+keywords = Check(
+    "a dict of keywords of the method or None", lambda value: value is None or isinstance(value, Mapping)
+)
+
+
+def _holds_out(value: Any) -> bool:
+    if isinstance(value, tuple | list):
+        return len(value) == 2
+    return value >= 2 if is_integer(value) else isinstance(value, float) and 0 < value < 1
+
+
+held_out = Check(
+    "a share between 0 and 1, a number of folds ≥ 2, a pair (X, y) of held-out data, 'auto' or None",
+    lambda value: value is None or (value == "auto" if isinstance(value, str) else _holds_out(value)),
+)
+
+
+def _plain_options(options: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Keywords of the method that are numbers and words; JSON holds no others."""
+    if options is None:
+        return None
+    plain = {str(name): json_value(value) for name, value in options.items()}
+    return {
+        k: v for k, v in plain.items() if not isinstance(v, list | dict) and (v is not None or options[k] is None)
+    }
+
+
+class SelectedCRF(ChainAnswers[Selected], kind="selected_crf", model=Selected):
     """Chain CRF with features selected out of many candidates.
 
     X is a list of sequences in any form that `ChainCRF` reads (2-D arrays, CSR matrices, dicts, lists of strings),
@@ -117,69 +165,89 @@ class SelectedCRF(ChainAnswers[Any]):
     relaxed: ... of 100 candidates, the least loss in 5 folds: ... a step, ... without features; ridge ...
     """
 
-    def __init__(
-        self,
-        *,
-        method: str = "auto",
-        options: Mapping[str, Any] | None = None,
-        features: Catalogue | None = None,
-        rate: float = 1.0,
-        transition_features: str | Sequence[Any] | None = None,
-        feature_names: Sequence[str] | None = None,
-        standardize: bool = True,
-        min_count: int = 1,
-        intercept: bool = True,
-        transitions: bool = True,
-        boundaries: bool = False,
-        validation: Any = "auto",
-        criterion: str = "auto",
-        refit_l2: str | float | None = "auto",
-        decode: str = "marginal",
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-        verbose: int = 0,
-        callback: Callable[[SelectionRound], bool | None] | None = None,
-    ) -> None:
-        self.method = method
-        self.options = options
-        self.features = features
-        self.rate = rate
-        self.transition_features = transition_features
-        self.feature_names = feature_names
-        self.standardize = standardize
-        self.min_count = min_count
-        self.intercept = intercept
-        self.transitions = transitions
-        self.boundaries = boundaries
-        self.validation = validation
-        self.criterion = criterion
-        self.refit_l2 = refit_l2
-        self.decode = decode
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callback = callback
+    method: str = parameter(one_of("auto", *METHODS), default="auto")
+    options: Mapping[str, Any] | None = parameter(keywords, default=None, to_json=_plain_options)
+    features: Catalogue | None = parameter(catalogue_or_none, default=None, stored=False)
+    rate: float = parameter(number(above=0, meaning="steps a second"), default=1.0)
+    transition_features: str | Sequence[Any] | None = parameter(default=None)
+    feature_names: Sequence[str] | None = parameter(default=None)
+    standardize: bool = parameter(flag, default=True)
+    min_count: int = parameter(integer(1), default=1)
+    intercept: bool = parameter(flag, default=True)
+    transitions: bool = parameter(flag, default=True)
+    boundaries: bool = parameter(flag, default=False)
+    validation: Any = parameter(
+        held_out, default="auto", to_json=lambda value: None if isinstance(value, tuple | list) else json_value(value)
+    )
+    criterion: str = parameter(one_of("auto", *CRITERIA), default="auto")
+    refit_l2: str | float | None = parameter(number(0) | "auto" | None, default="auto")
+    decode: str = parameter(one_of(*DECODERS), default="marginal")
+    random_state: Any = parameter(seed, default=0)
+    verbose: int = parameter(loudness, default=0)
+    callback: Watch | None = parameter(function("a round"), default=None, stored=False)
+
+    path_: SelectionPath = learnt()
+    features_: FeatureList = learnt()
+    strengths_: np.ndarray = learnt()
+    n_features_: int = learnt()
+    n_candidates_: int = learnt()
+    refit_l2_: float | None = learnt()
+    stop_reason_: str = learnt()
+    n_iter_: int = learnt()
+    objective_: float = learnt()
+    converged_: bool = learnt()
+    report = ("objective_", "n_iter_", "n_features_", "converged_", "stop_reason_")
+
+    def _check_together(self) -> None:
+        method_options(self._method(Chains.from_lengths([])), self.options)
+
+    def _method(self, chains: Chains) -> str:
+        if self.method != "auto":
+            return self.method
+        return automatic_method(chains, self.options, computed=self.features is not None)
 
     # ------------------------------------------------------------------------------------------------ fitting
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Select features and train; ``sample_weight`` has one number for each sequence, 0 leaves it out."""
-        check_selected_parameters(self.get_params(deep=False))
+        self.check()
         X, y, sample_weight = without_weightless(X, y, sample_weight)
-        coder = LabelCoder().fit(y)
-        work = Candidates(self, X, coder)
-        target = work.target(work.candidates.chains, y, sample_weight)
-        if not target.topology.n_nodes:
-            raise InputError("X holds no steps at all; at least one sequence with one step is needed to train.")
-        given = self.validation if isinstance(self.validation, tuple | list) else None
+        labels = LabelCoder().fit(y)
+        work = Candidates(
+            X,
+            labels,
+            catalogue=self.features,
+            rate=float(self.rate),
+            transition_features=self.transition_features,
+            feature_names=self.feature_names,
+        )
+        make = self._problems(work, y, sample_weight)
+        chosen = self._chosen(make, work.columns.chains)
+        final, ridge, problem = self._refitted(make, chosen)
+        scores, features, strengths = work.finished(problem, final)
+        self.n_features_, self.n_iter_, self.stop_reason_ = len(features), chosen.best.number, chosen.path.stop_reason
+        self.objective_, self.converged_ = float(final.value), bool(final.converged)
+        self._learn(Selected(labels, scores, chosen.path, features, strengths, int(problem.n_candidates), ridge))
+        if not final.converged:
+            warnings.warn(
+                f"the last training of {len(features)} features stopped before its tolerance was met. Standardise "
+                "the columns, or pass a larger refit_l2.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return self
+
+    def _problems(self, work: Candidates, y: Any, sample_weight: Any) -> MakeProblem:
+        """What makes the problem of selection on all of X, or on spans of it with others held out."""
+        target = sequence_target(work.columns.chains, work.labels, y, sample_weight)
         held = None
-        if given is not None:
-            other = work.on(given[0])
-            held = other, work.target(other.chains, given[1], None)
+        if isinstance(self.validation, tuple | list):
+            other = work.on(self.validation[0])
+            held = other, sequence_target(other.chains, work.labels, self.validation[1], None)
 
         def make(spans: Any = None, held_spans: Any = None, scale: ColumnScale | None = None) -> SelectionProblem:
             return SelectionProblem(
-                work.candidates,
+                work.columns,
                 target,
                 spans=spans,
                 held_spans=held_spans,
@@ -193,18 +261,19 @@ class SelectedCRF(ChainAnswers[Any]):
                 scale=scale,
             )
 
-        chains = work.candidates.chains
+        return make
+
+    def _chosen(self, make: MakeProblem, chains: Chains) -> Choice:
+        """The path of the method, and the round that held-out data chose."""
+        method = self._method(chains)
         how: float | int | None
-        method = self.method
-        if method == "auto":
-            method = automatic_method(chains, self.options, computed=self.features is not None)
         how, criterion = automatic(method, chains)
-        if given is not None or self.validation is None:
+        if self.validation is None or isinstance(self.validation, tuple | list):
             how = None
         elif self.validation != "auto":
             how = self.validation
         with Progress(self.verbose, description=f"SelectedCRF ({method})") as progress:
-            chosen = chosen_path(
+            return chosen_path(
                 make,
                 chains,
                 method,
@@ -215,29 +284,9 @@ class SelectedCRF(ChainAnswers[Any]):
                 watch=self._watch(progress, self.callback),
                 watch_folds=self._watch(progress, None),
             )
-        path, best = chosen.path, chosen.best
-        final, ridge, problem = self._refitted(make, chosen)
-        model, features, strengths = work.finished(problem, final)
-        self._model, self._labels_known = model, coder
-        self.classes_ = coder.classes_
-        self.path_, self.features_, self.strengths_ = path, features, strengths
-        self.n_features_, self.n_candidates_ = len(features), int(problem.n_candidates)
-        self.refit_l2_ = ridge
-        self.n_iter_ = best.number
-        self.objective_ = float(final.value)
-        self.stop_reason_ = path.stop_reason
-        self.converged_ = bool(final.converged)
-        if not final.converged:
-            warnings.warn(
-                f"the last training of {len(features)} features stopped before its tolerance was met. Standardise "
-                "the columns, or pass a larger refit_l2.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
-        return self
 
     @staticmethod
-    def _watch(progress: Progress, callback: Callable[[SelectionRound], bool | None] | None) -> Watch:
+    def _watch(progress: Progress, callback: Watch | None) -> Watch:
         def watch(one: SelectionRound) -> bool | None:
             progress.update(
                 SimpleNamespace(
@@ -252,9 +301,7 @@ class SelectedCRF(ChainAnswers[Any]):
 
         return watch
 
-    def _refitted(
-        self, make: Callable[..., SelectionProblem], chosen: Choice
-    ) -> tuple[SelectionModel, float | None, SelectionProblem]:
+    def _refitted(self, make: MakeProblem, chosen: Choice) -> tuple[SelectionModel, float | None, SelectionProblem]:
         """The chosen set trained on everything, the ridge it was trained with, and the problem that it is of.
 
         A ridge is judged as the round was: in each fold on the set that was found in it without what it holds out.
@@ -276,30 +323,21 @@ class SelectedCRF(ChainAnswers[Any]):
 
     # ------------------------------------------------------------------------------------------------ answers
 
-    @property
-    def _coder(self) -> LabelCoder:
-        coder: LabelCoder | None = getattr(self, "_labels_known", None)
-        if coder is None:
-            raise NotFittedError("this SelectedCRF is not fitted yet. Call fit(X, y) first, or load a model file.")
-        return coder
-
-    @property
-    def _fitted(self) -> ColumnModel | ChosenColumns:
-        self._coder  # noqa: B018  (says so where nothing is fitted)
-        model: Any = self._model
-        return model
-
-    def _states(self) -> None:
-        return None
+    def _show(self, model: Selected) -> None:
+        super()._show(model)
+        self.path_, self.features_, self.strengths_ = model.path, model.features, model.strengths
+        self.n_candidates_, self.refit_l2_ = model.n_candidates, model.refit_l2
+        if isinstance(model.scores, ChosenColumns) and self.features is None:  # it comes out of a file
+            self.features, self.rate = model.scores.catalogue, model.scores.rate
 
     def potentials(self, X: Any) -> Potentials:
         """The scores of X, for engines and comparisons of your own."""
-        return self._fitted.potentials(X, n_jobs=resolve_jobs(self.n_jobs))
+        return self._fitted.scores.potentials(X, n_jobs=resolve_jobs(self.n_jobs))
 
     @property
     def choice_(self) -> str:
         """What was chosen and why: method, size, held-out loss or errors beside those of no features, and ridge."""
-        self._coder  # noqa: B018
+        self._fitted  # noqa: B018  (says so where nothing is fitted)
         path, best, first = self.path_, self.path_[self.n_iter_], self.path_[0]
         of = f" of {self.n_candidates_:,} candidates" if self.n_candidates_ else ""
         told = f"{path.method}: {self.n_features_}{of}"
@@ -319,13 +357,13 @@ class SelectedCRF(ChainAnswers[Any]):
     @property
     def transitions_(self) -> TransitionTable:
         """Weights of pairs of labels that hold everywhere; those of features come on top."""
-        model, labels = self._fitted, self._coder.labels
+        model, labels = self._fitted.scores, self._coder.labels
         if isinstance(model, ColumnModel):
             return TransitionTable(labels, model.layout.transitions(model.weights))
         return TransitionTable(labels, model.steps.transitions)
 
     def _step_scorer(self, *, history: int | None = None) -> StepScorer:
-        model = self._fitted
+        model = self._fitted.scores
         return column_steps(model, history=history) if isinstance(model, ColumnModel) else model.steps
 
     def stream(
@@ -338,20 +376,10 @@ class SelectedCRF(ChainAnswers[Any]):
         history: int | None = None,
     ) -> LabelStream:
         """A `LabelStream`; a model of recordings takes positions (agents, axes) and computes its features itself."""
-        model = self._fitted
+        model = self._fitted.scores
         if features is None and isinstance(model, ChosenColumns):
             features = cast(Features, model.catalogue.stream(model.columns, rate=model.rate))
         return super().stream(lag=lag, viterbi=viterbi, max_lag=max_lag, features=features, history=history)
-
-    def save(self, path: Any) -> None:
-        """Write the model to one file, atomically; `crfield.load` reads it. Nothing in it is ever executed."""
-        from crfield.estimators.selected.file import save_selected
-
-        self._fitted  # noqa: B018
-        save_selected(self, path)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return getattr(self, "_labels_known", None) is not None
 
 
 def _tried(problem: SelectionProblem, best: SelectionRound, tried: list[float | None]) -> list[float]:

@@ -1,154 +1,34 @@
-"""What `SelectedCRF` makes candidates of, and what it keeps of them.
+"""What a fitted `SelectedCRF` holds, and its place in a model file.
 
-X is either anything that an encoder reads, and then its columns are the candidates; or recordings, and then a
-catalogue of the relational language is. What is kept differs alike: a model of encoded columns is a `ColumnModel`
-like that of `ChainCRF`, with weights for the chosen features alone; a model of recordings computes the few columns
-that were chosen and no others (`ChosenColumns`).
+A model of encoded columns is a `ColumnModel` like that of `ChainCRF`, with weights for the chosen features alone; a
+model of recordings computes the few columns that were chosen and no others (`ChosenColumns`). A catalogue is stored
+as its text and its words; functions that a user added to the language are code and cannot be.
 """
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from crfield.core.potentials import Potentials
-from crfield.data.batch import Batch, Columns
+from crfield.data.label_json import label_from_json, label_to_json
 from crfield.data.labels import LabelCoder
-from crfield.errors import DataWarning, InputError, ModelFileError, ShapeError
+from crfield.errors import InputError, ShapeError
 from crfield.estimators.chain.model import ColumnModel
 from crfield.estimators.export.step_scores import DenseSteps
-from crfield.features.encoder import Encoder
-from crfield.features.lazy_columns import MatrixColumns, Places
+from crfield.features.lazy_columns import Places
 from crfield.features.relational.catalogue import Catalogue
 from crfield.features.relational.recordings import Recordings
-from crfield.scoring.layout import Layout
+from crfield.report.weights import FeatureList, FeatureWeight, LabelPair
 from crfield.selection.active import Base
+from crfield.selection.path import SelectionPath
+from crfield.storage.checked import refuse
+from crfield.storage.state import State
 
 TABLES = ("weights", "bias", "transitions", "start", "end", "link_weights")
-
-
-# ------------------------------------------------------------------------------------------- encoded columns
-
-
-def encoded_candidates(encoder: Encoder, batch: Batch, labels: Sequence[Hashable]) -> MatrixColumns:
-    """The columns of a batch as candidates: sparse ones first, then dense ones, of steps and then of edges."""
-    chains = batch.topology
-    names = _names(batch.node, encoder.node_name, encoder.dense_name)
-    transition, edge_names = None, None
-    if batch.edge is not None:
-        transition = _at_steps(_stacked(batch.edge), chains.heads, chains.n_nodes)
-        edge_names = _names(batch.edge, encoder.edge_name, encoder.edge_dense_name)
-    return MatrixColumns(
-        _stacked(batch.node),
-        chains=chains,
-        n_labels=len(labels),
-        transition=transition,
-        names=names,
-        transition_names=edge_names,
-        labels=labels,
-    )
-
-
-def fit_encoder(encoder: Encoder, X: Any) -> Batch:
-    """Learn the columns; a word on numeric columns of different size is not for those who standardise later."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataWarning)
-        return encoder.fit(X)
-
-
-def _names(columns: Columns, sparse: Any, dense: Any) -> list[str]:
-    return [*map(sparse, range(columns.width)), *map(dense, range(columns.n_dense))]
-
-
-def _stacked(columns: Columns) -> Any:
-    """Sparse and dense columns side by side; a plain array where all are dense."""
-    dense = np.zeros((columns.n_rows, 0)) if columns.dense is None else columns.dense
-    if not columns.width:
-        return dense
-    from scipy.sparse import csr_array, hstack
-
-    values = np.ones(len(columns.indices)) if columns.values is None else columns.values
-    sparse = csr_array((values, columns.indices, columns.indptr), shape=(columns.n_rows, columns.width))
-    sparse.sum_duplicates()
-    return sparse if not columns.n_dense else hstack([sparse, csr_array(dense)], format="csr")
-
-
-def _at_steps(rows: Any, heads: np.ndarray, steps: int) -> Any:
-    """Rows of edges as rows of steps: an edge stands at its later step."""
-    if isinstance(rows, np.ndarray):
-        out = np.zeros((steps, rows.shape[1]))
-        out[heads] = rows
-        return out
-    from scipy.sparse import csr_array
-
-    place = csr_array((np.ones(len(heads)), (heads, np.arange(len(heads)))), shape=(steps, len(heads)))
-    return csr_array(place @ rows)
-
-
-def column_model(
-    encoder: Encoder,
-    batch: Batch,
-    base: Base,
-    weights_of_base: np.ndarray,
-    places: Places,
-    weights: np.ndarray,
-    n_labels: int,
-) -> ColumnModel:
-    """The chosen features of a batch as a linear model of its encoder; weights in the units of the columns."""
-    node, edge, size = batch.node, batch.edge, n_labels
-    width, dense = node.width, node.n_dense
-    edge_width = 0 if edge is None else edge.width
-    edge_dense = 0 if edge is None else edge.n_dense
-    column, pair = places.column, places.previous * size + places.label
-    of_step = places.previous < 0
-    at = column - np.where(of_step, 0, width + dense)
-    ptr, label, order = _listed(at, places.label, of_step & (at < width), width)
-    edge_ptr, edge_pair, edge_order = _listed(at, pair, ~of_step & (at < edge_width), edge_width)
-    bias, table, first, last = base.parts(weights_of_base, size)
-    layout = Layout(
-        n_labels=size,
-        n_columns=width,
-        n_dense=dense,
-        bias=True,
-        boundaries=True,
-        feature_ptr=ptr,
-        feature_label=label,
-        pairs=np.arange(size * size, dtype=np.int32),
-        n_edge_columns=edge_width,
-        n_edge_dense=edge_dense,
-        edge_ptr=edge_ptr,
-        edge_pair=edge_pair,
-    )
-    flat = np.zeros(layout.n_weights)
-    flat[layout.part["node"]] = weights[order]
-    flat[layout.part["edge"]] = weights[edge_order]
-    here = of_step & (at >= width)
-    flat[layout.part["dense"]].reshape(dense, size)[at[here] - width, places.label[here]] = weights[here]
-    there = ~of_step & (at >= edge_width)
-    flat[layout.part["edge_dense"]].reshape(edge_dense, size * size)[at[there] - edge_width, pair[there]] = weights[
-        there
-    ]
-    for name, values in (("bias", bias), ("transitions", table), ("start", first), ("end", last)):
-        flat[layout.part[name]] = values.ravel()
-    return ColumnModel(LabelCoder.from_classes(range(size)), encoder, layout, flat)
-
-
-def _listed(
-    column: np.ndarray, item: np.ndarray, chosen: np.ndarray, width: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Pointers, items and the numbers of the features, sorted by column and item."""
-    at = np.flatnonzero(chosen)
-    at = at[np.lexsort((item[at], column[at]))]
-    counts = np.bincount(column[at], minlength=width)[:width] if width else np.zeros(0, np.int64)
-    ptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]).astype(np.int64)
-    return ptr, item[at].astype(np.int32), at
-
-
-# ------------------------------------------------------------------------------------------------ recordings
 
 
 def recordings_of(X: Any, rate: float) -> Recordings:
@@ -172,16 +52,6 @@ def recordings_of(X: Any, rate: float) -> Recordings:
         channels={name: [item.channels[name] for item in items] for name in items[0].channels},
         agent_channels={name: [item.agent_channels[name] for item in items] for name in items[0].agent_channels},
     )
-
-
-def with_labels(catalogue: Catalogue, labels: Sequence[Hashable]) -> Catalogue:
-    """The same templates and agents, expanded over the labels that were met in training."""
-    words = tuple(str(label) for label in labels)
-    if len(set(words)) != len(words):
-        raise InputError(f"labels must differ as text for the feature language, got {list(labels)}.")
-    if catalogue.words.labels == words:
-        return catalogue
-    return catalogue.specification.over(replace(catalogue.words, labels=words))
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,45 +119,93 @@ class ChosenColumns:
             edge = edge + np.tensordot(x[chains.heads][:, steps.linked], steps.link_weights, axes=1)
         return Potentials(node, edge, chains)
 
-    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """A JSON-able header and arrays."""
-        header = {"catalogue": self.catalogue.state(), "rate": self.rate}
+    def state(self) -> State:
+        """Header and arrays; InputError where features are functions of the user."""
+        catalogue = self.catalogue.state()
+        if catalogue["functions"]:
+            raise InputError(
+                "features that call functions of your own cannot be saved: functions are code. Keep the model with "
+                "joblib, or write the features in the language alone."
+            )
         arrays = {name: np.ascontiguousarray(getattr(self.steps, name), np.float64) for name in TABLES}
-        return header, {"columns": self.columns.astype(np.int64), "linked": self.steps.linked, **arrays}
+        arrays |= {"columns": self.columns.astype(np.int64), "linked": self.steps.linked}
+        return State({"catalogue": catalogue, "rate": self.rate}, arrays)
 
     @classmethod
-    def from_state(cls, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> ChosenColumns:
+    def from_state(cls, state: State) -> ChosenColumns:
         """The model whose `state` this is; everything is checked, since files may be damaged."""
-        if not isinstance(header.get("catalogue"), dict):
-            raise ModelFileError("the model file lacks its catalogue of features: the file is damaged.")
-        catalogue = Catalogue.from_state(header["catalogue"])
-        size, rate = catalogue.n_labels, header.get("rate")
-        columns, linked = arrays.get("columns"), arrays.get("linked")
+        catalogue, rate = Catalogue.from_state(state.part("catalogue").header), state.header.get("rate")
+        columns, linked = state.array("columns", (None,), np.int64), state.array("linked", (None,), np.int32)
         if (
             not isinstance(rate, float)
             or not 0 < rate < np.inf
-            or columns is None
-            or linked is None
-            or columns.dtype != np.int64
-            or linked.dtype != np.int32
-            or columns.ndim != 1
-            or linked.ndim != 1
             or (len(columns) and not 0 <= columns.min() <= columns.max() < catalogue.n_columns)
             or (len(linked) and not 0 <= linked.min() <= linked.max() < len(columns))
         ):
-            raise ModelFileError("the model file's chosen columns are damaged.")
-        shapes = {
-            "weights": (len(columns), size),
-            "bias": (size,),
-            "transitions": (size, size),
-            "start": (size,),
-            "end": (size,),
-            "link_weights": (len(linked), size, size),
-        }
-        for name, shape in shapes.items():
-            table = arrays.get(name)
-            if table is None or table.dtype != np.float64 or table.shape != shape or not np.isfinite(table).all():
-                raise ModelFileError(f"the model file's {name} must be {shape} finite numbers: the file is damaged.")
+            refuse("the chosen columns do not fit the catalogue")
+        size = catalogue.n_labels
+        shapes = ((len(columns), size), (size,), (size, size), (size,), (size,), (len(linked), size, size))
+        tables = {name: state.array(name, shape) for name, shape in zip(TABLES, shapes)}
         names = tuple(catalogue.column_name(int(k)) for k in columns)
-        tables = {name: np.array(arrays[name]) for name in TABLES}
-        return cls(catalogue, np.array(columns), rate, DenseSteps(**tables, linked=np.array(linked), names=names))
+        return cls(catalogue, columns, rate, DenseSteps(**tables, linked=linked, names=names))
+
+
+@dataclass(frozen=True, eq=False)
+class Selected:
+    """Labels, the scores of what was chosen, and the path to it."""
+
+    labels: LabelCoder
+    scores: ColumnModel | ChosenColumns
+    path: SelectionPath
+    features: FeatureList  # weights in the units of the data
+    strengths: np.ndarray  # (K,) weights for standardised columns
+    n_candidates: int
+    refit_l2: float | None
+
+    states = None
+
+    def state(self) -> State:
+        """Header and arrays: what prediction needs, and the whole path with the weights of its rounds."""
+        header = {
+            "labels": self.labels.to_json(),
+            "refit_l2": self.refit_l2,
+            "n_candidates": self.n_candidates,
+            "features": [_feature_to_json(item) for item in self.features],
+        }
+        if isinstance(self.scores, ColumnModel):
+            state = self.scores.state()
+        else:
+            state = State().with_part("chosen", self.scores.state())
+        arrays = {**state.arrays, "strengths": np.ascontiguousarray(self.strengths)}
+        return State({**state.header, **header}, arrays).with_part("path", self.path.state())
+
+    @classmethod
+    def from_state(cls, state: State, parameters: Mapping[str, Any]) -> Self:
+        """The value whose `state` this is; ModelFileError for whatever does not fit."""
+        labels, ridge = LabelCoder.from_json(state.header.get("labels")), state.header.get("refit_l2")
+        if ridge is not None and not isinstance(ridge, float):
+            refuse("the ridge of the last training is no number")
+        n_candidates = state.integer("n_candidates", most=2**62) if "n_candidates" in state.header else 0
+        features = FeatureList([_feature_from_json(item) for item in state.listed("features")])
+        strengths, path = state.array("strengths", (len(features),)), SelectionPath.from_state(state.part("path"))
+        scores: ColumnModel | ChosenColumns
+        if "chosen" in state.header:
+            scores = ChosenColumns.from_state(state.part("chosen"))
+            if scores.catalogue.n_labels != labels.n_labels:
+                refuse("the labels do not fit the features")
+        else:
+            scores = ColumnModel.from_state(state, parameters)
+        return cls(labels, scores, path, features, strengths, n_candidates, ridge)
+
+
+def _feature_to_json(item: FeatureWeight) -> list[Any]:
+    labels = item.label if isinstance(item.label, LabelPair) else (item.label,)
+    return [item.name, [label_to_json(label) for label in labels], item.weight]
+
+
+def _feature_from_json(item: list[Any]) -> FeatureWeight:
+    name, labels, weight = item
+    found = [label_from_json(label) for label in labels]
+    if not isinstance(name, str) or len(found) not in (1, 2):
+        refuse("a feature has a name and one or two labels")
+    return FeatureWeight(name, found[0] if len(found) == 1 else LabelPair(*found), float(weight))
