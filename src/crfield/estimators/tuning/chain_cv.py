@@ -19,19 +19,21 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from numbers import Real
 from threading import Lock
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import clone
 
-from crfield.core.checks import resolve_jobs
+from crfield.core.checks import Check, flag, is_integer, is_number, loudness, one_of, resolve_jobs, threads
 from crfield.core.estimator import Estimator
+from crfield.core.parameters import learnt, parameter
 from crfield.data.label_growth import grown_labels
+from crfield.data.labels import LabelCoder
 from crfield.errors import ConvergenceWarning, InputError, NotFittedError
+from crfield.estimators.base.fitted import NotYetFitted
 from crfield.estimators.base.progress import Progress
 from crfield.estimators.base.sequences import check_weights, without_weightless
 from crfield.estimators.chain.columns import TrainedChain
@@ -39,12 +41,33 @@ from crfield.estimators.chain.crf import ChainCRF
 from crfield.estimators.chain.early_stopping import HeldOut, numbered, taken
 from crfield.estimators.chain.options import SCORES
 from crfield.estimators.chain.training import train
-from crfield.optimize.history import INTERRUPTED, Step
+from crfield.optimize.history import INTERRUPTED, Result, Step
 from crfield.training.side_by_side import side_by_side
 
 __all__ = ["ChainCRFCV"]
 
 L2S = (8.0, 4.0, 2.0, 1.0, 0.5, 0.25)
+Scoring = str | Callable[..., float]
+
+
+def _lists_penalties(values: Any) -> bool:
+    listed = hasattr(values, "__len__") and not isinstance(values, str)
+    return listed and len(values) > 0 and all(is_number(value) and value >= 0 for value in values)
+
+
+penalties = Check("a list of one or more penalties, finite numbers of at least 0", _lists_penalties)
+
+
+def tuned_chain(name: str, chain: TrainedChain | None) -> None:
+    """InputError unless it is a chain with penalties to choose, and parameters that go with folds."""
+    if chain is None:
+        return
+    if not isinstance(chain, TrainedChain):
+        raise InputError(f"{name} must be a ChainCRF, with penalties to choose, got {type(chain).__name__}.")
+    chain.check()
+    for held in ("validation_fraction", "checkpoint"):
+        if getattr(chain, held) is not None:
+            raise InputError(f"the estimator's {held} has no place within folds. Set it to None.")
 
 
 class ChainCRFCV(Estimator):
@@ -97,28 +120,25 @@ class ChainCRFCV(Estimator):
     l1  l2   log_likelihood ...
     """
 
-    def __init__(
-        self,
-        estimator: ChainCRF | None = None,
-        *,
-        l1s: Sequence[float] = (0.0,),
-        l2s: Sequence[float] = L2S,
-        cv: Any = 5,
-        scoring: str | Callable[[Any, Any, Any], float] = "f1",
-        refit: bool = True,
-        n_jobs: int | None = None,
-        random_state: int = 0,
-        verbose: int = 0,
-    ) -> None:
-        self.estimator = estimator
-        self.l1s = l1s
-        self.l2s = l2s
-        self.cv = cv
-        self.scoring = scoring
-        self.refit = refit
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    estimator: TrainedChain | None = parameter(tuned_chain, default=None, kw_only=False)
+    l1s: Sequence[float] = parameter(penalties, default=(0.0,))
+    l2s: Sequence[float] = parameter(penalties, default=L2S)
+    cv: Any = parameter(default=5)
+    scoring: Scoring = parameter(one_of(*SCORES) | Check("scorer(estimator, X, y)", callable), default="f1")
+    refit: bool = parameter(flag, default=True)
+    n_jobs: int | None = parameter(threads, default=None)
+    random_state: int = parameter(default=0)
+    verbose: int = parameter(loudness, default=0)
+
+    l1_: float = learnt()
+    l2_: float = learnt()
+    l1s_: np.ndarray = learnt()
+    l2s_: np.ndarray = learnt()
+    scores_: np.ndarray = learnt()
+    best_score_: float = learnt()
+    n_iter_: np.ndarray = learnt()
+    classes_: np.ndarray = learnt()
+    best_estimator_: TrainedChain = learnt()
 
     # ------------------------------------------------------------------ fitting
 
@@ -129,61 +149,38 @@ class ChainCRFCV(Estimator):
 
         ``groups`` has one value for each sequence; those of a group are held out together.
         """
+        self.check()
         chain = ChainCRF() if self.estimator is None else self.estimator
-        l1s, l2s = self._check(chain)
+        l1s, l2s = (np.array(sorted(set(map(float, tried)), reverse=True)) for tried in (self.l1s, self.l2s))
         X, y, sample_weight, kept = _weighted(X, y, sample_weight)
         if groups is not None:
             if len(groups) != len(kept):
                 raise InputError(f"groups must have one value for each of {len(kept)} sequences, got {len(groups)}.")
             groups = [group for group, keep in zip(groups, kept) if keep]
-        folds = self._folds(len(y), groups)
-        coder = grown_labels(None, y)
+        labels = grown_labels(None, y)
         walks = [
-            _Walk(chain, self.scoring, coder, (X, y, sample_weight), train, test, l1s, l2s) for train, test in folds
+            _Walk(chain, self.scoring, labels, (X, y, sample_weight), *fold, l1s, l2s)
+            for fold in self._folds(len(y), groups)
         ]
         done = self._walked(walks)
         scores = np.stack([found[0] for found in done], axis=-1)
         means = np.where(np.isfinite(scores).all(axis=-1), scores.mean(axis=-1), -np.inf)
         at = np.unravel_index(int(np.argmax(means)), means.shape)
         l1, l2 = float(l1s[at[0]]), float(l2s[at[1]])
-        fitted = None
-        if self.refit:
-            fitted = clone(chain).set_params(l1=l1, l2=l2).fit(X, y, sample_weight)
+        refitted = clone(chain).set_params(l1=l1, l2=l2).fit(X, y, sample_weight) if self.refit else None
         self.l1s_, self.l2s_, self.l1_, self.l2_ = l1s, l2s, l1, l2
         self.scores_, self.best_score_ = scores, float(means[at])
-        self.n_iter_ = np.stack([found[1] for found in done])
-        self.classes_ = coder.classes_
-        self._fitted_model = fitted
-        if fitted is not None:
-            self.best_estimator_ = fitted
-        elif hasattr(self, "best_estimator_"):
-            del self.best_estimator_
+        self.n_iter_, self.classes_ = np.stack([found[1] for found in done]), labels.classes_
+        self.__dict__.pop("best_estimator_", None)
+        if refitted is not None:
+            self.best_estimator_ = refitted
         return self
 
-    def _check(self, chain: Any) -> tuple[np.ndarray, np.ndarray]:
-        if not isinstance(chain, TrainedChain):
-            raise InputError(f"estimator must be a ChainCRF, with penalties to choose, got {type(chain).__name__}.")
-        chain.check()
-        for name in ("validation_fraction", "checkpoint"):
-            if getattr(chain, name, None) is not None:
-                raise InputError(f"the estimator's {name} has no place within folds. Set it to None.")
-        if not callable(self.scoring) and self.scoring not in SCORES:
-            raise InputError(f"scoring must be one of {SCORES} or scorer(estimator, X, y), got {self.scoring!r}.")
-        tried = []
-        for name in ("l1s", "l2s"):
-            values = getattr(self, name)
-            if isinstance(values, Real | str) or not len(values):
-                raise InputError(f"{name} must be a list of one or more penalties, got {values!r}.")
-            if any(isinstance(v, bool) or not isinstance(v, Real) or not 0 <= float(v) < np.inf for v in values):
-                raise InputError(f"{name} must be finite numbers of at least 0, got {values!r}.")
-            tried.append(np.array(sorted({float(v) for v in values}, reverse=True)))
-        return tried[0], tried[1]
-
-    def _folds(self, n: int, groups: Any) -> list[tuple[np.ndarray, np.ndarray]]:
+    def _folds(self, n: int, groups: Sequence[Hashable] | None) -> list[tuple[np.ndarray, np.ndarray]]:
         from sklearn.model_selection import GroupKFold, KFold, check_cv
 
         cv = self.cv
-        if isinstance(cv, int | np.integer) and not isinstance(cv, bool):
+        if is_integer(cv):
             most, what = (n, "sequences") if groups is None else (len(set(groups)), "groups")
             if not 2 <= cv <= most:
                 raise InputError(f"cv must lie in 2 … {most}, the number of {what}, got {cv}.")
@@ -211,13 +208,13 @@ class ChainCRFCV(Estimator):
     # ------------------------------------------------------------------ answers
 
     @property
-    def _chain(self) -> ChainCRF:
+    def _chain(self) -> TrainedChain:
         self._need_scores()
-        if self._fitted_model is None:
+        if "best_estimator_" not in self.__dict__:
             raise NotFittedError(
                 "refit=False leaves scores only. Fit a ChainCRF with l1_ and l2_, or set refit=True."
             )
-        return self._fitted_model
+        return self.best_estimator_
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "scores_")
@@ -273,25 +270,21 @@ class ChainCRFCV(Estimator):
 
     def _need_scores(self) -> None:
         if not hasattr(self, "scores_"):
-            raise NotFittedError(f"this {type(self).__name__} is not fitted yet. Call fit(X, y) first.")
+            raise NotYetFitted(f"this {type(self).__name__} is not fitted yet. Call fit(X, y) first.")
 
 
+@dataclass(frozen=True, eq=False)
 class _Walk:
     """The grid of penalties on one fold."""
 
-    def __init__(
-        self,
-        chain: ChainCRF,
-        scoring: Any,
-        coder: Any,
-        data: tuple[Any, Any, Any],
-        train: np.ndarray,
-        test: np.ndarray,
-        l1s: np.ndarray,
-        l2s: np.ndarray,
-    ) -> None:
-        self.chain, self.scoring, self.coder, self.data = chain, scoring, coder, data
-        self.train, self.test, self.l1s, self.l2s = train, test, l1s, l2s
+    chain: TrainedChain
+    scoring: Scoring
+    labels: LabelCoder
+    data: tuple[Any, Any, np.ndarray | None]
+    train: np.ndarray
+    test: np.ndarray
+    l1s: np.ndarray
+    l2s: np.ndarray
 
     @property
     def size(self) -> int:
@@ -302,9 +295,9 @@ class _Walk:
         """(l1s, l2s) scores and steps of every training; ``after`` is called after each."""
         X, y, weight = self.data
         chain = clone(self.chain).set_params(verbose=0)
-        own = None if weight is None else np.asarray(weight)[self.train]
+        own = None if weight is None else weight[self.train]
         with numbered(self.train):
-            problem = chain._problem(self.coder, taken(X, self.train), taken(y, self.train), own)
+            problem = chain._problem(self.labels, taken(X, self.train), taken(y, self.train), own)
         X, y = taken(X, self.test), taken(y, self.test)
         with numbered(self.test):
             held = HeldOut(chain, problem.model, X, y, score=self.scoring, patience=1)
@@ -332,7 +325,7 @@ class _Walk:
         return scores, n_iter
 
 
-def _warn(l1: float, l2: float, result: Any) -> None:
+def _warn(l1: float, l2: float, result: Result) -> None:
     warnings.warn(
         f"a training of the folds (l1={l1:g}, l2={l2:g}) stopped before its tolerance was met ({result.reason}, "
         f"{result.n_iter} steps). Raise the estimator's max_iter or tol.",
