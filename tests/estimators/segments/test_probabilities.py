@@ -19,12 +19,12 @@ from crfield.kernels.segments import Marks
 from crfield.metrics import tags_from_spans
 from crfield.scoring.segments import SegmentData, SegmentLayout
 from crfield.training.segments import FusedSegments
-from tests.contracts.segment_oracle import segmentations
+from tests.cases.segment_oracle import segmentations
 
 WORDS = ["a b c a", "b b c", "a a a b a c", "c a b b b"]
 LABELS = [list("AABA"), list("BBA"), list("AAABBA"), list("ABBBB")]
 STEPS = 5
-STORED = Path(__file__).parents[1] / "stored"
+STORED = Path(__file__).parents[2] / "stored"
 
 
 def sentences() -> list[list[dict[str, str]]]:
