@@ -14,23 +14,27 @@ import inspect
 import io
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
-import numpy as np
 import sklearn.pipeline
 
 from crfield.errors import InputError, ModelFileError
 from crfield.features.transformed import TRANSFORMERS, transformer_state
 from crfield.storage.archive import Archive, read_archive, write_archive
+from crfield.storage.state import State
 
 KIND, THROUGH = "pipeline", "passthrough"
 MOST = 100  # steps of a file
-_ALONE = (
-    "stream",
-    "streams",
-    "export",
-    "fit_encoded",
-)  # which take the rows of the last step, or leave the others out
+_ALONE = ("stream", "streams", "export", "fit_encoded")  # take the rows of the last step, or leave the others out
+
+
+@runtime_checkable
+class Saved(Protocol):
+    """A model that writes itself to a file."""
+
+    def save(self, path: Any) -> None:
+        """Write the model."""
+        ...
 
 
 class Pipeline(sklearn.pipeline.Pipeline):
@@ -72,9 +76,9 @@ class Pipeline(sklearn.pipeline.Pipeline):
             return found
         return self._through(found, single=parameters[0] == "x")
 
-    def _through(self, method: Callable[..., Any], *, single: bool) -> Callable[..., Any]:
+    def _through(self, method: Callable[..., object], *, single: bool) -> Callable[..., object]:
         @wraps(method)
-        def asked(given: Any, *more: Any, **options: Any) -> Any:
+        def asked(given: Any, *more: object, **options: object) -> object:
             data = self[:-1].transform([given] if single else given) if len(self.steps) > 1 else given
             answer = method(data[0] if single and len(self.steps) > 1 else data, *more, **options)
             name, last = self.steps[-1]
@@ -86,16 +90,13 @@ class Pipeline(sklearn.pipeline.Pipeline):
 
     def save(self, path: Any) -> None:
         """Write all steps to one file, atomically; `crfield.load` reads it. Nothing in it is ever executed."""
-        header: dict[str, Any] = {"kind": KIND, "steps": []}
-        arrays: dict[str, np.ndarray] = {}
-        for k, (name, step) in enumerate(self.steps):
-            part = _archive(str(name), step)
-            header["steps"].append([str(name), part.header])
-            arrays |= {f"step{k}/{own}": array for own, array in part.arrays.items()}
+        parts = [(str(name), _archive(str(name), step)) for name, step in self.steps]
+        header = {"kind": KIND, "steps": [[name, part.header] for name, part in parts]}
+        arrays = {f"step{k}/{own}": array for k, (_, part) in enumerate(parts) for own, array in part.arrays.items()}
         write_archive(path, header, arrays)
 
 
-def save(model: Any, path: Any) -> None:
+def save(model: object, path: Any) -> None:
     """Write a model, a pipeline of scikit-learn, or features such as `TextFeatures` to one file.
 
     It is ``model.save(path)`` where the model has that; `crfield.load` reads the file. A pipeline may hold what this
@@ -114,7 +115,7 @@ def save(model: Any, path: Any) -> None:
         model = Pipeline(model.steps)
     if getattr(model, "kind", None) in TRANSFORMERS:
         write_archive(path, *transformer_state(model))
-    elif _is_ours(model) and hasattr(model, "save"):
+    elif _is_ours(model) and isinstance(model, Saved):
         model.save(path)
     else:
         raise InputError(
@@ -123,7 +124,7 @@ def save(model: Any, path: Any) -> None:
         )
 
 
-def pipeline_of(archive: Archive, load_step: Callable[[Archive, bool], Any]) -> Pipeline:
+def pipeline_of(archive: Archive, load_step: Callable[[Archive, bool], object]) -> Pipeline:
     """The pipeline that an archive holds; ``load_step(archive, last)`` makes a step, which is the last or not."""
     steps = archive.header.get("steps")
     good = isinstance(steps, list) and 1 <= len(steps) <= MOST
@@ -136,8 +137,7 @@ def pipeline_of(archive: Archive, load_step: Callable[[Archive, bool], Any]) -> 
         if header.get("kind") == THROUGH:
             made.append((name, THROUGH))
             continue
-        prefix = f"step{k}/"
-        own = {key.removeprefix(prefix): archive.arrays[key] for key in archive.arrays if key.startswith(prefix)}
+        own = State({}, archive.arrays).under(f"step{k}")
         made.append((name, load_step(Archive(header, own), k == len(steps) - 1)))  # type: ignore[arg-type]
     names = [name for name, _ in made]
     taken = {"steps", "memory", "verbose", "transform_input"}
@@ -149,7 +149,7 @@ def pipeline_of(archive: Archive, load_step: Callable[[Archive, bool], Any]) -> 
     return Pipeline(made)
 
 
-def _archive(name: str, step: Any) -> Archive:
+def _archive(name: str, step: object) -> Archive:
     """What a step would write to a file of its own."""
     if step is None or (isinstance(step, str) and step == THROUGH):
         return Archive({"kind": THROUGH}, {})
@@ -167,5 +167,5 @@ def _archive(name: str, step: Any) -> Archive:
     return read_archive(stream)
 
 
-def _is_ours(step: Any) -> bool:
+def _is_ours(step: object) -> bool:
     return any(cls.__module__.split(".")[0] == "crfield" for cls in type(step).__mro__)

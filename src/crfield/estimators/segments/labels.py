@@ -27,6 +27,7 @@ from crfield.metrics import chunks, coding, schemes
 
 OUTSIDE = "O"
 RUNS = "runs"
+Segment = tuple[int, int, Hashable]  # first step, step after the last, label
 
 
 def check_segment_scheme(scheme: str) -> str:
@@ -186,16 +187,16 @@ def written_tags(cut: Segmentation, scheme: str, coder: LabelCoder) -> np.ndarra
         return coder.decode(cut.node_labels, cut.topology.offsets)
     out = np.empty(cut.topology.n_sequences, dtype=object)
     for s, spans in enumerate(written_segments(cut, scheme, coder)):
-        tags = schemes.tags_from_spans(spans, int(cut.topology.lengths[s]), scheme)
+        tags = schemes.tags_from_spans(spans, int(cut.topology.lengths[s]), scheme)  # type: ignore[arg-type]
         out[s] = np.array(tags, dtype=np.str_ if tags else "<U1")
     return out
 
 
-def written_segments(cut: Segmentation, scheme: str, coder: LabelCoder) -> list[list[tuple[int, int, Any]]]:
+def written_segments(cut: Segmentation, scheme: str, coder: LabelCoder) -> list[list[Segment]]:
     """Segments (start, stop, label) of every sequence, steps counted from its first; those outside are left out."""
     outside = check_segment_scheme(scheme) != RUNS
     labels, offsets = coder.labels, cut.topology.offsets
-    out: list[list[tuple[int, int, Any]]] = [[] for _ in range(cut.topology.n_sequences)]
+    out: list[list[Segment]] = [[] for _ in range(cut.topology.n_sequences)]
     base = offsets[cut.sequence]
     for s, a, b, k in zip(
         cut.sequence.tolist(), (cut.start - base).tolist(), (cut.stop - base).tolist(), cut.label.tolist()

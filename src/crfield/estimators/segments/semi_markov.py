@@ -31,6 +31,7 @@ from crfield.estimators.base.groups import Optimised, Paired, Penalised
 from crfield.estimators.base.sequences import check_weights, without_weightless
 from crfield.estimators.segments.labels import (
     RUNS,
+    Segment,
     read_segments,
     says_segments,
     segment_scheme,
@@ -247,7 +248,7 @@ class SemiMarkovCRF(Paired[SegmentModel], Penalised, Optimised, kind="semi_marko
         """Tags of every sequence, in the scheme of the model: a 1-D object array with one array for each."""
         return written_tags(self._cut(X), self.scheme, self._fitted.labels)
 
-    def predict_segments(self, X: Any) -> list[list[tuple[int, int, Any]]]:
+    def predict_segments(self, X: Any) -> list[list[Segment]]:
         """Segments (start, stop, label) of every sequence; under a tag scheme without the steps outside."""
         return written_segments(self._cut(X), self.scheme, self._fitted.labels)
 
@@ -271,7 +272,7 @@ class SemiMarkovCRF(Paired[SegmentModel], Penalised, Optimised, kind="semi_marko
         """
         return self._tables(X, "segment")
 
-    def segment_proba(self, X: Any, segments: Sequence[Sequence[tuple[int, int, Any]]]) -> list[list[float]]:
+    def segment_proba(self, X: Any, segments: Sequence[Sequence[Segment]]) -> list[list[float]]:
         """The probability of each given segment (start, stop, label), say of those that `predict_segments` found."""
         tables, codes = self.segment_marginals(X), {label: k for k, label in enumerate(self._fitted.labels.labels)}
         if len(tables) != len(segments):
@@ -350,7 +351,7 @@ class SemiMarkovCRF(Paired[SegmentModel], Penalised, Optimised, kind="semi_marko
         model = self._fitted
         return model.layout.lengths(model.weights)
 
-    def top_texts(self, n: int = 20) -> list[tuple[str, Any, float]]:
+    def top_texts(self, n: int = 20) -> list[tuple[str, Hashable, float]]:
         """The segment texts of largest absolute weight, as (text, label, weight).
 
         >>> X, y = [[{"w": "New"}, {"w": "York"}], [{"w": "Ann"}]], [["LOC", "LOC"], ["PER"]]

@@ -48,7 +48,7 @@ from crfield.estimators.selected.model import ChosenColumns, Selected
 from crfield.features.relational.catalogue import Catalogue
 from crfield.inference.decode import DECODERS
 from crfield.report.weights import FeatureList, TransitionTable
-from crfield.selection.choice import METHODS, Choice, automatic, automatic_method, chosen_path, method_options
+from crfield.selection.choice import METHODS, Choice, Spans, automatic, automatic_method, chosen_path, method_options
 from crfield.selection.methods.grafting import Watch
 from crfield.selection.path import CRITERIA, SelectionPath, SelectionRound
 from crfield.selection.problem import SelectionModel, SelectionProblem
@@ -68,10 +68,10 @@ keywords = Check(
 )
 
 
-def _holds_out(value: Any) -> bool:
+def _holds_out(value: object) -> bool:
     if isinstance(value, tuple | list):
         return len(value) == 2
-    return value >= 2 if is_integer(value) else isinstance(value, float) and 0 < value < 1
+    return (is_integer(value) and value >= 2) or (isinstance(value, float) and 0 < value < 1)  # type: ignore[operator]
 
 
 held_out = Check(
@@ -245,7 +245,9 @@ class SelectedCRF(ChainAnswers[Selected], kind="selected_crf", model=Selected):
             other = work.on(self.validation[0])
             held = other, sequence_target(other.chains, work.labels, self.validation[1], None)
 
-        def make(spans: Any = None, held_spans: Any = None, scale: ColumnScale | None = None) -> SelectionProblem:
+        def make(
+            spans: Spans | None = None, held_spans: Spans | None = None, scale: ColumnScale | None = None
+        ) -> SelectionProblem:
             return SelectionProblem(
                 work.columns,
                 target,

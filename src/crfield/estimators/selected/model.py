@@ -66,7 +66,7 @@ class ChosenColumns:
     rate: float
     steps: DenseSteps
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "steps": replace(self.steps)}  # without what a stream has compiled of it
 
     @classmethod
@@ -198,7 +198,7 @@ class Selected:
         return cls(labels, scores, path, features, strengths, n_candidates, ridge)
 
 
-def _feature_to_json(item: FeatureWeight) -> list[Any]:
+def _feature_to_json(item: FeatureWeight) -> list[object]:
     labels = item.label if isinstance(item.label, LabelPair) else (item.label,)
     return [item.name, [label_to_json(label) for label in labels], item.weight]
 

@@ -152,7 +152,8 @@ class ChainCRFCV(Estimator):
         self.check()
         chain = ChainCRF() if self.estimator is None else self.estimator
         l1s, l2s = (np.array(sorted(set(map(float, tried)), reverse=True)) for tried in (self.l1s, self.l2s))
-        X, y, sample_weight, kept = _weighted(X, y, sample_weight)
+        kept = _weighted(X, y, sample_weight)
+        X, y, sample_weight = without_weightless(X, y, sample_weight)
         if groups is not None:
             if len(groups) != len(kept):
                 raise InputError(f"groups must have one value for each of {len(kept)} sequences, got {len(groups)}.")
@@ -334,12 +335,9 @@ def _warn(l1: float, l2: float, result: Result) -> None:
     )
 
 
-def _weighted(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any, np.ndarray]:
-    """X, y and weights without sequences of weight 0, and which were kept."""
+def _weighted(X: Any, y: Any, sample_weight: Any) -> np.ndarray:
+    """(B,) bool: which sequences have a weight above 0; InputError unless X and y are lists of equally many."""
     if y is None or not hasattr(X, "__len__") or not hasattr(y, "__len__") or len(X) != len(y):
         got = "None" if y is None else f"{len(X) if hasattr(X, '__len__') else '?'} and {len(y)}"
         raise InputError(f"X and y must be lists of equally many sequences, got {got}.")
-    kept = np.ones(len(y), dtype=bool)
-    if sample_weight is not None:
-        kept = np.asarray(check_weights(sample_weight, len(y))) > 0
-    return (*without_weightless(X, y, sample_weight), kept)
+    return np.ones(len(y), dtype=bool) if sample_weight is None else check_weights(sample_weight, len(y)) > 0
