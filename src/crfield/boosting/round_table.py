@@ -7,15 +7,21 @@ relation that was proposed and not accepted (verified mode) is a row as well.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, overload
 
+import numpy as np
+
 from crfield.errors import InputError
 from crfield.metrics.notebook import ShownAsTables, Table
+from crfield.storage.checked import refuse
+from crfield.storage.state import State
 
 SHOWN, LAST = 20, 4  # rounds that repr shows, and how many of them are the last ones
+_NUMBERS = ("gain", "nll", "held_out")
 HEAD = ("round", "kind", "pick", "gain", "nll", "held_out", "kept")
 
 
@@ -94,6 +100,56 @@ class RoundTable(ShownAsTables, Sequence[Round]):
             for r in self._rounds
         ]
 
+    # ------------------------------------------------------------------ model files
+
+    def to_json(self) -> list[list[Any]]:
+        """A list for each round; numbers that are not finite are None.
+
+        >>> RoundTable([Round(1, "tree", "(2 leaves)", 3.5, 0.25)]).to_json()
+        [[1, 'tree', '(2 leaves)', 3.5, 0.25, None, True]]
+        """
+        return [
+            [r.number, r.kind, r.pick, _finite(r.gain), _finite(r.nll), _finite(r.held_out), bool(r.kept)]
+            for r in self._rounds
+        ]
+
+    @classmethod
+    def from_json(cls, rows: Any) -> RoundTable:
+        """The table whose `to_json` this is; ModelFileError where it cannot be one."""
+        try:
+            return cls(
+                [
+                    Round(int(n), str(kind), str(pick), _number(gain), _number(nll), _outside(held), bool(kept))
+                    for n, kind, pick, gain, nll, held, kept in rows
+                ]
+            )
+        except (TypeError, ValueError, OverflowError):
+            refuse("the model file's rounds cannot be read")
+
+    def state(self) -> State:
+        """Words as a header ``rounds``, numbers as arrays: the form of models of rows, whose rounds are many."""
+        numbers = {name: [getattr(r, name) for r in self._rounds] for name in _NUMBERS}
+        return State(
+            {"rounds": [[r.kind, r.pick, r.kept] for r in self._rounds]},
+            {f"rounds/{name}": np.array(column, np.float64) for name, column in numbers.items()},
+        )
+
+    @classmethod
+    def from_state(cls, state: State) -> RoundTable:
+        """The table whose `state` this is; ModelFileError where it cannot be one."""
+        words = state.listed("rounds")
+        if any(not isinstance(row, list) or [type(word) for word in row] != [str, str, bool] for row in words):
+            refuse("the model file's rounds cannot be read")
+        columns = [state.array(f"rounds/{name}", (len(words),), finite=False).tolist() for name in _NUMBERS]
+        return cls(
+            [
+                Round(number, kind, pick, gain, nll, None if np.isnan(held) else held, kept)
+                for number, ((kind, pick, kept), gain, nll, held) in enumerate(zip(words, *columns), 1)
+            ]
+        )
+
+    # ---------------------------------------------------------------------- display
+
     def to_frame(self) -> Any:
         """The table as a pandas DataFrame; InputError where pandas is not installed."""
         try:
@@ -126,3 +182,15 @@ class RoundTable(ShownAsTables, Sequence[Round]):
         if left_out > LAST:
             lines[1 + most - LAST : -LAST] = [f"    …  {left_out} more rounds; print() shows all"]
         return "\n".join(lines)
+
+
+def _finite(value: float | None) -> float | None:
+    return float(value) if value is not None and math.isfinite(value) else None
+
+
+def _number(value: Any) -> float:
+    return math.nan if value is None else float(value)
+
+
+def _outside(value: Any) -> float | None:
+    return None if value is None else float(value)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
-from crfield.boosting.round_table import Round, RoundTable
+from crfield.boosting.round_table import RoundTable
 from crfield.boosting.tree_field import TreeField
 from crfield.data.labels import LabelCoder
 from crfield.errors import ModelFileError
@@ -31,7 +30,7 @@ def save_tree(model: TreeCRF, path: Any) -> None:
         "encoder": encoder_header,
         "n_columns": model.field_.trees.n_columns,
         "report": {name: kind(getattr(model, name)) for name, kind in _REPORT.items()},
-        "rounds": rounds_to_json(model.rounds_),
+        "rounds": model.rounds_.to_json(),
     }
     arrays = {f"encoder/{name}": value for name, value in encoder_arrays.items()}
     arrays |= {f"field/{name}": np.ascontiguousarray(value) for name, value in model.field_.to_arrays().items()}
@@ -53,43 +52,5 @@ def load_tree(archive: Archive) -> TreeCRF:
     model._field = TreeField.from_arrays(
         own_arrays(arrays, "field/"), n_columns=n_columns, n_labels=model._labels_known.n_labels
     )
-    model.rounds_ = rounds_from_json(header.get("rounds"))
+    model.rounds_ = RoundTable.from_json(header.get("rounds"))
     return model
-
-
-def rounds_to_json(rounds: RoundTable) -> list[list[Any]]:
-    """The diary of boosting as JSON values.
-
-    >>> rounds_to_json(RoundTable([Round(1, "tree", "(2 leaves)", 3.5, 0.25)]))
-    [[1, 'tree', '(2 leaves)', 3.5, 0.25, None, True]]
-    """
-    return [[r.number, r.kind, r.pick, _finite(r.gain), _finite(r.nll), _finite(r.held_out), r.kept] for r in rounds]
-
-
-def rounds_from_json(rows: Any) -> RoundTable:
-    """The diary whose `rounds_to_json` this is; ModelFileError where it cannot be one."""
-    try:
-        return RoundTable(
-            [
-                Round(
-                    int(number),
-                    str(kind),
-                    str(pick),
-                    _number(gain),
-                    _number(nll),
-                    None if held_out is None else float(held_out),
-                    bool(kept),
-                )
-                for number, kind, pick, gain, nll, held_out, kept in rows
-            ]
-        )
-    except (TypeError, ValueError, OverflowError):
-        raise ModelFileError("the model file's rounds cannot be read: the file is damaged.") from None
-
-
-def _finite(value: float | None) -> float | None:
-    return float(value) if value is not None and math.isfinite(value) else None
-
-
-def _number(value: Any) -> float:
-    return math.nan if value is None else float(value)
