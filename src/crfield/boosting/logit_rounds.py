@@ -173,6 +173,11 @@ class Rows:
     labels: np.ndarray  # (N,) int32
     weight: np.ndarray | None = None
 
+    def some(self, chosen: np.ndarray) -> Rows:
+        """Those of the numbers ``chosen``."""
+        weight = None if self.weight is None else self.weight[chosen]
+        return Rows(self.columns[chosen], self.evidence.rows(chosen), self.labels[chosen], weight)
+
     @property
     def mass(self) -> float:
         """How many rows count."""

@@ -42,8 +42,8 @@ class Evidence:
     """Named distributions (N, D) of one data set, checked.
 
     >>> ev = Evidence({"motion": [[0.9, 0.1], [0.2, 0.8]]}, 2)
-    >>> ev.names, ev.widths
-    (('motion',), (2,))
+    >>> ev.sizes
+    {'motion': 2}
     """
 
     def __init__(self, tables: Mapping[str, Any] | None, n_rows: int) -> None:
@@ -61,14 +61,9 @@ class Evidence:
             self.tables[name] = _distribution(name, given, n_rows)
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """In the order given."""
-        return tuple(self.tables)
-
-    @property
-    def widths(self) -> tuple[int, ...]:
-        """The number of values of each attribute."""
-        return tuple(table.shape[1] for table in self.tables.values())
+    def sizes(self) -> dict[str, int]:
+        """The number of values of each attribute by its name, in the order given."""
+        return {name: table.shape[1] for name, table in self.tables.items()}
 
     def rows(self, chosen: np.ndarray) -> Evidence:
         """The evidence of some rows."""

@@ -110,7 +110,10 @@ def _nodes_of(step: Any) -> tuple[int, Nodes]:
         return _TREE, (step.cuts, step.children, step.leaf)
     if isinstance(step, EvidenceTable):
         return _EVIDENCE, ((), (), ())
-    raise InputError(f"a step of {type(step).__name__} cannot be written to a model file, which holds no code.")
+    raise InputError(
+        f"a step of {type(step).__name__} cannot be written to a model file, which holds no code. Use joblib.dump "
+        "for such a model, and read only files that you trust."
+    )
 
 
 def _stored_nodes(state: State, n: int, n_columns: int) -> Nodes:

@@ -27,6 +27,7 @@ HOMES: dict[str, str] = {
     "latent_dynamic_crf": "crfield.estimators.latent.latent_dynamic:LatentDynamicCRF",
     "selected_crf": "crfield.estimators.selected.crf:SelectedCRF",
     "semi_markov": "crfield.estimators.segments.semi_markov:SemiMarkovCRF",
+    "logit_boost": "crfield.estimators.boosted.logit_boost:LogitBoost",
     "maxent_classifier": "crfield.estimators.maxent.classifier:MaxentClassifier",
 }
 

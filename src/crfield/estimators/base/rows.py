@@ -117,14 +117,11 @@ class RowClassifier(ClassifierMixin, Fitted[M]):
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Scores (N, K), or for two classes the difference (N,) of the second and the first."""
-        scores = self._scores(X)
-        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+        return decisions(self._scores(X))
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Logs of the probabilities (N, K)."""
-        scores = self._scores(X)
-        shifted = scores - scores.max(axis=1, keepdims=True)
-        return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
+        return log_probabilities(self._scores(X))
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities (N, K) in the order of ``classes_``."""
@@ -139,6 +136,21 @@ class RowClassifier(ClassifierMixin, Fitted[M]):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+def decisions(scores: np.ndarray) -> np.ndarray:
+    """Scores (N, K), or for two classes the difference (N,) of the second and the first."""
+    return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+
+def log_probabilities(scores: np.ndarray) -> np.ndarray:
+    """Logs of the probabilities (N, K) that scores (N, K) stand for.
+
+    >>> np.exp(log_probabilities(np.array([[0.0, np.log(3.0)]]))).round(2).tolist()
+    [[0.25, 0.75]]
+    """
+    shifted = scores - scores.max(axis=1, keepdims=True)
+    return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
 
 
 def column_names(model: Any) -> Callable[[int], str]:

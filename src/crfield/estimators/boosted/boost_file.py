@@ -12,71 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from crfield.boosting.logit_rounds import AdditiveLogit
-from crfield.boosting.round_table import RoundTable
-from crfield.boosting.weak_learners.state import steps_from_state, steps_state
-from crfield.data.label_json import label_from_json, label_to_json
-from crfield.data.labels import LabelCoder
 from crfield.errors import InputError, ModelFileError
-from crfield.estimators.boosted.boost_checks import check_boost_parameters
-from crfield.estimators.boosted.logit_boost import LogitBoost
 from crfield.estimators.graph.file import restored_model
 from crfield.estimators.selected.stump_columns import Question, StumpColumns
 from crfield.estimators.selected.stump_encoder import StumpEncoder
 from crfield.estimators.selected.stump_selector import StumpSelector
 from crfield.storage.archive import Archive, write_archive
-from crfield.storage.checked import section, whole
-from crfield.storage.state import State
+from crfield.storage.checked import section
 
 _DAMAGED = "The file is damaged."
-
-
-# ------------------------------------------------------------------------------------------------ LogitBoost
-
-
-def save_logit_boost(model: LogitBoost, path: Any) -> None:
-    """Write a fitted model; see `LogitBoost.save`."""
-    inner = model._additive
-    names = getattr(model, "feature_names_in_", None)
-    header = {
-        "kind": model.file_kind,
-        "parameters": _parameters(model),
-        "classes": [label_to_json(_python(label)) for label in model.classes_],
-        "numbers": str(model.classes_.dtype) if model.classes_.dtype.kind in "biuf" else None,
-        "n_features_in": int(model.n_features_in_),
-        "feature_names_in": None if names is None else [str(name) for name in names],
-        "evidence": [[name, width] for name, width in model._evidence.items()],
-    }
-    rounds = model.rounds_.state()
-    header |= rounds.header
-    arrays = {"start": inner.start, **rounds.arrays}
-    arrays |= steps_state(inner.steps, len(inner.start), list(model._evidence)).arrays
-    write_archive(path, header, arrays)
-
-
-def load_logit_boost(archive: Archive) -> LogitBoost:
-    """The model that an archive holds."""
-    header, arrays = archive.header, archive.arrays
-    model: LogitBoost = restored_model(LogitBoost, header, check_boost_parameters)
-    model.classes_ = _classes(header)
-    _check_discrete(model.discrete)
-    width, names = whole(header, "n_features_in", least=1), header.get("feature_names_in")
-    if names is not None:
-        if not isinstance(names, list) or len(names) != width or not all(isinstance(name, str) for name in names):
-            raise ModelFileError(f"the model file's names of columns do not fit its {width} columns. {_DAMAGED}")
-        model.feature_names_in_ = np.array(names, dtype=object)
-    model.n_features_in_ = width
-    model._evidence = _widths(header)
-    start = _floats(arrays, "start", (len(model.classes_),))
-    steps = steps_from_state(State(header, arrays), len(start), width, model._evidence)
-    model._model, model.n_iter_ = AdditiveLogit(start, steps), len(steps)
-    model.rounds_ = RoundTable.from_state(State(header, arrays))
-    return model
-
-
-def _check_discrete(discrete: Any) -> None:
-    if not isinstance(discrete, list) or any(type(one) not in (int, str) for one in discrete):
-        raise ModelFileError(f"the model file's discrete columns are no list of numbers or names. {_DAMAGED}")
 
 
 def _parameters(model: Any) -> dict[str, Any]:
@@ -97,40 +41,6 @@ def _parameters(model: Any) -> dict[str, Any]:
 
 def _python(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
-
-
-def _classes(header: Mapping[str, Any]) -> np.ndarray:
-    given, numbers = header.get("classes"), header.get("numbers")
-    if not isinstance(given, list) or not given:
-        raise ModelFileError(f"the model file lacks its classes. {_DAMAGED}")
-    found = LabelCoder.from_classes([label_from_json(label) for label in given]).classes_
-    if numbers is None:
-        return found
-    try:
-        kind = np.dtype(str(numbers))
-        if kind.kind not in "biuf":
-            raise TypeError
-        return found.astype(kind)
-    except (TypeError, ValueError):
-        raise ModelFileError(f"the model file's classes are not {numbers!r:.20}. {_DAMAGED}") from None
-
-
-def _widths(header: Mapping[str, Any]) -> dict[str, int]:
-    given = header.get("evidence")
-    if not isinstance(given, list):
-        raise ModelFileError(f"the model file does not say which evidence it reads. {_DAMAGED}")
-    found = {}
-    for row in given:
-        if (
-            not isinstance(row, list)
-            or len(row) != 2
-            or not isinstance(row[0], str)
-            or type(row[1]) is not int
-            or not 0 <= row[1] < 2**31
-        ):
-            raise ModelFileError(f"the model file's evidence cannot be read. {_DAMAGED}")
-        found[row[0]] = row[1]
-    return found
 
 
 # ---------------------------------------------------------------------------------------------------- encoders

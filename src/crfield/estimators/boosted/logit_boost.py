@@ -12,34 +12,106 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, Self
 
 import numpy as np
-from sklearn.exceptions import NotFittedError as SklearnNotFittedError
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from sklearn.utils.validation import validate_data
 
-from crfield.boosting.logit_rounds import AdditiveLogit, Regressors, Rows, Stumps, Trees, boost_rounds
+from crfield.boosting.logit_rounds import AdditiveLogit, Fitted, Regressors, Rows, Stumps, Trees, boost_rounds
 from crfield.boosting.round_table import Round, RoundTable
 from crfield.boosting.virtual_evidence.evidence import Evidence, EvidenceTable
 from crfield.boosting.weak_learners.candidates import Candidates
 from crfield.boosting.weak_learners.responses import LEAST_WEIGHT
+from crfield.boosting.weak_learners.state import steps_from_state, steps_state
 from crfield.boosting.weak_learners.stumps import Categories, Stump
 from crfield.boosting.weak_learners.trees import RegressionTree
-from crfield.core.checks import resolve_jobs
-from crfield.core.estimator import ClassifierMixin, Estimator
-from crfield.errors import InputError, NotFittedError, ShapeError
+from crfield.core.checks import Check, integer, is_integer, loudness, number, one_of, resolve_jobs, share, threads
+from crfield.core.parameters import learnt, parameter
+from crfield.errors import InputError, ShapeError
 from crfield.estimators.base.progress import Progress
-from crfield.estimators.boosted.boost_checks import check_boost_parameters
+from crfield.estimators.base.rows import (
+    RowClassifier,
+    RowTask,
+    column_names,
+    decisions,
+    log_probabilities,
+    row_seed,
+    weighted_rows,
+)
+from crfield.estimators.base.sklearn_parts import not_stored
+from crfield.kernels.boost import MOST_BINS
+from crfield.storage.checked import refuse
+from crfield.storage.state import State
+
+LEARNER = one_of("stump", "tree") | Check(
+    "a regressor with fit and predict",
+    lambda value: hasattr(value, "fit") and hasattr(value, "predict") and not isinstance(value, type),
+)
+DISCRETE = Check(
+    "a list of columns, by number or name",
+    lambda value: (
+        isinstance(value, Collection)
+        and not isinstance(value, str | bytes)
+        and all(isinstance(one, str) or is_integer(one) for one in value)
+    ),
+)
+BINS = integer(2, most=MOST_BINS - 1)
 
 
-class _NotFitted(NotFittedError, SklearnNotFittedError):
-    """As scikit-learn's tools expect it, and ours."""
+def _learner_to_json(learner: Any) -> str:
+    if not isinstance(learner, str):
+        raise InputError(not_stored("learner", learner, "'stump' or 'tree'"))
+    return learner
 
 
-class LogitBoost(ClassifierMixin, Estimator):
+@dataclass(frozen=True, eq=False)
+class BoostedRows:
+    """Classes and columns, the steps that rows are scored with, the evidence they read, and the rounds."""
+
+    task: RowTask
+    additive: AdditiveLogit
+    evidence: Mapping[str, int]  # name: number of values
+    rounds: RoundTable
+
+    def state(self) -> State:
+        """Header and arrays; InputError where steps are code."""
+        start, rounds = self.additive.start, self.rounds.state()
+        evidence = {"evidence": [[name, width] for name, width in self.evidence.items()]}
+        steps = steps_state(self.additive.steps, len(start), list(self.evidence))
+        return State(
+            self.task.state().header | evidence | rounds.header, {"start": start, **steps.arrays, **rounds.arrays}
+        )
+
+    @classmethod
+    def from_state(cls, state: State, parameters: Mapping[str, Any]) -> Self:
+        """The value whose `state` this is; ModelFileError for whatever does not fit."""
+        task, rows = RowTask.from_state(state), state.listed("evidence")
+        if task.n_columns is None:
+            refuse("the model file does not say how many columns it reads")
+        for row in rows:
+            if not isinstance(row, list) or [type(part) for part in row] != [str, int] or not 0 <= row[1] < 2**31:
+                refuse("the model file's evidence cannot be read")
+        evidence = dict(rows)
+        start = state.array("start", (len(task.classes),))
+        steps = steps_from_state(state, len(start), task.n_columns, evidence)
+        return cls(task, AdditiveLogit(start, steps), evidence, RoundTable.from_state(state))
+
+    @property
+    def importances(self) -> np.ndarray:
+        """Share of each column (F,) in the gains of all rounds; regressors do not tell theirs."""
+        found = np.zeros(self.task.n_columns or 0)
+        for step in self.additive.steps:
+            for cut in step.cuts if isinstance(step, RegressionTree) else (step,):
+                if isinstance(cut, Stump | Categories):
+                    found[cut.column] += cut.gain
+        return found / found.sum() if found.sum() > 0 else found
+
+
+class LogitBoost(RowClassifier[BoostedRows], kind="logit_boost", model=BoostedRows):
     """Boosted stumps, trees or regressors for two classes or more.
 
     X is (n_rows, n_columns), dense or sparse; NaN is a missing value. Attributes that are known by a distribution
@@ -107,79 +179,51 @@ class LogitBoost(ClassifierMixin, Estimator):
     ['x[3] > 0.203546', 'x[1] > 0.0850473']
     """
 
-    file_kind = "logit_boost"
+    n_rounds: int = parameter(integer(0), default=100)
+    learner: Any = parameter(LEARNER, default="stump", to_json=_learner_to_json)
+    max_depth: int = parameter(integer(1), default=2)
+    min_leaf: int = parameter(integer(1), default=1)
+    learning_rate: float = parameter(number(above=0), default=1.0)
+    response_limit: float = parameter(number(above=0), default=4.0)
+    bound: str = parameter(one_of("responses", "weights"), default="responses")
+    ridge: float = parameter(number(0), default=0.0)
+    max_bins: int = parameter(BINS, default=32)
+    discrete: Collection[int | str] = parameter(DISCRETE, default=())
+    start: str = parameter(one_of("prior", "zero"), default="prior")
+    n_iter_no_change: int | None = parameter(integer(1) | None, default=None)
+    validation_fraction: float = parameter(share(), default=0.1)
+    tol: float = parameter(number(0), default=1e-4)
+    n_jobs: int | None = parameter(threads, default=None)
+    random_state: Any = parameter(row_seed, default=None)
+    verbose: int = parameter(loudness, default=0)
 
-    def __init__(
-        self,
-        *,
-        n_rounds: int = 100,
-        learner: Any = "stump",
-        max_depth: int = 2,
-        min_leaf: int = 1,
-        learning_rate: float = 1.0,
-        response_limit: float = 4.0,
-        bound: str = "responses",
-        ridge: float = 0.0,
-        max_bins: int = 32,
-        discrete: Any = (),
-        start: str = "prior",
-        n_iter_no_change: int | None = None,
-        validation_fraction: float = 0.1,
-        tol: float = 1e-4,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_rounds = n_rounds
-        self.learner = learner
-        self.max_depth = max_depth
-        self.min_leaf = min_leaf
-        self.learning_rate = learning_rate
-        self.response_limit = response_limit
-        self.bound = bound
-        self.ridge = ridge
-        self.max_bins = max_bins
-        self.discrete = discrete
-        self.start = start
-        self.n_iter_no_change = n_iter_no_change
-        self.validation_fraction = validation_fraction
-        self.tol = tol
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    rounds_: RoundTable = learnt()
+    n_iter_: int = learnt()
+    report = ()
+
+    # ------------------------------------------------------------------ fitting
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, evidence: Mapping[str, Any] | None = None) -> Self:
         """Fit rounds to rows X (N, F) with classes y (N,); rows of weight 0 are left out."""
-        check_boost_parameters(self.get_params(deep=False))
-        jobs = resolve_jobs(self.n_jobs)
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            accept_sparse="csc",
-            dtype=[np.float64, np.float32],
-            ensure_all_finite="allow-nan",
-            ensure_min_samples=1,
-        )
+        self.check()
+        X, y = self._validated(X, y, ensure_min_samples=1)
         check_classification_targets(y)
         seen = Evidence(evidence, X.shape[0])
-        weight = None
-        if sample_weight is not None:
-            weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-            kept = weight > 0
-            if not kept.any():
-                raise InputError("sample_weight must be above 0 for some row, got 0 everywhere.")
-            if not kept.all():
-                X, y, seen, weight = X[np.flatnonzero(kept)], y[kept], seen.rows(kept), weight[kept]
+        kept, weight = weighted_rows(sample_weight, X.shape[0])
+        if len(kept) < len(y):
+            X, y, seen = X[kept], y[kept], seen.rows(kept)
         classes, codes = np.unique(y, return_inverse=True)
-        rows = Rows(X, seen, codes.astype(np.int32), weight)
-        rows, held = self._held_out(rows)
-        model, diary = self._boost(rows, held, len(classes), jobs)
-        self.classes_, self.rounds_, self.n_iter_ = classes, RoundTable(diary), len(model.steps)
-        self._model, self._evidence = model, dict(zip(seen.names, seen.widths, strict=True))
-        return self
+        rows, held = self._held_out(Rows(X, seen, codes.astype(np.int32), weight))
+        additive, rounds = self._boost(rows, held, len(classes))
+        return self._learn(BoostedRows(RowTask.of(self, classes), additive, seen.sizes, RoundTable(rounds)))
 
-    def _boost(self, rows: Rows, held: Rows | None, n_classes: int, jobs: int) -> tuple[AdditiveLogit, list[Round]]:
+    def _validated(self, *data: Any, **options: Any) -> Any:
+        """Data as scikit-learn checks them: X dense or sparse, where NaN is a missing value."""
+        options |= {"accept_sparse": "csc", "dtype": [np.float64, np.float32], "ensure_all_finite": "allow-nan"}
+        return validate_data(self, *data, **options)
+
+    def _boost(self, rows: Rows, held: Rows | None, n_classes: int) -> tuple[AdditiveLogit, list[Round]]:
+        jobs = resolve_jobs(self.n_jobs)
         learner = self._learner(jobs)
         if isinstance(learner, Regressors):
             cut = Candidates.of(np.zeros((len(rows.labels), 1)))
@@ -218,122 +262,95 @@ class LogitBoost(ClassifierMixin, Estimator):
             )
 
     def _held_out(self, rows: Rows) -> tuple[Rows, Rows | None]:
+        """Rows to fit, and rows that say when to stop, if any are to."""
         if self.n_iter_no_change is None:
             return rows, None
         from sklearn.model_selection import train_test_split
 
-        count = np.bincount(rows.labels)
-        n_held = max(1, round(self.validation_fraction * len(rows.labels)))
-        if n_held >= len(rows.labels):
+        n = len(rows.labels)
+        n_held = max(1, round(self.validation_fraction * n))
+        if n_held >= n:
             raise InputError(
-                f"n_iter_no_change needs rows to hold out and rows to fit, got {len(rows.labels)} in all. "
-                "Set it to None for so few."
+                f"n_iter_no_change needs rows to hold out and rows to fit, got {n} in all. Set it to None for so few."
             )
-        each = min(n_held, len(rows.labels) - n_held) >= len(count) and count.min() > 1
-        inner, outer = train_test_split(
-            np.arange(len(rows.labels)),
-            test_size=n_held,
-            random_state=self.random_state,
-            stratify=rows.labels if each else None,
-        )
+        count, draw = np.bincount(rows.labels), self.random_state
+        each = min(n_held, n - n_held) >= len(count) and count.min() > 1
+        if isinstance(draw, np.random.Generator):
+            draw = int(draw.integers(2**31))
+        stratify = rows.labels if each else None
+        inner, outer = train_test_split(np.arange(n), test_size=n_held, random_state=draw, stratify=stratify)
+        return rows.some(np.sort(inner)), rows.some(np.sort(outer))
 
-        def some(chosen: np.ndarray) -> Rows:
-            weight = None if rows.weight is None else rows.weight[chosen]
-            return Rows(rows.columns[chosen], rows.evidence.rows(chosen), rows.labels[chosen], weight)
-
-        return some(np.sort(inner)), some(np.sort(outer))
-
-    def _learner(self, jobs: int) -> Any:
-        if isinstance(self.learner, str):
-            if self.learner == "stump":
-                return Stumps(self.ridge, jobs)
+    def _learner(self, jobs: int) -> Stumps | Trees | Regressors:
+        if self.learner == "stump":
+            return Stumps(self.ridge, jobs)
+        if self.learner == "tree":
             return Trees(self.max_depth, self.min_leaf, self.ridge, jobs)
         return Regressors(self.learner)
 
     def _discrete(self) -> list[int]:
         names = list(getattr(self, "feature_names_in_", ()))
-        found = []
         for one in self.discrete:
-            if isinstance(one, str):
-                if one not in names:
-                    raise InputError(f"discrete names the column {one!r}, which X has not; its columns are {names}.")
-                found.append(names.index(one))
-            else:
-                found.append(int(one))
-        return found
+            if isinstance(one, str) and one not in names:
+                raise InputError(f"discrete names the column {one!r}, which X has not; its columns are {names}.")
+        return [names.index(one) if isinstance(one, str) else int(one) for one in self.discrete]
 
-    def _name(self, step: Any) -> str:
+    def _name(self, step: Fitted | EvidenceTable) -> str:
+        """What a round picked, as people read it."""
+        column = column_names(self)
         if isinstance(step, EvidenceTable):
             return step.name
-        names = getattr(self, "feature_names_in_", None)
-
-        def column(f: int) -> str:
-            return f"x[{f}]" if names is None else str(names[f])
-
         if isinstance(step, Stump):
-            if math.isinf(step.threshold):
-                return f"{column(step.column)} is missing"
-            return f"{column(step.column)} > {step.threshold:.6g}"
+            missing = math.isinf(step.threshold)
+            return f"{column(step.column)} {'is missing' if missing else f'> {step.threshold:.6g}'}"
         if isinstance(step, Categories):
             return column(step.column)
         if isinstance(step, RegressionTree):
             used = dict.fromkeys(cut.column for cut in step.cuts if cut is not None)
-            return f"tree on {', '.join(column(f) for f in used)}"
-        return type(step.regressors[0]).__name__
+            return f"tree on {', '.join(map(column, used))}"
+        return type(self.learner).__name__
 
-    @property
-    def _additive(self) -> AdditiveLogit:
-        if not hasattr(self, "_model"):
-            raise _NotFitted(f"this {type(self).__name__} is not fitted yet. Call fit(X, y) first.")
-        return self._model
+    def _show(self, model: BoostedRows) -> None:
+        super()._show(model)
+        self.rounds_, self.n_iter_ = model.rounds, len(model.additive.steps)
+
+    # --------------------------------------------------------------- prediction
 
     def _read(self, X: Any, evidence: Mapping[str, Any] | None) -> tuple[Any, Evidence]:
-        self._additive  # noqa: B018  (says so where nothing is fitted)
-        X = validate_data(
-            self,
-            X,
-            accept_sparse="csc",
-            dtype=[np.float64, np.float32],
-            ensure_all_finite="allow-nan",
-            reset=False,
-        )
+        wanted = self._fitted.evidence
+        X = self._validated(X, reset=False)
         seen = Evidence(evidence, X.shape[0])
-        if dict(zip(seen.names, seen.widths, strict=True)) != self._evidence:
+        if seen.sizes != wanted:
             raise ShapeError(
-                f"the model was fitted with evidence {self._evidence or 'of no attribute'} (name: number of values), "
-                f"got {dict(zip(seen.names, seen.widths, strict=True)) or 'none'}. Give the same to predict."
+                f"the model was fitted with evidence {wanted or 'of no attribute'} (name: number of values), "
+                f"got {seen.sizes or 'none'}. Give the same to predict."
             )
         return X, seen
 
-    def _scores(self, X: Any, evidence: Mapping[str, Any] | None) -> np.ndarray:
-        X, seen = self._read(X, evidence)
-        return self._additive.scores(X, seen)
+    def _scores(self, X: Any, evidence: Mapping[str, Any] | None = None) -> np.ndarray:
+        return self._fitted.additive.scores(*self._read(X, evidence))
 
     def decision_function(self, X: Any, evidence: Mapping[str, Any] | None = None) -> np.ndarray:
         """Scores (N, K), or for two classes the log-odds (N,) of the second."""
-        scores = self._scores(X, evidence)
-        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
-
-    def predict_proba(self, X: Any, evidence: Mapping[str, Any] | None = None) -> np.ndarray:
-        """Probabilities (N, K) in the order of ``classes_``."""
-        return _softmax(self._scores(X, evidence))
+        return decisions(self._scores(X, evidence))
 
     def predict_log_proba(self, X: Any, evidence: Mapping[str, Any] | None = None) -> np.ndarray:
         """Logs of the probabilities (N, K)."""
-        scores = self._scores(X, evidence)
-        shifted = scores - scores.max(axis=1, keepdims=True)
-        return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
+        return log_probabilities(self._scores(X, evidence))
+
+    def predict_proba(self, X: Any, evidence: Mapping[str, Any] | None = None) -> np.ndarray:
+        """Probabilities (N, K) in the order of ``classes_``."""
+        return np.exp(log_probabilities(self._scores(X, evidence)))
 
     def predict(self, X: Any, evidence: Mapping[str, Any] | None = None) -> np.ndarray:
         """The most probable classes (N,)."""
-        scores = self._scores(X, evidence)
-        return np.asarray(self.classes_[scores.argmax(axis=1)])
+        best = self._scores(X, evidence).argmax(axis=1)
+        return np.asarray(self.classes_[best])
 
     def staged_predict_proba(self, X: Any, evidence: Mapping[str, Any] | None = None) -> Iterator[np.ndarray]:
         """Probabilities (N, K) after each round."""
-        X, seen = self._read(X, evidence)
-        for scores in self._additive.staged(X, seen):
-            yield _softmax(scores)
+        for scores in self._fitted.additive.staged(*self._read(X, evidence)):
+            yield np.exp(log_probabilities(scores))
 
     def staged_predict(self, X: Any, evidence: Mapping[str, Any] | None = None) -> Iterator[np.ndarray]:
         """Classes (N,) after each round."""
@@ -342,38 +359,14 @@ class LogitBoost(ClassifierMixin, Estimator):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, evidence: Mapping[str, Any] | None = None) -> float:
         """Share of right answers."""
-        right = self.predict(X, evidence) == np.asarray(y)
-        return float(np.average(right, weights=sample_weight))
+        return float(np.average(self.predict(X, evidence) == np.asarray(y), weights=sample_weight))
 
     @property
     def feature_importances_(self) -> np.ndarray:
         """Share of each column (F,) in the gains of all rounds; regressors do not tell theirs."""
-        found = np.zeros(self.n_features_in_)
-        for step in self._additive.steps:
-            if isinstance(step, Stump | Categories):
-                found[step.column] += step.gain
-            elif isinstance(step, RegressionTree):
-                for cut in step.cuts:
-                    if cut is not None:
-                        found[cut.column] += cut.gain
-        return found / found.sum() if found.sum() > 0 else found
-
-    def save(self, path: Any) -> None:
-        """Write the model to one file, atomically; `crfield.load` reads it. Regressors are code: use joblib then."""
-        from crfield.estimators.boosted.boost_file import save_logit_boost
-
-        save_logit_boost(self, path)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_model")
+        return self._fitted.importances
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
-        tags.input_tags.sparse = True
         return tags
-
-
-def _softmax(scores: np.ndarray) -> np.ndarray:
-    shifted = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return np.asarray(shifted / shifted.sum(axis=1, keepdims=True))
