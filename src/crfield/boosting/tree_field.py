@@ -10,7 +10,6 @@ every report applies.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +18,7 @@ import numpy as np
 from crfield.boosting.weak_learners.tree_scorer import TreeSum
 from crfield.core.potentials import Potentials
 from crfield.core.topology import Chains
-from crfield.errors import ModelFileError
+from crfield.storage.state import State
 
 PARTS = ("prior", "start", "end", "table")
 
@@ -71,31 +70,22 @@ class TreeField:
         mixed = {name: (1 - share) * getattr(self, name) + share * getattr(other, name) for name in PARTS}
         return replace(self, **mixed)
 
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """Everything as arrays, by name."""
-        arrays = {name: getattr(self, name) for name in PARTS}
-        arrays |= {f"trees/{name}": value for name, value in self.trees.to_arrays().items()}
-        if self.edge_trees is not None:
-            arrays |= {f"edge_trees/{name}": value for name, value in self.edge_trees.to_arrays().items()}
-        return arrays
+    def state(self) -> State:
+        """Tables and trees, as arrays alone."""
+        arrays = {name: np.ascontiguousarray(getattr(self, name)) for name in PARTS}
+        for prefix, trees in (("trees", self.trees), ("edge_trees", self.edge_trees)):
+            if trees is not None:
+                arrays |= {f"{prefix}/{name}": array for name, array in trees.state().arrays.items()}
+        return State({}, arrays)
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, np.ndarray], *, n_columns: int, n_labels: int) -> TreeField:
-        """The field whose `to_arrays` this is; ModelFileError where the arrays cannot be one."""
-        parts = []
-        for name in PARTS:
-            shape = (n_labels, n_labels) if name == "table" else (n_labels,)
-            array = arrays.get(name)
-            if array is None or array.dtype != np.float64 or array.shape != shape or not np.isfinite(array).all():
-                raise ModelFileError(f"the array {name!r} must hold {shape} finite scores: the file is damaged.")
-            parts.append(np.ascontiguousarray(array))
+    def from_state(cls, state: State, *, n_columns: int, n_labels: int) -> TreeField:
+        """The field whose `state` this is; ModelFileError where the arrays cannot be one."""
 
         def trees(prefix: str, n_values: int) -> TreeSum:
-            own = {name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)}
-            return TreeSum.from_arrays(own, n_columns=n_columns, n_values=n_values)
+            return TreeSum.from_state(State({}, state.under(prefix)), n_columns=n_columns, n_values=n_values)
 
-        edge_trees = None
-        if any(name.startswith("edge_trees/") for name in arrays):
-            edge_trees = trees("edge_trees/", n_labels * n_labels)
-        prior, start, end, table = parts
-        return cls(trees("trees/", n_labels), prior, start, end, table, edge_trees)
+        prior, start, end = (state.array(name, (n_labels,)) for name in PARTS[:3])
+        table = state.array("table", (n_labels, n_labels))
+        edge_trees = trees("edge_trees", n_labels * n_labels) if state.under("edge_trees") else None
+        return cls(trees("trees", n_labels), prior, start, end, table, edge_trees)

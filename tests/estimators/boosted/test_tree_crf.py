@@ -26,6 +26,7 @@ from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.errors import CrfieldError, FeatureError, InputError, ModelFileError, ShapeError
 from crfield.features.columns.step_windows import windowed
+from crfield.storage.state import State
 from tests.cases.model_file_fuzz import edited
 
 LENGTHS = (3, 1, 0, 4, 2)
@@ -387,7 +388,7 @@ def test_files_keep_everything(tmp_path: Path) -> None:
     model = TreeCRF(n_rounds=8, transitions="trees", window=1, held_out=0.2).fit(X, y)
     model.save(tmp_path / "model.crfield")
     copy = crfield.load(tmp_path / "model.crfield")
-    for one, other in zip(copy.field_.to_arrays().values(), model.field_.to_arrays().values(), strict=True):
+    for one, other in zip(copy.field_.state().arrays.values(), model.field_.state().arrays.values(), strict=True):
         assert np.array_equal(one, other)
     assert copy.rounds_ == model.rounds_
     assert copy.get_params() == model.get_params()
@@ -417,11 +418,11 @@ def test_damaged_trees_are_refused(damage: Any) -> None:
     tree, _ = grown()
     trees = TreeSum(5, 3)
     trees.add(FlatTree.of(tree), tree.values)
-    arrays = {name: values.copy() for name, values in trees.to_arrays().items()}
-    assert len(TreeSum.from_arrays(arrays, n_columns=5, n_values=3)) == 1
+    arrays = {name: values.copy() for name, values in trees.state().arrays.items()}
+    assert len(TreeSum.from_state(State({}, arrays), n_columns=5, n_values=3)) == 1
     damage(arrays)
     with pytest.raises(ModelFileError):
-        TreeSum.from_arrays(arrays, n_columns=5, n_values=3)
+        TreeSum.from_state(State({}, arrays), n_columns=5, n_values=3)
 
 
 def test_edited_files_are_refused_or_usable() -> None:

@@ -20,11 +20,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from crfield.errors import FeatureError, InputError, ShapeError
+from crfield.core.checks import integer
+from crfield.errors import FeatureError, ShapeError
 from crfield.kernels.boost import MOST_BINS, PackedColumns, bin_codes, packed
 
 SAMPLE = 1 << 15  # rows whose quantiles stand for those of more than twice as many
 COLUMNS_AT_ONCE = 64
+BINS = integer(2, most=MOST_BINS - 1)  # what ``max_bins`` must be
 
 
 class Candidates:
@@ -56,8 +58,7 @@ class Candidates:
     @classmethod
     def of(cls, columns: Any, *, max_bins: int = 32, discrete: Iterable[int] = (), n_jobs: int = 1) -> Self:
         """Cut columns, (N, F) numbers or a scipy sparse matrix; ``discrete`` lists those that hold categories."""
-        if isinstance(max_bins, bool) or not 2 <= max_bins < MOST_BINS:
-            raise InputError(f"max_bins must be a number from 2 to {MOST_BINS - 1}, got {max_bins!r}.")
+        BINS("max_bins", max_bins)
         sparse = hasattr(columns, "tocsc")
         table = columns.tocsc() if sparse else _numbers(columns)
         n_rows, n_columns = table.shape

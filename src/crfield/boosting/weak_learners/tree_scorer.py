@@ -14,7 +14,7 @@ Node n sends a row to ``left[n]`` if ``x[column[n]] <= threshold[n]`` and to ``l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,10 +22,11 @@ import numpy as np
 
 from crfield.boosting.weak_learners.stumps import Stump
 from crfield.boosting.weak_learners.trees import RegressionTree
-from crfield.errors import InputError, ModelFileError, ShapeError
+from crfield.errors import InputError, ShapeError
+from crfield.storage.checked import refuse
+from crfield.storage.state import State
 
 BLOCK = 4096  # rows that walk together
-ARRAYS = ("column", "threshold", "left", "roots", "values")
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,52 +148,40 @@ class TreeSum:
 
     # ------------------------------------------------------------------ storage
 
-    def to_arrays(self) -> dict[str, np.ndarray]:
+    def state(self) -> State:
         """All trees as five arrays; children and leaves count from the first of their own tree."""
         sizes = [len(tree.column) for tree, _ in self.trees]
-        return {
+        arrays: dict[str, np.ndarray] = {
             "column": np.concatenate([np.zeros(0, np.int32), *(tree.column for tree, _ in self.trees)]),
             "threshold": np.concatenate([np.zeros(0), *(tree.threshold for tree, _ in self.trees)]),
             "left": np.concatenate([np.zeros(0, np.int32), *(tree.left for tree, _ in self.trees)]),
             "roots": np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
             "values": np.concatenate([np.zeros((0, self.n_values)), *(values for _, values in self.trees)]),
         }
+        return State({}, arrays)
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, np.ndarray], *, n_columns: int, n_values: int) -> TreeSum:
-        """The sum whose `to_arrays` this is; ModelFileError where the arrays cannot be one.
+    def from_state(cls, state: State, *, n_columns: int, n_values: int) -> TreeSum:
+        """The sum whose `state` this is; ModelFileError where the arrays cannot be one.
 
         >>> trees = TreeSum(n_columns=1, n_values=1)
         >>> trees.add(FlatTree(np.zeros(1, np.int32), np.zeros(1), np.array([-1], np.int32), 0), np.ones((1, 1)))
-        >>> TreeSum.from_arrays(trees.to_arrays(), n_columns=1, n_values=1).score(np.zeros((2, 1))).tolist()
+        >>> TreeSum.from_state(trees.state(), n_columns=1, n_values=1).score(np.zeros((2, 1))).tolist()
         [[1.0], [1.0]]
         """
-        wanted = {
-            "column": np.int32,
-            "threshold": np.float64,
-            "left": np.int32,
-            "roots": np.int64,
-            "values": np.float64,
-        }
-        taken = {}
-        for name, kind in wanted.items():
-            array = arrays.get(name)
-            if array is None or array.dtype != kind or array.ndim != (2 if name == "values" else 1):
-                raise ModelFileError(f"the trees' array {name!r} is missing or of the wrong type: damaged file?")
-            taken[name] = np.ascontiguousarray(array)
-        column, threshold, left, roots, values = (taken[name] for name in ARRAYS)
-        leaves = left < 0
+        roots, column = state.array("roots", (None,), np.int64), state.array("column", (None,), np.int32)
+        threshold = state.array("threshold", column.shape, finite=False)
+        left = state.array("left", column.shape, np.int32)
+        values = state.array("values", (int((left < 0).sum()), n_values))
         if (
             not len(roots)
             or roots[0] != 0
             or (np.diff(roots) < 1).any()
-            or not len(column) == len(threshold) == len(left) == roots[-1]
-            or values.shape != (int(leaves.sum()), n_values)
+            or len(column) != roots[-1]
             or (len(column) and not (column.min() >= 0 and column.max() < max(n_columns, 1)))
-            or not np.isfinite(values).all()
             or np.isnan(threshold).any()
         ):
-            raise ModelFileError("the arrays of the trees do not fit together: the file is damaged.")
+            refuse("the arrays of the trees do not fit together")
         made, first = cls(n_columns, n_values), 0
         for start, stop in zip(roots[:-1].tolist(), roots[1:].tolist()):
             tree = FlatTree(column[start:stop], threshold[start:stop], left[start:stop], _depth(left[start:stop]))
@@ -207,12 +196,12 @@ def _depth(left: np.ndarray) -> int:
     depth[0] = 0
     for node, child in enumerate(left.tolist()):
         if depth[node] < 0 or (child >= 0 and not (node < child < len(left) - 1 and depth[child] < 0)):
-            raise ModelFileError("the nodes of a tree do not hang together: the file is damaged.")
+            refuse("the nodes of a tree do not hang together")
         if child >= 0:
             depth[child : child + 2] = depth[node] + 1
     ends = np.sort(-1 - left[left < 0])
     if not np.array_equal(ends, np.arange(len(ends))):
-        raise ModelFileError("the leaves of a tree are not numbered 0, 1, …: the file is damaged.")
+        refuse("the leaves of a tree are not numbered 0, 1, …")
     return int(depth.max())
 
 

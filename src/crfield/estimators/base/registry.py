@@ -29,6 +29,7 @@ HOMES: dict[str, str] = {
     "semi_markov": "crfield.estimators.segments.semi_markov:SemiMarkovCRF",
     "logit_boost": "crfield.estimators.boosted.logit_boost:LogitBoost",
     "maxent_classifier": "crfield.estimators.maxent.classifier:MaxentClassifier",
+    "tree_crf": "crfield.estimators.boosted.tree_crf:TreeCRF",
 }
 
 

@@ -24,7 +24,7 @@ from sklearn.utils.validation import validate_data
 from crfield.boosting.logit_rounds import AdditiveLogit, Fitted, Regressors, Rows, Stumps, Trees, boost_rounds
 from crfield.boosting.round_table import Round, RoundTable
 from crfield.boosting.virtual_evidence.evidence import Evidence, EvidenceTable
-from crfield.boosting.weak_learners.candidates import Candidates
+from crfield.boosting.weak_learners.candidates import BINS, Candidates
 from crfield.boosting.weak_learners.responses import LEAST_WEIGHT
 from crfield.boosting.weak_learners.state import steps_from_state, steps_state
 from crfield.boosting.weak_learners.stumps import Categories, Stump
@@ -43,7 +43,6 @@ from crfield.estimators.base.rows import (
     weighted_rows,
 )
 from crfield.estimators.base.sklearn_parts import not_stored
-from crfield.kernels.boost import MOST_BINS
 from crfield.storage.checked import refuse
 from crfield.storage.state import State
 
@@ -59,7 +58,6 @@ DISCRETE = Check(
         and all(isinstance(one, str) or is_integer(one) for one in value)
     ),
 )
-BINS = integer(2, most=MOST_BINS - 1)
 
 
 def _learner_to_json(learner: Any) -> str:

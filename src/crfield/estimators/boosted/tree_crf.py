@@ -10,41 +10,94 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from math import isfinite
-from numbers import Integral, Real
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 
-from crfield.boosting.functional_gradient import TRANSITIONS, Growth, grow_field
+from crfield.boosting.functional_gradient import TRANSITIONS, Grown, Growth, grow_field
 from crfield.boosting.round_table import RoundTable
 from crfield.boosting.tree_field import TreeField
-from crfield.core.checks import random_generator, resolve_jobs
+from crfield.boosting.weak_learners.candidates import BINS
+from crfield.core.checks import (
+    Check,
+    function,
+    integer,
+    is_number,
+    loudness,
+    number,
+    one_of,
+    random_generator,
+    resolve_jobs,
+    seed,
+)
+from crfield.core.parameters import learnt, parameter
 from crfield.core.potentials import Potentials
 from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.data.batch import Batch
+from crfield.data.flat import chosen_nodes
 from crfield.data.labels import LabelCoder
-from crfield.errors import ConvergenceWarning, InputError, NotFittedError
+from crfield.errors import ConvergenceWarning, InputError
+from crfield.estimators.base.groups import PENALTY
 from crfield.estimators.base.progress import Progress
-from crfield.estimators.base.sequences import check_weights, without_weightless
+from crfield.estimators.base.sequences import sequence_target, without_weightless
 from crfield.estimators.base.sklearn_parts import as_matrix
 from crfield.estimators.chain.answers import ChainAnswers
 from crfield.estimators.export.step_scores import StepScorer, single_steps
-from crfield.features.columns.step_windows import check_window, window_offsets, windowed
-from crfield.features.detect import encoder_for
+from crfield.features.columns.step_windows import MOST, window_offsets, windowed
+from crfield.features.detect import encoder_for, encoder_from_state
 from crfield.features.encoder import Encoder
-from crfield.inference.decode import check_decoder
 from crfield.optimize.history import INTERRUPTED, Step
 from crfield.report.weights import TransitionTable
+from crfield.storage.checked import refuse
+from crfield.storage.state import State
+from crfield.training.chain.partial_fit import take_target
 
-_COUNTS = {"n_rounds": 1, "max_depth": 0, "min_samples_leaf": 1, "window": 0, "max_bins": 2, "patience": 1}
-_NUMBERS = {"learning_rate": "above 0", "ridge": "of at least 0", "l2": "of at least 0"}
-_SHARES = {"subsample": "above 0 and at most 1", "max_features": "above 0 and at most 1"}
-MOST_BINS = 255
+PART = number(above=0, most=1)
+HELD_OUT = Check("a number ≥ 0 and < 1", lambda value: is_number(value) and 0 <= value < 1)
 
 
-class TreeCRF(ChainAnswers[Any]):
+@dataclass(frozen=True, eq=False)
+class TreeChain:
+    """Labels, encoder and how far it looks around, the trees and tables, and the rounds that grew them."""
+
+    labels: LabelCoder
+    encoder: Encoder
+    window: int
+    field: TreeField
+    rounds: RoundTable
+
+    states = None
+
+    def potentials(self, X: Any) -> Potentials:
+        """Scores of X."""
+        batch = self.encoder.encode(X)
+        return self.field.potentials(tabled(batch, self.window), batch.topology)
+
+    def state(self) -> State:
+        """Header and arrays."""
+        header = {
+            "labels": self.labels.to_json(),
+            "n_columns": self.field.trees.n_columns,
+            "rounds": self.rounds.to_json(),
+        }
+        arrays = {f"field/{name}": array for name, array in self.field.state().arrays.items()}
+        return State(header, arrays).with_part("encoder", self.encoder.state())
+
+    @classmethod
+    def from_state(cls, state: State, parameters: Mapping[str, Any]) -> Self:
+        """The value whose `state` this is; ModelFileError for whatever does not fit."""
+        labels, window = LabelCoder.from_json(state.header.get("labels")), int(parameters["window"])
+        encoder = encoder_from_state(state.part("encoder").header, state.under("encoder"))
+        empty, n_columns = encoder.encode([]).node, state.integer("n_columns")
+        if n_columns != (2 * window + 1) * (empty.width + empty.n_dense):
+            refuse("the trees of the model file do not fit its encoder")
+        field = TreeField.from_state(State({}, state.under("field")), n_columns=n_columns, n_labels=labels.n_labels)
+        return cls(labels, encoder, window, field, RoundTable.from_json(state.header.get("rounds")))
+
+
+class TreeCRF(ChainAnswers[TreeChain], kind="tree_crf", model=TreeChain):
     """Chain CRF with boosted regression trees for scores.
 
     X is a list of sequences in any form that `ChainCRF` reads without templates and functions: 2-D arrays (steps,
@@ -106,46 +159,29 @@ class TreeCRF(ChainAnswers[Any]):
     (['odd', 'even'], 1.0)
     """
 
-    def __init__(
-        self,
-        *,
-        n_rounds: int = 100,
-        learning_rate: float = 0.1,
-        max_depth: int = 4,
-        min_samples_leaf: int = 5,
-        ridge: float = 1.0,
-        l2: float = 1.0,
-        transitions: str = "table",
-        window: int = 0,
-        subsample: float = 1.0,
-        max_features: float = 1.0,
-        max_bins: int = 32,
-        held_out: float = 0.0,
-        patience: int = 10,
-        decode: str = "viterbi",
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-        verbose: int = 0,
-        callback: Callable[[Step], bool | None] | None = None,
-    ) -> None:
-        self.n_rounds = n_rounds
-        self.learning_rate = learning_rate
-        self.max_depth = max_depth
-        self.min_samples_leaf = min_samples_leaf
-        self.ridge = ridge
-        self.l2 = l2
-        self.transitions = transitions
-        self.window = window
-        self.subsample = subsample
-        self.max_features = max_features
-        self.max_bins = max_bins
-        self.held_out = held_out
-        self.patience = patience
-        self.decode = decode
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callback = callback
+    n_rounds: int = parameter(integer(1), default=100)
+    learning_rate: float = parameter(number(above=0), default=0.1)
+    max_depth: int = parameter(integer(0), default=4)
+    min_samples_leaf: int = parameter(integer(1), default=5)
+    ridge: float = parameter(number(0), default=1.0)
+    l2: float = parameter(PENALTY, default=1.0)
+    transitions: str = parameter(one_of(*TRANSITIONS), default="table")
+    window: int = parameter(integer(0, most=MOST), default=0)
+    subsample: float = parameter(PART, default=1.0)
+    max_features: float = parameter(PART, default=1.0)
+    max_bins: int = parameter(BINS, default=32)
+    held_out: float = parameter(HELD_OUT, default=0.0)
+    patience: int = parameter(integer(1), default=10)
+    random_state: Any = parameter(seed, default=0)
+    verbose: int = parameter(loudness, default=0)
+    callback: Callable[[Step], bool | None] | None = parameter(function("a step"), default=None, stored=False)
+
+    rounds_: RoundTable = learnt()
+    n_iter_: int = learnt()
+    objective_: float = learnt()
+    converged_: bool = learnt()
+    stop_reason_: str = learnt()
+    report = ("objective_", "n_iter_", "converged_", "stop_reason_")
 
     # ------------------------------------------------------------------ fitting
 
@@ -155,45 +191,17 @@ class TreeCRF(ChainAnswers[Any]):
         ``sample_weight`` has one number for each sequence; 0 leaves it out. Ctrl-C ends training with the rounds so
         far.
         """
-        check_tree_parameters(self.get_params(deep=False))
+        self.check()
         X, y, sample_weight = without_weightless(X, y, sample_weight)
-        coder = LabelCoder().fit(y)
-        encoder = encoder_for(X)
+        labels, encoder = LabelCoder().fit(y), encoder_for(X)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="numeric features differ widely")  # thresholds have no scale
             batch = encoder.fit(X)
-        chains = batch.topology
-        labels, allowed = coder.encode(y, chains.lengths)
-        weight = None if sample_weight is None else check_weights(sample_weight, chains.n_sequences)
-        target = Target(chains, coder.n_labels, labels, allowed, weight)
-        table = windowed(as_matrix(batch.node), chains, reach=self.window)
-        rng = random_generator(self.random_state)
-        learn, aside = _split(chains.n_sequences, self.held_out, rng)
-        held = _part(table, target, aside) if len(aside) else None
-        if held is not None:
-            table, target = _part(table, target, learn)
-        with Progress(self.verbose, total=self.n_rounds, description="TreeCRF") as progress:
-
-            def watch(step: Step) -> bool | None:
-                progress.update(step)
-                return self.callback(step) if self.callback is not None else None
-
-            grown = grow_field(
-                table,
-                target,
-                self._growth(),
-                rng=rng,
-                held_out=held,
-                watch=watch,
-                name_of=lambda column: column_name(encoder, batch, column),
-            )
-        self._labels_known, self._encoder, self._field = coder, encoder, grown.field
-        self.classes_ = coder.classes_
-        self.rounds_ = RoundTable(grown.rounds)
-        self.n_iter_ = len(grown.field.trees)
-        self.objective_ = float(grown.objective)
-        self.stop_reason_ = grown.reason
-        self.converged_ = grown.reason != INTERRUPTED
+        target = sequence_target(batch.topology, labels, y, sample_weight)
+        grown = self._grow(tabled(batch, int(self.window)), target, lambda k: column_name(encoder, batch, k))
+        self.n_iter_, self.objective_ = len(grown.field.trees), float(grown.objective)
+        self.stop_reason_, self.converged_ = grown.reason, grown.reason != INTERRUPTED
+        self._learn(TreeChain(labels, encoder, int(self.window), grown.field, RoundTable(grown.rounds)))
         if not self.converged_:
             warnings.warn(
                 f"training was interrupted after {self.n_iter_} of {self.n_rounds} rounds; these are kept.",
@@ -201,6 +209,21 @@ class TreeCRF(ChainAnswers[Any]):
                 stacklevel=2,
             )
         return self
+
+    def _grow(self, table: Any, target: Target, name_of: Callable[[int], str]) -> Grown:
+        """Grow a field on columns (N, F), less the sequences that are held out."""
+        rng = random_generator(self.random_state)
+        inside, outside = _split(target.topology.n_sequences, self.held_out, rng)
+        held = _part(table, target, outside) if len(outside) else None
+        if held is not None:
+            table, target = _part(table, target, inside)
+        with Progress(self.verbose, total=self.n_rounds, description="TreeCRF") as progress:
+
+            def watch(step: Step) -> bool | None:
+                progress.update(step)
+                return self.callback(step) if self.callback is not None else None
+
+            return grow_field(table, target, self._growth(), rng=rng, held_out=held, watch=watch, name_of=name_of)
 
     def _growth(self) -> Growth:
         return Growth(
@@ -218,49 +241,36 @@ class TreeCRF(ChainAnswers[Any]):
             n_jobs=resolve_jobs(self.n_jobs),
         )
 
-    # --------------------------------------------------------------- prediction
+    def _show(self, model: TreeChain) -> None:
+        super()._show(model)
+        self.rounds_ = model.rounds
 
-    @property
-    def _coder(self) -> LabelCoder:
-        if not self.__sklearn_is_fitted__():
-            raise NotFittedError("this TreeCRF is not fitted yet. Call fit(X, y) first, or load a model file.")
-        return self._labels_known
+    # --------------------------------------------------------------- prediction
 
     @property
     def field_(self) -> TreeField:
         """The trees and tables that were learnt."""
-        self._coder  # noqa: B018  (says so where nothing is fitted)
-        return self._field
-
-    def _states(self) -> None:
-        return None
+        return self._fitted.field
 
     def potentials(self, X: Any) -> Potentials:
         """The scores of X, for engines and comparisons of your own."""
-        field, batch = self.field_, self._encoder.encode(X)
-        table = windowed(as_matrix(batch.node), batch.topology, reach=self.window)
-        return field.potentials(table, batch.topology)
+        return self._fitted.potentials(X)
 
     def _step_scorer(self, *, history: int | None = None) -> StepScorer:
         field = self.field_
         varied = field.edge_trees is not None and len(field.edge_trees) > 0
         tables = {"start": field.start, "end": field.end, "transitions": field.table}
-        return single_steps(self, tables, varied=varied, window=self.window, more=[field.prior])
+        return single_steps(self, tables, varied=varied, window=self._fitted.window, more=[field.prior])
 
     @property
     def transitions_(self) -> TransitionTable:
         """The table of label pairs (that of trees on transitions comes on top of it)."""
         return TransitionTable(self._coder.labels, self.field_.table)
 
-    def save(self, path: Any) -> None:
-        """Write the model to one file, atomically; `crfield.load` reads it. Nothing in it is ever executed."""
-        from crfield.estimators.boosted.tree_crf_file import save_tree
 
-        self._coder  # noqa: B018
-        save_tree(self, path)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_field")
+def tabled(batch: Batch, reach: int) -> Any:
+    """The table (N, F) that trees read: the columns of every step, and of those up to ``reach`` around it."""
+    return windowed(as_matrix(batch.node), batch.topology, reach=reach)
 
 
 def column_name(encoder: Encoder, batch: Batch, column: int) -> str:
@@ -286,51 +296,6 @@ def _split(n_sequences: int, share: float, rng: np.random.Generator) -> tuple[np
 
 def _part(table: Any, target: Target, sequences: np.ndarray) -> tuple[Any, Target]:
     """Rows and target of some of the sequences."""
-    topology = target.topology
-    inside = np.zeros(topology.n_sequences, bool)
-    inside[sequences] = True
-    rows = np.flatnonzero(inside[topology.sequence_of_node])
-    return table[rows], Target(
-        Chains.from_lengths(topology.lengths[sequences]),
-        target.n_labels,
-        target.labels[rows],
-        None if target.allowed is None else target.allowed[rows],
-        None if target.weight is None else target.weight[sequences],
-    )
-
-
-def check_tree_parameters(parameters: Mapping[str, Any]) -> None:
-    """InputError unless every parameter of `TreeCRF` has a value that can be used.
-
-    >>> check_tree_parameters(TreeCRF(n_rounds=0).get_params())
-    Traceback (most recent call last):
-    crfield.errors.InputError: n_rounds must be a whole number of at least 1, got 0.
-    """
-    for name, least in _COUNTS.items():
-        value = parameters[name]
-        if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-            raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}.")
-    check_window(parameters["window"])
-    if parameters["max_bins"] > MOST_BINS:
-        raise InputError(f"max_bins must be at most {MOST_BINS}, got {parameters['max_bins']!r}.")
-    for name, words in {**_NUMBERS, **_SHARES}.items():
-        value = parameters[name]
-        least_ok = _is_number(value) and (value > 0 or (value == 0 and "least 0" in words))
-        if not least_ok or (name in _SHARES and value > 1):
-            raise InputError(f"{name} must be a finite number {words}, got {value!r}.")
-    if not _is_number(parameters["held_out"]) or not 0 <= parameters["held_out"] < 1:
-        raise InputError(f"held_out must be a share of at least 0 and below 1, got {parameters['held_out']!r}.")
-    if parameters["transitions"] not in TRANSITIONS:
-        names = ", ".join(map(repr, TRANSITIONS))
-        raise InputError(f"transitions must be one of {names}, got {parameters['transitions']!r}.")
-    if not isinstance(parameters["verbose"], Integral) or parameters["verbose"] < 0:
-        raise InputError(f"verbose must be 0, 1 or 2, got {parameters['verbose']!r}.")
-    if parameters["callback"] is not None and not callable(parameters["callback"]):
-        raise InputError(f"callback must be a function of a step or None, got {parameters['callback']!r}.")
-    check_decoder(parameters["decode"])
-    resolve_jobs(parameters["n_jobs"])
-    random_generator(parameters["random_state"])
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool | np.bool_) and isfinite(value)
+    assert isinstance(target.topology, Chains)
+    topology, rows = chosen_nodes(target.topology, sequences)
+    return table[rows], take_target(target, topology, sequences, rows)

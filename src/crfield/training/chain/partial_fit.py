@@ -121,7 +121,7 @@ def take_sequences(parts: ChainParts, chosen: np.ndarray) -> ChainParts:
     return replace(
         parts,
         batch=Batch(topology, take_rows(batch.node, nodes), edge),
-        target=_target(parts.target, topology, chosen, nodes),
+        target=take_target(parts.target, topology, chosen, nodes),
     )
 
 
@@ -132,7 +132,8 @@ def _edges(topology: Chains, chosen: np.ndarray) -> np.ndarray:
     return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + lengths, lengths)
 
 
-def _target(target: Target, topology: Chains, chosen: np.ndarray, nodes: np.ndarray) -> Target:
+def take_target(target: Target, topology: Chains, chosen: np.ndarray, nodes: np.ndarray) -> Target:
+    """The target of the chosen sequences, whose chains and nodes `chosen_nodes` gives."""
     taken = {name: getattr(target, name) for name in ("allowed", "cost")}
     return Target(
         topology,
