@@ -22,8 +22,6 @@ from crfield.storage.foreign.tools import chain_tool
 from crfield.storage.state import State
 
 _READERS = {  # where the function lies that makes the model of an archive
-    "stump_encoder": ("crfield.estimators.boosted.boost_file", "load_stump_encoder"),
-    "stump_selector": ("crfield.estimators.boosted.boost_file", "load_stump_selector"),
     "virtual_evidence": ("crfield.estimators.boosted.virtual_evidence_file", "load_virtual"),
     "boosted_field": ("crfield.estimators.boosted.virtual_evidence_file", "load_field"),
     "incomplete_boost": ("crfield.estimators.boosted.incomplete_file", "load_incomplete"),

@@ -29,6 +29,8 @@ HOMES: dict[str, str] = {
     "semi_markov": "crfield.estimators.segments.semi_markov:SemiMarkovCRF",
     "logit_boost": "crfield.estimators.boosted.logit_boost:LogitBoost",
     "maxent_classifier": "crfield.estimators.maxent.classifier:MaxentClassifier",
+    "stump_encoder": "crfield.estimators.selected.stump_encoder:StumpEncoder",
+    "stump_selector": "crfield.estimators.selected.stump_selector:StumpSelector",
     "tree_crf": "crfield.estimators.boosted.tree_crf:TreeCRF",
 }
 

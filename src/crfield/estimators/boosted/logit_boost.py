@@ -30,6 +30,7 @@ from crfield.boosting.weak_learners.state import steps_from_state, steps_state
 from crfield.boosting.weak_learners.stumps import Categories, Stump
 from crfield.boosting.weak_learners.trees import RegressionTree
 from crfield.core.checks import Check, integer, is_integer, loudness, number, one_of, resolve_jobs, share, threads
+from crfield.core.estimator import Estimator
 from crfield.core.parameters import learnt, parameter
 from crfield.errors import InputError, ShapeError
 from crfield.estimators.base.progress import Progress
@@ -109,7 +110,28 @@ class BoostedRows:
         return found / found.sum() if found.sum() > 0 else found
 
 
-class LogitBoost(RowClassifier[BoostedRows], kind="logit_boost", model=BoostedRows):
+class LogitRounds(Estimator):
+    """How rounds of LogitBoost go, for whatever is made of them."""
+
+    n_rounds: int = parameter(integer(0), default=100)
+    learning_rate: float = parameter(number(above=0), default=1.0)
+    response_limit: float = parameter(number(above=0), default=4.0)
+    ridge: float = parameter(number(0), default=0.0)
+    max_bins: int = parameter(BINS, default=32)
+    start: str = parameter(one_of("prior", "zero"), default="prior")
+
+    def _round_options(self, n_classes: int) -> dict[str, Any]:
+        """What `boost_rounds` asks; one class needs no rounds."""
+        return {
+            "n_rounds": int(self.n_rounds) if n_classes > 1 else 0,
+            "learning_rate": self.learning_rate,
+            "limit": self.response_limit,
+            "ridge": self.ridge,
+            "start": self.start,
+        }
+
+
+class LogitBoost(LogitRounds, RowClassifier[BoostedRows], kind="logit_boost", model=BoostedRows):
     """Boosted stumps, trees or regressors for two classes or more.
 
     X is (n_rows, n_columns), dense or sparse; NaN is a missing value. Attributes that are known by a distribution
@@ -177,17 +199,11 @@ class LogitBoost(RowClassifier[BoostedRows], kind="logit_boost", model=BoostedRo
     ['x[3] > 0.203546', 'x[1] > 0.0850473']
     """
 
-    n_rounds: int = parameter(integer(0), default=100)
     learner: Any = parameter(LEARNER, default="stump", to_json=_learner_to_json)
     max_depth: int = parameter(integer(1), default=2)
     min_leaf: int = parameter(integer(1), default=1)
-    learning_rate: float = parameter(number(above=0), default=1.0)
-    response_limit: float = parameter(number(above=0), default=4.0)
     bound: str = parameter(one_of("responses", "weights"), default="responses")
-    ridge: float = parameter(number(0), default=0.0)
-    max_bins: int = parameter(BINS, default=32)
     discrete: Collection[int | str] = parameter(DISCRETE, default=())
-    start: str = parameter(one_of("prior", "zero"), default="prior")
     n_iter_no_change: int | None = parameter(integer(1) | None, default=None)
     validation_fraction: float = parameter(share(), default=0.1)
     tol: float = parameter(number(0), default=1e-4)
@@ -245,18 +261,14 @@ class LogitBoost(RowClassifier[BoostedRows], kind="logit_boost", model=BoostedRo
                 cut,
                 learner,
                 n_classes,
-                n_rounds=self.n_rounds if n_classes > 1 else 0,
-                learning_rate=self.learning_rate,
-                limit=self.response_limit,
                 least=LEAST_WEIGHT if self.bound == "responses" else 1.0 / self.response_limit,
-                ridge=self.ridge,
-                start=self.start,
                 held=held,
                 patience=self.n_iter_no_change,
                 tol=self.tol,
                 n_jobs=jobs,
                 name=self._name,
                 after=after if self.verbose else None,
+                **self._round_options(n_classes),
             )
 
     def _held_out(self, rows: Rows) -> tuple[Rows, Rows | None]:

@@ -7,25 +7,98 @@ by likelihood or pseudo-likelihood on the 0/1 answers:
 
     threshold_f = argmax_t  H(y) − Σ_side P(side) H(y | side)          x_f ↦ 1[x_f > threshold_f]
 
-It reads flat rows, sequences and graphs (`crfield.estimators.selected.stump_columns`), so
+It reads flat rows, sequences and graphs (`crfield.boosting.weak_learners.stump_columns`), so
 ``make_pipeline(StumpEncoder(), ChainCRF())`` is a model. Cuts are looked for among quantiles
 (`crfield.boosting.weak_learners.candidates`); a column that cannot be cut is left out.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from crfield.boosting.weak_learners.candidates import Candidates
-from crfield.core.checks import resolve_jobs
-from crfield.core.estimator import Estimator
-from crfield.estimators.selected.stump_columns import Question, StumpColumns
+from crfield.boosting.weak_learners.candidates import BINS, Candidates
+from crfield.boosting.weak_learners.stump_columns import (
+    ONE_KIND,
+    LabelledTable,
+    Question,
+    Questions,
+    StumpColumns,
+    labelled_tables,
+)
+from crfield.core.checks import resolve_jobs, threads
+from crfield.core.estimator import TransformerMixin
+from crfield.core.parameters import parameter
+from crfield.errors import InputError
+from crfield.estimators.base.fitted import Fitted
 from crfield.kernels.boost import histograms
 
 
-class StumpEncoder(StumpColumns, Estimator):
+class StumpTransformer(TransformerMixin, Fitted[StumpColumns], model=StumpColumns):
+    """Columns to the answers of stumps: flat rows, sequences and graphs in and out.
+
+    A subclass chooses the questions about rows of a kind, and says what each is worth: ``_choose``.
+    """
+
+    max_bins: int = parameter(BINS, default=32)
+    n_jobs: int | None = parameter(threads, default=None)
+    report = ()
+
+    def _choose(self, table: LabelledTable) -> tuple[list[Question], np.ndarray]:
+        raise NotImplementedError
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn questions from labelled rows (N, F) and (N,), or from lists of arrays or graphs and their labels.
+
+        Labels that are unknown (None, or a set of several) are left out.
+        """
+        self.check()
+        if y is None:
+            raise InputError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None: it chooses by the labels, "
+                "so fit(X, y) needs y."
+            )
+        tables, names = labelled_tables(X, y)
+        kinds = {kind: Questions(*self._choose(table), table.rows.shape[1]) for kind, table in tables.items()}
+        return self._learn(StumpColumns(kinds, names))
+
+    @property
+    def questions_(self) -> Any:
+        """The questions, or a dict of them by kind of nodes."""
+        found = {kind: questions.asked for kind, questions in self._fitted.kinds.items()}
+        return found.get(ONE_KIND, found)
+
+    @property
+    def gains_(self) -> Any:
+        """What each question is worth (n,), or a dict of it by kind of nodes."""
+        found = {kind: questions.worth for kind, questions in self._fitted.kinds.items()}
+        return found.get(ONE_KIND, found)
+
+    @property
+    def n_features_in_(self) -> int:
+        """Columns of the rows that were seen; of the first kind of nodes, where there are several."""
+        return next(iter(self._fitted.kinds.values())).width
+
+    def transform(self, X: Any) -> Any:
+        """0/1 columns, in the form that X has: an array for flat rows, a list for sequences or graphs."""
+        return self._fitted.transform(X, type(self).__name__)
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """The questions, by names of columns if given; those of a graph's kinds one after the other."""
+        given = None if input_features is None else list(input_features)
+        return np.array(self._fitted.names_out(given), dtype=object)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
+        tags.input_tags.two_d_array = True
+        return tags
+
+
+class StumpEncoder(StumpTransformer, kind="stump_encoder"):
     """One stump for each column, chosen by information gain about the labels.
 
     Parameters
@@ -57,30 +130,17 @@ class StumpEncoder(StumpColumns, Estimator):
     True
     """
 
-    file_kind = "stump_encoder"
-
-    def __init__(self, *, max_bins: int = 32, n_jobs: int | None = None) -> None:
-        self.max_bins = max_bins
-        self.n_jobs = n_jobs
-
-    def _choose(self, table: Any, codes: np.ndarray, n_classes: int) -> tuple[list[Question], np.ndarray]:
+    def _choose(self, table: LabelledTable) -> tuple[list[Question], np.ndarray]:
         jobs = resolve_jobs(self.n_jobs)
-        cut = Candidates.of(table, max_bins=self.max_bins, n_jobs=jobs)
-        counts = class_counts(cut, codes, n_classes, n_jobs=jobs)
+        cut = Candidates.of(table.rows, max_bins=self.max_bins, n_jobs=jobs)
+        counts, offsets = class_counts(cut, table.codes, table.n_classes, n_jobs=jobs), cut.packed.offsets
         questions, gains = [], []
         for f in range(cut.n_columns):
-            own = counts[cut.packed.offsets[f] : cut.packed.offsets[f + 1]]
-            gain, threshold = _best_threshold(own, cut.thresholds[f])
+            gain, threshold = _best_threshold(counts[offsets[f] : offsets[f + 1]], cut.thresholds[f])
             if threshold is not None:
                 questions.append(Question(f, threshold))
                 gains.append(gain)
         return questions, np.array(gains)
-
-    def save(self, path: Any) -> None:
-        """Write the encoder to one file, atomically; `crfield.load` reads it."""
-        from crfield.estimators.boosted.boost_file import save_encoder
-
-        save_encoder(self, path)
 
 
 def class_counts(cut: Candidates, codes: np.ndarray, n_classes: int, *, n_jobs: int = 1) -> np.ndarray:

@@ -7,21 +7,20 @@ trained on their answers by likelihood gets weights that know about neighbours, 
 
 from __future__ import annotations
 
-from typing import Any, Self
-
 import numpy as np
 
 from crfield.boosting.logit_rounds import Rows, Stumps, boost_rounds
 from crfield.boosting.virtual_evidence.evidence import Evidence
 from crfield.boosting.weak_learners.candidates import Candidates
+from crfield.boosting.weak_learners.stump_columns import LabelledTable, Question
 from crfield.boosting.weak_learners.stumps import Stump
-from crfield.core.checks import resolve_jobs
-from crfield.core.estimator import Estimator
-from crfield.errors import InputError
-from crfield.estimators.selected.stump_columns import Question, StumpColumns
+from crfield.core.checks import integer, resolve_jobs
+from crfield.core.parameters import parameter
+from crfield.estimators.boosted.logit_boost import LogitRounds
+from crfield.estimators.selected.stump_encoder import StumpTransformer
 
 
-class StumpSelector(StumpColumns, Estimator):
+class StumpSelector(LogitRounds, StumpTransformer, kind="stump_selector"):
     """Columns of 0 and 1 for the stumps that boosting picks.
 
     Parameters
@@ -51,47 +50,18 @@ class StumpSelector(StumpColumns, Estimator):
     ['x[1] > 1.4526', 'x[1] > 1.0926']
     """
 
-    file_kind = "stump_selector"
+    n_rounds: int = parameter(integer(1), default=50)
 
-    def __init__(
-        self,
-        *,
-        n_rounds: int = 50,
-        learning_rate: float = 1.0,
-        response_limit: float = 4.0,
-        ridge: float = 0.0,
-        max_bins: int = 32,
-        start: str = "prior",
-        n_jobs: int | None = None,
-    ) -> None:
-        self.n_rounds = n_rounds
-        self.learning_rate = learning_rate
-        self.response_limit = response_limit
-        self.ridge = ridge
-        self.max_bins = max_bins
-        self.start = start
-        self.n_jobs = n_jobs
-
-    def fit(self, X: Any, y: Any) -> Self:
-        """Boost, and keep the stumps; see `StumpColumns.fit`."""
-        if isinstance(self.n_rounds, bool) or not isinstance(self.n_rounds, int | np.integer) or self.n_rounds < 1:
-            raise InputError(f"n_rounds must be a whole number of at least 1, got {self.n_rounds!r}.")
-        return super().fit(X, y)
-
-    def _choose(self, table: Any, codes: np.ndarray, n_classes: int) -> tuple[list[Question], np.ndarray]:
+    def _choose(self, table: LabelledTable) -> tuple[list[Question], np.ndarray]:
         jobs = resolve_jobs(self.n_jobs)
-        cut = Candidates.of(table, max_bins=self.max_bins, n_jobs=jobs)
+        rows = Rows(table.rows, Evidence(None, len(table.codes)), table.codes.astype(np.int32))
         model, _ = boost_rounds(
-            Rows(table, Evidence(None, len(codes)), codes.astype(np.int32)),
-            cut,
+            rows,
+            Candidates.of(table.rows, max_bins=self.max_bins, n_jobs=jobs),
             Stumps(self.ridge, jobs),
-            n_classes,
-            n_rounds=int(self.n_rounds) if n_classes > 1 else 0,
-            learning_rate=self.learning_rate,
-            limit=self.response_limit,
-            ridge=self.ridge,
-            start=self.start,
+            table.n_classes,
             n_jobs=jobs,
+            **self._round_options(table.n_classes),
         )
         gains: dict[Question, float] = {}
         for step in model.steps:
@@ -99,9 +69,3 @@ class StumpSelector(StumpColumns, Estimator):
                 asked = Question(step.column, step.threshold)
                 gains[asked] = gains.get(asked, 0.0) + step.gain
         return list(gains), np.array(list(gains.values()))
-
-    def save(self, path: Any) -> None:
-        """Write the selector to one file, atomically; `crfield.load` reads it."""
-        from crfield.estimators.boosted.boost_file import save_encoder
-
-        save_encoder(self, path)
