@@ -10,11 +10,11 @@ only if it is needed).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from crfield.boosting.tree_field import TreeField
+from crfield.boosting.weak_learners.candidates import Table
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.core.target import Target
@@ -46,7 +46,7 @@ class Labelled:
     (1.3863, [[0.5, -0.5], [-0.5, 0.5]], [[-0.25, 0.75], [-0.25, -0.25]])
     """
 
-    def __init__(self, columns: Any, target: Target, field: TreeField, *, n_jobs: int = 1) -> None:
+    def __init__(self, columns: Table, target: Target, field: TreeField, *, n_jobs: int = 1) -> None:
         if not isinstance(target.topology, Chains):
             raise InputError("trees are boosted on chains, got graphs. Give sequences.")
         self.columns, self.target, self.chains = columns, target, target.topology
@@ -92,7 +92,7 @@ class Labelled:
         clamped = self.engine.infer(masked, Semiring.LOG)
         return clamped.total, clamped.node, clamped.edge
 
-    def rows(self, part: str) -> Any:
+    def rows(self, part: str) -> Table:
         """The columns that trees of a part read: those of all steps, or of the later step of every edge."""
         return self.columns if part == "node" else self.columns[self.chains.heads]
 

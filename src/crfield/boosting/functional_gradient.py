@@ -28,14 +28,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from crfield.boosting.chain_slopes import Labelled, Slopes
 from crfield.boosting.round_table import Round
 from crfield.boosting.tree_field import TreeField
-from crfield.boosting.weak_learners.candidates import Candidates
+from crfield.boosting.weak_learners.candidates import Candidates, Table
 from crfield.boosting.weak_learners.responses import LEAST_WEIGHT, centred
 from crfield.boosting.weak_learners.subsamples import regrouped, some_columns, some_rows
 from crfield.boosting.weak_learners.tree_scorer import FlatTree, TreeSum
@@ -79,12 +78,12 @@ class Grown:
 
 
 def grow_field(
-    columns: Any,
+    columns: Table,
     target: Target,
     growth: Growth,
     *,
     rng: np.random.Generator,
-    held_out: tuple[Any, Target] | None = None,
+    held_out: tuple[Table, Target] | None = None,
     watch: Callable[[Step], bool | None] | None = None,
     name_of: Callable[[int], str] = "x[{}]".format,
 ) -> Grown:
@@ -183,7 +182,7 @@ class Move:
 class Search:
     """Candidates, and the part of them that a round looks at."""
 
-    def __init__(self, columns: Any, growth: Growth, rng: np.random.Generator) -> None:
+    def __init__(self, columns: Table, growth: Growth, rng: np.random.Generator) -> None:
         self.candidates = Candidates.of(columns, max_bins=growth.max_bins, n_jobs=growth.n_jobs)
         if growth.max_depth >= DEEP:
             self.candidates = regrouped(self.candidates, joint_bins=SMALL_TABLES)

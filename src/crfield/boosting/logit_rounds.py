@@ -15,31 +15,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from crfield.boosting.round_table import Round
 from crfield.boosting.virtual_evidence.evidence import Evidence, EvidenceTable, best_evidence
-from crfield.boosting.weak_learners.candidates import Candidates
+from crfield.boosting.weak_learners.candidates import Candidates, Table
 from crfield.boosting.weak_learners.responses import centred
 from crfield.boosting.weak_learners.stumps import Categories, Stump, stump_of
 from crfield.boosting.weak_learners.trees import RegressionTree, tree_of
 from crfield.errors import InputError
 from crfield.kernels.boost import LEAST_WEIGHT, add_by_code, histograms, logit_pairs
-
-
-class Fitted(Protocol):
-    """A weak learner on columns, fitted: values that add to scores, and what they explain."""
-
-    @property
-    def gain(self) -> float:
-        """Σ w z² − Σ w (z − f)², or the same with ridge."""
-        ...
-
-    def apply(self, columns: Any) -> np.ndarray:
-        """Values (N, K)."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -53,7 +40,7 @@ class Stumps:
     ridge: float = 0.0
     n_jobs: int = 1
 
-    def fit(self, candidates: Candidates, columns: Any, pairs: np.ndarray, *, mirrored: bool) -> Fitted | None:
+    def fit(self, candidates: Candidates, columns: Table, pairs: np.ndarray, *, mirrored: bool) -> Learner | None:
         """The best stump for working pairs (C, N, 2); None if no column can be cut."""
         sums = histograms(candidates.packed, pairs, n_jobs=self.n_jobs)
         return stump_of(candidates, sums, ridge=self.ridge, mirrored=mirrored)
@@ -72,7 +59,7 @@ class Trees:
     ridge: float = 0.0
     n_jobs: int = 1
 
-    def fit(self, candidates: Candidates, columns: Any, pairs: np.ndarray, *, mirrored: bool) -> Fitted | None:
+    def fit(self, candidates: Candidates, columns: Table, pairs: np.ndarray, *, mirrored: bool) -> Learner | None:
         """A tree for working pairs (C, N, 2); None if it has one leaf only."""
         tree = tree_of(
             candidates,
@@ -95,7 +82,7 @@ class FittedRegressors:
     gain: float
     scale: float = 1.0
 
-    def apply(self, columns: Any) -> np.ndarray:
+    def apply(self, columns: Table) -> np.ndarray:
         """Values (N, K), centred already."""
         found = np.stack(
             [np.asarray(one.predict(columns), np.float64).reshape(-1) for one in self.regressors], axis=1
@@ -109,7 +96,7 @@ class Regressors:
 
     regressor: Any
 
-    def fit(self, candidates: Candidates, columns: Any, pairs: np.ndarray, *, mirrored: bool) -> Fitted | None:
+    def fit(self, candidates: Candidates, columns: Table, pairs: np.ndarray, *, mirrored: bool) -> Learner | None:
         """Regressors of z with weights w."""
         from sklearn.base import clone
 
@@ -124,7 +111,12 @@ class Regressors:
         return FittedRegressors(tuple(made), mirrored, gain * (2 if mirrored else 1))
 
 
-def scaled(learner: Any, rate: float) -> Any:
+# A learner on columns has a gain, Σ w z² − Σ w (z − f)² or the same with ridge, and values (N, K) to add to scores.
+Learner: TypeAlias = Stump | Categories | RegressionTree | FittedRegressors
+Step: TypeAlias = Learner | EvidenceTable
+
+
+def scaled(learner: Step, rate: float) -> Step:
     """The learner with the values of a step: centred over classes, times the learning rate."""
     if isinstance(learner, FittedRegressors):
         return replace(learner, scale=rate)
@@ -141,16 +133,16 @@ class AdditiveLogit:
     """
 
     start: np.ndarray  # (K,)
-    steps: tuple[Any, ...]
+    steps: tuple[Step, ...]
 
-    def scores(self, columns: Any, evidence: Evidence) -> np.ndarray:
+    def scores(self, columns: Table, evidence: Evidence) -> np.ndarray:
         """(N, K)."""
         found = np.repeat(self.start[None], evidence.n_rows, axis=0)
         for step in self.steps:
             found += _added(step, columns, evidence)
         return found
 
-    def staged(self, columns: Any, evidence: Evidence) -> Iterator[np.ndarray]:
+    def staged(self, columns: Table, evidence: Evidence) -> Iterator[np.ndarray]:
         """Scores (N, K) after each round."""
         found = np.repeat(self.start[None], evidence.n_rows, axis=0)
         for step in self.steps:
@@ -158,7 +150,7 @@ class AdditiveLogit:
             yield found
 
 
-def _added(step: Any, columns: Any, evidence: Evidence) -> np.ndarray:
+def _added(step: Step, columns: Table, evidence: Evidence) -> np.ndarray:
     if isinstance(step, EvidenceTable):
         return step.expected(evidence.tables[step.name])
     return np.asarray(step.apply(columns))
@@ -168,7 +160,7 @@ def _added(step: Any, columns: Any, evidence: Evidence) -> np.ndarray:
 class Rows:
     """Data of some rows: columns, evidence, codes of the labels (−1 unknown), weights or None for ones."""
 
-    columns: Any  # (N, F)
+    columns: Table  # (N, F)
     evidence: Evidence
     labels: np.ndarray  # (N,) int32
     weight: np.ndarray | None = None
@@ -206,7 +198,7 @@ def start_scores(rows: Rows, n_classes: int, start: str) -> np.ndarray:
 def boost_rounds(
     rows: Rows,
     candidates: Candidates,
-    learner: Any,
+    learner: Stumps | Trees | Regressors,
     n_classes: int,
     *,
     n_rounds: int,
@@ -219,12 +211,10 @@ def boost_rounds(
     patience: int | None = None,
     tol: float = 0.0,
     n_jobs: int = 1,
-    name: Callable[[Any], str] = str,
+    name: Callable[[Step], str] = str,
     after: Callable[[Round, float], None] | None = None,
 ) -> tuple[AdditiveLogit, list[Round]]:
     """Rounds of LogitBoost; with ``held`` rows, they end when ``patience`` of them brought no better held-out loss.
-
-    ``learner`` has ``fit(candidates, columns, pairs, *, mirrored) -> Fitted | None``.
 
     >>> x, y = np.array([[0.0], [1.0], [2.0], [3.0]]), np.array([0, 0, 1, 1], np.int32)
     >>> model, diary = boost_rounds(Rows(x, Evidence(None, 4), y), Candidates.of(x), Stumps(), 2, n_rounds=1)
@@ -236,11 +226,13 @@ def boost_rounds(
     outside = None if held is None else np.repeat(first[None], len(held.labels), axis=0)
     mirrored = n_classes == 2
     pairs, loss = logit_pairs(scores, rows.labels, rows.weight, limit=limit, least=least, n_jobs=n_jobs)
-    steps: list[Any] = []
+    steps: list[Step] = []
     diary: list[Round] = []
     best, best_at = (np.inf if held is None else _loss(outside, held, limit)), 0
     for number in range(1, n_rounds + 1):
-        found = learner.fit(candidates, rows.columns, pairs, mirrored=mirrored) if candidates.n_columns else None
+        found: Step | None = (
+            learner.fit(candidates, rows.columns, pairs, mirrored=mirrored) if candidates.n_columns else None
+        )
         table = best_evidence(rows.evidence, pairs, ridge=ridge)
         if table is not None and mirrored:
             table = replace(table, values=np.concatenate([-table.values, table.values], axis=1), gain=2 * table.gain)
@@ -278,7 +270,7 @@ def _loss(scores: np.ndarray | None, rows: Rows, limit: float) -> float:
     return logit_pairs(scores, rows.labels, rows.weight, limit=limit)[1] / max(rows.mass, 1e-300)
 
 
-def _advance(scores: np.ndarray, step: Any, candidates: Candidates, rows: Rows, n_jobs: int) -> None:
+def _advance(scores: np.ndarray, step: Step, candidates: Candidates, rows: Rows, n_jobs: int) -> None:
     """Add a step to the scores of training rows, in place."""
     if isinstance(step, Stump | Categories) and candidates.packed.word[step.column] >= 0:
         codes, table = step.by_word(candidates)

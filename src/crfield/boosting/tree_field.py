@@ -11,10 +11,10 @@ every report applies.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
+from crfield.boosting.weak_learners.candidates import Table
 from crfield.boosting.weak_learners.tree_scorer import TreeSum
 from crfield.core.potentials import Potentials
 from crfield.core.topology import Chains
@@ -40,7 +40,7 @@ class TreeField:
     table: np.ndarray  # (K, K)
     edge_trees: TreeSum | None = None  # K² values at a leaf
 
-    def potentials(self, columns: Any, chains: Chains) -> Potentials:
+    def potentials(self, columns: Table, chains: Chains) -> Potentials:
         """Scores of steps with columns (N, F)."""
         edge = None
         if self.edge_trees is not None and len(self.edge_trees):

@@ -16,7 +16,7 @@ matrices keep their entries alone.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 
@@ -24,6 +24,10 @@ from crfield.core.checks import integer
 from crfield.errors import FeatureError, ShapeError
 from crfield.kernels.boost import MOST_BINS, PackedColumns, bin_codes, packed
 
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+Table: TypeAlias = "np.ndarray | csr_array"  # (N, F) columns of rows, dense or sparse
 SAMPLE = 1 << 15  # rows whose quantiles stand for those of more than twice as many
 COLUMNS_AT_ONCE = 64
 BINS = integer(2, most=MOST_BINS - 1)  # what ``max_bins`` must be

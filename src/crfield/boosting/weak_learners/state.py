@@ -25,6 +25,7 @@ from crfield.storage.state import State
 
 Cut = Stump | Categories
 Learner = Cut | RegressionTree
+Step = Learner | EvidenceTable
 Nodes = tuple[Sequence[Cut | None], Sequence[tuple[int, ...]], Sequence[int]]  # cuts, children, rows of values
 _STUMP, _CATEGORIES, _TREE, _EVIDENCE = range(4)
 _BARE = np.zeros((0, 0))  # the values of a cut inside a tree
@@ -34,26 +35,32 @@ _MOST = 1 << 40
 # ------------------------------------------------------------------------------------------------- flat arrays
 
 
-def steps_state(steps: Sequence[Any], n_classes: int, evidence: Sequence[str] = ()) -> State:
+def steps_state(steps: Sequence[object], n_classes: int, evidence: Sequence[str] = ()) -> State:
     """Steps of an additive model as flat arrays; InputError for a step that is code.
 
     >>> stump = Stump(3, 0.5, np.array([[1.0, -1.0], [-1.0, 1.0]]), 2.0)
     >>> steps_state((stump,), 2).arrays["node/column"].tolist()
     [3, -1, -1]
     """
-    parts = [_nodes_of(step) for step in steps]
+    stored = [step for step in steps if isinstance(step, Step)]
+    if len(stored) < len(steps):
+        raise InputError(
+            "a model file holds no code, so the steps of a model must be stumps, trees or tables of evidence. Use "
+            "joblib.dump for others, and read only files that you trust."
+        )
+    parts = [_nodes_of(step) for step in stored]
     cuts = [cut for _, (own, _, _) in parts for cut in own]
     children = [below for _, (_, own, _) in parts for below in own]
     leaf = [end for _, (_, _, own) in parts for end in own]
     categories = [cut.categories if isinstance(cut, Categories) else np.zeros(0) for cut in cuts]
-    of = [evidence.index(step.name) if isinstance(step, EvidenceTable) else -1 for step in steps]
+    of = [evidence.index(step.name) if isinstance(step, EvidenceTable) else -1 for step in stored]
     arrays: dict[str, np.ndarray] = {
         "step/kind": np.array([kind for kind, _ in parts], np.int32),
-        "step/gain": np.array([step.gain for step in steps], np.float64),
+        "step/gain": np.array([step.gain for step in stored], np.float64),
         "step/evidence": np.array(of, np.int32),
-        "step/leaves": np.array([len(step.values) for step in steps], np.int64),
+        "step/leaves": np.array([len(step.values) for step in stored], np.int64),
         "step/nodes": np.array([len(own[0]) for _, own in parts], np.int64),
-        "values": np.concatenate([np.zeros((0, n_classes)), *(step.values for step in steps)]),
+        "values": np.concatenate([np.zeros((0, n_classes)), *(step.values for step in stored)]),
         "node/column": np.array([-1 if cut is None else cut.column for cut in cuts], np.int32),
         "node/threshold": np.array([cut.threshold if isinstance(cut, Stump) else np.nan for cut in cuts], np.float64),
         "node/missing": np.array([cut.missing if isinstance(cut, Stump) else -1 for cut in cuts], np.int32),
@@ -69,7 +76,7 @@ def steps_state(steps: Sequence[Any], n_classes: int, evidence: Sequence[str] = 
 
 def steps_from_state(
     state: State, n_classes: int, n_columns: int, evidence: Mapping[str, int] | None = None
-) -> tuple[Learner | EvidenceTable, ...]:
+) -> tuple[Step, ...]:
     """The steps whose `steps_state` this is, of columns and evidence (name: number of values) that there are."""
     kinds = state.array("step/kind", (None,), np.int32).tolist()
     names, widths = list(evidence or {}), list((evidence or {}).values())
@@ -79,7 +86,7 @@ def steps_from_state(
     nodes, n_nodes = _runs(state, "step/nodes", len(kinds))
     values = state.array("values", (n_leaves, n_classes))
     cuts, children, leaf = _stored_nodes(state, n_nodes, n_columns)
-    found: list[Learner | EvidenceTable] = []
+    found: list[Step] = []
     for k, kind in enumerate(kinds):
         own, at = values[leaves[k]], nodes[k]
         if kind == _EVIDENCE:
@@ -100,7 +107,7 @@ def steps_from_state(
     return tuple(found)
 
 
-def _nodes_of(step: Any) -> tuple[int, Nodes]:
+def _nodes_of(step: Step) -> tuple[int, Nodes]:
     """The kind of a step, and its nodes; a table of evidence has none."""
     if isinstance(step, Stump | Categories):
         ends = range(len(step.values))
@@ -108,12 +115,7 @@ def _nodes_of(step: Any) -> tuple[int, Nodes]:
         return _STUMP if isinstance(step, Stump) else _CATEGORIES, ((step, *(None for _ in ends)), below, (-1, *ends))
     if isinstance(step, RegressionTree):
         return _TREE, (step.cuts, step.children, step.leaf)
-    if isinstance(step, EvidenceTable):
-        return _EVIDENCE, ((), (), ())
-    raise InputError(
-        f"a step of {type(step).__name__} cannot be written to a model file, which holds no code. Use joblib.dump "
-        "for such a model, and read only files that you trust."
-    )
+    return _EVIDENCE, ((), (), ())
 
 
 def _stored_nodes(state: State, n: int, n_columns: int) -> Nodes:
@@ -168,7 +170,7 @@ def learner_to_json(learner: Learner) -> dict[str, Any]:
     }
 
 
-def learner_from_json(told: Any, n_columns: int, n_leaves: Any) -> Learner:
+def learner_from_json(told: object, n_columns: int, n_leaves: object) -> Learner:
     """The learner of ``n_leaves`` whose `learner_to_json` this is, without scores; ModelFileError if it is none.
 
     >>> learner_from_json({"column": 2, "threshold": None, "missing": 1}, n_columns=3, n_leaves=2).threshold
@@ -194,9 +196,8 @@ def learner_from_json(told: Any, n_columns: int, n_leaves: Any) -> Learner:
     return _tree((made, below, leaf), np.zeros((n_leaves, 0)), 0.0)
 
 
-def _cut_from_json(told: Any, n_columns: int) -> Cut:
-    column = told.get("column") if isinstance(told, dict) else None
-    if type(column) is not int:
+def _cut_from_json(told: object, n_columns: int) -> Cut:
+    if not isinstance(told, dict) or type(column := told.get("column")) is not int:
         refuse("a weak learner of the model file names no column")
     if "categories" in told:
         given = told["categories"]

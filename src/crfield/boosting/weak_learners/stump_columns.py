@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from crfield.boosting.weak_learners.candidates import Table
 from crfield.boosting.weak_learners.stumps import values_of
 from crfield.data.graphs.graph import Graph, features_form
 from crfield.data.labels import LabelCoder
@@ -21,10 +23,6 @@ from crfield.errors import InputError, LabelError, ShapeError
 from crfield.storage.checked import refuse
 from crfield.storage.state import State
 
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
-
-Table: TypeAlias = "np.ndarray | csr_array"  # (N, F)
 ONE_KIND = ""  # rows that are no nodes of graphs
 
 
@@ -131,7 +129,7 @@ class StumpColumns:
         return State({"kinds": kinds, "names": self.names}, arrays)
 
     @classmethod
-    def from_state(cls, state: State, parameters: Mapping[str, Any]) -> Self:
+    def from_state(cls, state: State, parameters: Mapping[str, object]) -> Self:
         """The value whose `state` this is; ModelFileError for whatever does not fit."""
         rows, names = state.listed("kinds"), state.header.get("names")
         for row in rows:
@@ -209,7 +207,7 @@ def labelled_tables(X: Any, y: Any) -> tuple[dict[str, LabelledTable], list[str]
     return {kind: LabelledTable.of(*own) for kind, own in kinds.items()}, None
 
 
-def _numeric(features: Any) -> bool:
+def _numeric(features: object) -> bool:
     return features_form(features) in ("dense", "sparse")
 
 
@@ -234,14 +232,14 @@ def split_data(X: Any) -> tuple[str, list[Any]]:
     return "flat", [_table(X, "X")]
 
 
-def _is_table(part: Any) -> bool:
+def _is_table(part: ArrayLike | Table) -> bool:
     try:
         return hasattr(part, "tocsr") or np.ndim(part) == 2
     except ValueError:  # ragged
         return False
 
 
-def _table(given: Any, where: str) -> np.ndarray:
+def _table(given: object, where: str) -> np.ndarray:
     try:
         raw = np.asarray(given)
         if raw.dtype.kind == "c":

@@ -15,11 +15,10 @@ A search costs N · F additions for each class, or for one of two classes (see `
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from crfield.boosting.weak_learners.candidates import Candidates, category_codes
+from crfield.boosting.weak_learners.candidates import Candidates, Table, category_codes
 from crfield.errors import ShapeError
 from crfield.kernels.boost import best_cuts, histograms
 
@@ -41,7 +40,7 @@ class Stump:
     gain: float
     missing: int = 1  # the leaf of missing values
 
-    def leaves(self, columns: Any) -> np.ndarray:
+    def leaves(self, columns: Table | Candidates) -> np.ndarray:
         """0 or 1 for every row of columns (N, F), dense, sparse or as `Candidates`."""
         if isinstance(columns, Candidates):
             return _leaves_of_bins(columns, self)[columns.packed.column(self.column)]
@@ -49,7 +48,7 @@ class Stump:
         above = values > self.threshold
         return np.where(np.isnan(values), self.missing, above).astype(np.int64)
 
-    def apply(self, columns: Any) -> np.ndarray:
+    def apply(self, columns: Table | Candidates) -> np.ndarray:
         """Values (N, K)."""
         return self.values[self.leaves(columns)]
 
@@ -72,13 +71,13 @@ class Categories:
     values: np.ndarray  # (C + 1, K)
     gain: float
 
-    def leaves(self, columns: Any) -> np.ndarray:
+    def leaves(self, columns: Table | Candidates) -> np.ndarray:
         """0 … C for every row of columns (N, F), dense, sparse or as `Candidates`."""
         if isinstance(columns, Candidates):
             return columns.packed.column(self.column).astype(np.int64)
         return category_codes(values_of(columns, self.column), self.categories)
 
-    def apply(self, columns: Any) -> np.ndarray:
+    def apply(self, columns: Table | Candidates) -> np.ndarray:
         """Values (N, K)."""
         return self.values[self.leaves(columns)]
 
@@ -94,7 +93,7 @@ def _by_word(columns: Candidates, column: int, values: np.ndarray) -> tuple[np.n
     return packed.joint[word], values[np.arange(packed.sizes[word]) // packed.stride[column] % bins]
 
 
-def values_of(columns: Any, column: int) -> np.ndarray:
+def values_of(columns: Table, column: int) -> np.ndarray:
     """One column (N,) of a dense or sparse table."""
     if column >= columns.shape[1]:
         raise ShapeError(f"the learner reads column {column}, but there are {columns.shape[1]} columns.")

@@ -14,12 +14,12 @@ Node n sends a row to ``left[n]`` if ``x[column[n]] <= threshold[n]`` and to ``l
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
+from crfield.boosting.weak_learners.candidates import Table
 from crfield.boosting.weak_learners.stumps import Stump
 from crfield.boosting.weak_learners.trees import RegressionTree
 from crfield.errors import InputError, ShapeError
@@ -77,7 +77,7 @@ class FlatTree:
         leaves = f"({self.n_leaves} {'leaf' if self.n_leaves == 1 else 'leaves'})"
         return leaves if self.left[0] < 0 else f"{name_of(int(self.column[0]))} > {self.threshold[0]:.4g} {leaves}"
 
-    def leaves(self, columns: Any) -> np.ndarray:
+    def leaves(self, columns: Table) -> np.ndarray:
         """The leaf (N,) of every row of columns (N, F), dense or sparse."""
         out = np.empty(columns.shape[0], np.int64)
         used, place = np.unique(self.column, return_inverse=True)
@@ -116,7 +116,7 @@ class TreeSum:
         """The first trees alone."""
         return TreeSum(self.n_columns, self.n_values, self.trees[:n_trees])
 
-    def score(self, columns: Any) -> np.ndarray:
+    def score(self, columns: Table) -> np.ndarray:
         """F (N, V) for columns (N, F), dense or sparse."""
         if columns.shape[1] != self.n_columns:
             raise ShapeError(f"the trees read {self.n_columns} columns, got {columns.shape[1]}.")
@@ -132,7 +132,7 @@ class TreeSum:
                 part += values[_walk(block, own, tree.threshold, tree.left, tree.depth)]
         return out
 
-    def leaves(self, columns: Any) -> np.ndarray:
+    def leaves(self, columns: Table) -> np.ndarray:
         """(N, trees) the leaf of every row in every tree."""
         out = np.empty((columns.shape[0], len(self.trees)), np.int64)
         for m, (tree, _) in enumerate(self.trees):
@@ -205,15 +205,14 @@ def _depth(left: np.ndarray) -> int:
     return int(depth.max())
 
 
-def _blocks(columns: Any, used: np.ndarray) -> Any:
+def _blocks(columns: Table, used: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     """Dense blocks of the columns that are asked, with their first row."""
-    sparse = hasattr(columns, "tocsr")
-    table: Any = columns.tocsr() if sparse else np.asarray(columns)
+    table = columns if isinstance(columns, np.ndarray) else columns.tocsr()
     if not table.shape[1]:
-        table, sparse, used = np.zeros((table.shape[0], 1)), False, np.zeros(1, np.int64)
+        table, used = np.zeros((table.shape[0], 1)), np.zeros(1, np.int64)
     for start in range(0, table.shape[0], BLOCK):
-        some = table[start : start + BLOCK]
-        yield start, np.ascontiguousarray(some[:, used].toarray() if sparse else some[:, used])
+        some = table[start : start + BLOCK][:, used]
+        yield start, np.ascontiguousarray(some if isinstance(some, np.ndarray) else some.toarray())
 
 
 def _walk(block: np.ndarray, column: np.ndarray, threshold: np.ndarray, left: np.ndarray, depth: int) -> np.ndarray:

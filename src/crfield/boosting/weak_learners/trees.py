@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from crfield.boosting.weak_learners.candidates import Candidates
+from crfield.boosting.weak_learners.candidates import Candidates, Table
 from crfield.boosting.weak_learners.stumps import Categories, Stump, cut_leaves, leaf_values, pairs_of
 from crfield.kernels.boost import TIE, best_cuts, histograms
 
@@ -37,7 +37,7 @@ class RegressionTree:
     values: np.ndarray  # (leaves, K)
     gain: float
 
-    def leaves(self, columns: Any) -> np.ndarray:
+    def leaves(self, columns: Table | Candidates) -> np.ndarray:
         """The leaf of every row of columns (N, F), dense, sparse or as `Candidates`."""
         n_rows = columns.n_rows if isinstance(columns, Candidates) else columns.shape[0]
         found = np.zeros(n_rows, np.int64)
@@ -50,7 +50,7 @@ class RegressionTree:
                 where[here] = np.asarray(self.children[node])[cut.leaves(columns)[here]]
         return found
 
-    def apply(self, columns: Any) -> np.ndarray:
+    def apply(self, columns: Table | Candidates) -> np.ndarray:
         """Values (N, K)."""
         return self.values[self.leaves(columns)]
 

@@ -15,16 +15,17 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from crfield.boosting.logit_rounds import AdditiveLogit, Fitted, Regressors, Rows, Stumps, Trees, boost_rounds
+from crfield.boosting.logit_rounds import AdditiveLogit, Regressors, Rows, Step, Stumps, Trees, boost_rounds
 from crfield.boosting.round_table import Round, RoundTable
 from crfield.boosting.virtual_evidence.evidence import Evidence, EvidenceTable
-from crfield.boosting.weak_learners.candidates import BINS, Candidates
+from crfield.boosting.weak_learners.candidates import BINS, Candidates, Table
 from crfield.boosting.weak_learners.responses import LEAST_WEIGHT
 from crfield.boosting.weak_learners.state import steps_from_state, steps_state
 from crfield.boosting.weak_learners.stumps import Categories, Stump
@@ -47,6 +48,11 @@ from crfield.estimators.base.sklearn_parts import not_stored
 from crfield.storage.checked import refuse
 from crfield.storage.state import State
 
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+Data: TypeAlias = "ArrayLike | csr_array"  # rows (N, F) as users give them
+Given: TypeAlias = Mapping[str, ArrayLike] | None  # evidence as users give it, name: distributions (N, D)
 LEARNER = one_of("stump", "tree") | Check(
     "a regressor with fit and predict",
     lambda value: hasattr(value, "fit") and hasattr(value, "predict") and not isinstance(value, type),
@@ -61,7 +67,7 @@ DISCRETE = Check(
 )
 
 
-def _learner_to_json(learner: Any) -> str:
+def _learner_to_json(learner: object) -> str:
     if not isinstance(learner, str):
         raise InputError(not_stored("learner", learner, "'stump' or 'tree'"))
     return learner
@@ -86,7 +92,7 @@ class BoostedRows:
         )
 
     @classmethod
-    def from_state(cls, state: State, parameters: Mapping[str, Any]) -> Self:
+    def from_state(cls, state: State, parameters: Mapping[str, object]) -> Self:
         """The value whose `state` this is; ModelFileError for whatever does not fit."""
         task, rows = RowTask.from_state(state), state.listed("evidence")
         if task.n_columns is None:
@@ -208,7 +214,7 @@ class LogitBoost(LogitRounds, RowClassifier[BoostedRows], kind="logit_boost", mo
     validation_fraction: float = parameter(share(), default=0.1)
     tol: float = parameter(number(0), default=1e-4)
     n_jobs: int | None = parameter(threads, default=None)
-    random_state: Any = parameter(row_seed, default=None)
+    random_state: int | np.random.RandomState | np.random.Generator | None = parameter(row_seed, default=None)
     verbose: int = parameter(loudness, default=0)
 
     rounds_: RoundTable = learnt()
@@ -217,17 +223,17 @@ class LogitBoost(LogitRounds, RowClassifier[BoostedRows], kind="logit_boost", mo
 
     # ------------------------------------------------------------------ fitting
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, evidence: Mapping[str, Any] | None = None) -> Self:
+    def fit(self, X: Data, y: ArrayLike, sample_weight: ArrayLike | None = None, evidence: Given = None) -> Self:
         """Fit rounds to rows X (N, F) with classes y (N,); rows of weight 0 are left out."""
         self.check()
-        X, y = self._validated(X, y, ensure_min_samples=1)
-        check_classification_targets(y)
-        seen = Evidence(evidence, X.shape[0])
-        kept, weight = weighted_rows(sample_weight, X.shape[0])
-        if len(kept) < len(y):
-            X, y, seen = X[kept], y[kept], seen.rows(kept)
-        classes, codes = np.unique(y, return_inverse=True)
-        rows, held = self._held_out(Rows(X, seen, codes.astype(np.int32), weight))
+        table, labels = self._validated(X, y, ensure_min_samples=1)
+        check_classification_targets(labels)
+        seen = Evidence(evidence, len(labels))
+        kept, weight = weighted_rows(sample_weight, len(labels))
+        if len(kept) < len(labels):
+            table, labels, seen = table[kept], labels[kept], seen.rows(kept)
+        classes, codes = np.unique(labels, return_inverse=True)
+        rows, held = self._held_out(Rows(table, seen, codes.astype(np.int32), weight))
         additive, rounds = self._boost(rows, held, len(classes))
         return self._learn(BoostedRows(RowTask.of(self, classes), additive, seen.sizes, RoundTable(rounds)))
 
@@ -305,7 +311,7 @@ class LogitBoost(LogitRounds, RowClassifier[BoostedRows], kind="logit_boost", mo
                 raise InputError(f"discrete names the column {one!r}, which X has not; its columns are {names}.")
         return [names.index(one) if isinstance(one, str) else int(one) for one in self.discrete]
 
-    def _name(self, step: Fitted | EvidenceTable) -> str:
+    def _name(self, step: Step) -> str:
         """What a round picked, as people read it."""
         column = column_names(self)
         if isinstance(step, EvidenceTable):
@@ -326,50 +332,51 @@ class LogitBoost(LogitRounds, RowClassifier[BoostedRows], kind="logit_boost", mo
 
     # --------------------------------------------------------------- prediction
 
-    def _read(self, X: Any, evidence: Mapping[str, Any] | None) -> tuple[Any, Evidence]:
+    def _read(self, X: Data, evidence: Given) -> tuple[Table, Evidence]:
         wanted = self._fitted.evidence
-        X = self._validated(X, reset=False)
-        seen = Evidence(evidence, X.shape[0])
+        table = self._validated(X, reset=False)
+        seen = Evidence(evidence, table.shape[0])
         if seen.sizes != wanted:
             raise ShapeError(
                 f"the model was fitted with evidence {wanted or 'of no attribute'} (name: number of values), "
                 f"got {seen.sizes or 'none'}. Give the same to predict."
             )
-        return X, seen
+        return table, seen
 
-    def _scores(self, X: Any, evidence: Mapping[str, Any] | None = None) -> np.ndarray:
+    def _scores(self, X: Data, evidence: Given = None) -> np.ndarray:
         return self._fitted.additive.scores(*self._read(X, evidence))
 
-    def decision_function(self, X: Any, evidence: Mapping[str, Any] | None = None) -> np.ndarray:
+    def decision_function(self, X: Data, evidence: Given = None) -> np.ndarray:
         """Scores (N, K), or for two classes the log-odds (N,) of the second."""
         return decisions(self._scores(X, evidence))
 
-    def predict_log_proba(self, X: Any, evidence: Mapping[str, Any] | None = None) -> np.ndarray:
+    def predict_log_proba(self, X: Data, evidence: Given = None) -> np.ndarray:
         """Logs of the probabilities (N, K)."""
         return log_probabilities(self._scores(X, evidence))
 
-    def predict_proba(self, X: Any, evidence: Mapping[str, Any] | None = None) -> np.ndarray:
+    def predict_proba(self, X: Data, evidence: Given = None) -> np.ndarray:
         """Probabilities (N, K) in the order of ``classes_``."""
         return np.exp(log_probabilities(self._scores(X, evidence)))
 
-    def predict(self, X: Any, evidence: Mapping[str, Any] | None = None) -> np.ndarray:
+    def predict(self, X: Data, evidence: Given = None) -> np.ndarray:
         """The most probable classes (N,)."""
         best = self._scores(X, evidence).argmax(axis=1)
         return np.asarray(self.classes_[best])
 
-    def staged_predict_proba(self, X: Any, evidence: Mapping[str, Any] | None = None) -> Iterator[np.ndarray]:
+    def staged_predict_proba(self, X: Data, evidence: Given = None) -> Iterator[np.ndarray]:
         """Probabilities (N, K) after each round."""
         for scores in self._fitted.additive.staged(*self._read(X, evidence)):
             yield np.exp(log_probabilities(scores))
 
-    def staged_predict(self, X: Any, evidence: Mapping[str, Any] | None = None) -> Iterator[np.ndarray]:
+    def staged_predict(self, X: Data, evidence: Given = None) -> Iterator[np.ndarray]:
         """Classes (N,) after each round."""
         for table in self.staged_predict_proba(X, evidence):
             yield self.classes_[table.argmax(axis=1)]
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None, evidence: Mapping[str, Any] | None = None) -> float:
+    def score(self, X: Data, y: ArrayLike, sample_weight: ArrayLike | None = None, evidence: Given = None) -> float:
         """Share of right answers."""
-        return float(np.average(self.predict(X, evidence) == np.asarray(y), weights=sample_weight))
+        weights = None if sample_weight is None else np.asarray(sample_weight)
+        return float(np.average(self.predict(X, evidence) == np.asarray(y), weights=weights))
 
     @property
     def feature_importances_(self) -> np.ndarray:

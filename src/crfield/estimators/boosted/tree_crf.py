@@ -18,7 +18,7 @@ import numpy as np
 from crfield.boosting.functional_gradient import TRANSITIONS, Grown, Growth, grow_field
 from crfield.boosting.round_table import RoundTable
 from crfield.boosting.tree_field import TreeField
-from crfield.boosting.weak_learners.candidates import BINS
+from crfield.boosting.weak_learners.candidates import BINS, Table
 from crfield.core.checks import (
     Check,
     function,
@@ -172,7 +172,7 @@ class TreeCRF(ChainAnswers[TreeChain], kind="tree_crf", model=TreeChain):
     max_bins: int = parameter(BINS, default=32)
     held_out: float = parameter(HELD_OUT, default=0.0)
     patience: int = parameter(integer(1), default=10)
-    random_state: Any = parameter(seed, default=0)
+    random_state: int | np.random.Generator | None = parameter(seed, default=0)
     verbose: int = parameter(loudness, default=0)
     callback: Callable[[Step], bool | None] | None = parameter(function("a step"), default=None, stored=False)
 
@@ -210,7 +210,7 @@ class TreeCRF(ChainAnswers[TreeChain], kind="tree_crf", model=TreeChain):
             )
         return self
 
-    def _grow(self, table: Any, target: Target, name_of: Callable[[int], str]) -> Grown:
+    def _grow(self, table: Table, target: Target, name_of: Callable[[int], str]) -> Grown:
         """Grow a field on columns (N, F), less the sequences that are held out."""
         rng = random_generator(self.random_state)
         inside, outside = _split(target.topology.n_sequences, self.held_out, rng)
@@ -268,7 +268,7 @@ class TreeCRF(ChainAnswers[TreeChain], kind="tree_crf", model=TreeChain):
         return TransitionTable(self._coder.labels, self.field_.table)
 
 
-def tabled(batch: Batch, reach: int) -> Any:
+def tabled(batch: Batch, reach: int) -> Table:
     """The table (N, F) that trees read: the columns of every step, and of those up to ``reach`` around it."""
     return windowed(as_matrix(batch.node), batch.topology, reach=reach)
 
@@ -294,7 +294,7 @@ def _split(n_sequences: int, share: float, rng: np.random.Generator) -> tuple[np
     return np.sort(order[n:]), np.sort(order[:n])
 
 
-def _part(table: Any, target: Target, sequences: np.ndarray) -> tuple[Any, Target]:
+def _part(table: Table, target: Target, sequences: np.ndarray) -> tuple[Table, Target]:
     """Rows and target of some of the sequences."""
     assert isinstance(target.topology, Chains)
     topology, rows = chosen_nodes(target.topology, sequences)
