@@ -8,9 +8,9 @@ any estimator of fields in a pipeline of scikit-learn, which hands the labels th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,6 +23,7 @@ from crfield.errors import InputError, LabelError, ShapeError
 from crfield.storage.checked import refuse
 from crfield.storage.state import State
 
+Labels: TypeAlias = Sequence[Hashable]  # of some rows
 ONE_KIND = ""  # rows that are no nodes of graphs
 
 
@@ -85,7 +86,7 @@ class StumpColumns:
     kinds: Mapping[str, Questions]
     names: list[str] | None = None
 
-    def transform(self, X: Any, asker: str) -> Any:
+    def transform(self, X: Any, asker: str) -> np.ndarray | list[np.ndarray] | list[Graph]:
         """0/1 columns in the form that X has; errors name the ``asker``."""
         form, parts = split_data(X)
         if form == "graphs":
@@ -165,7 +166,7 @@ class LabelledTable:
     n_classes: int
 
     @classmethod
-    def of(cls, tables: Sequence[Table], answers: Sequence[Any]) -> LabelledTable:
+    def of(cls, tables: Sequence[Table], answers: Sequence[Labels]) -> LabelledTable:
         """The rows of tables whose labels are one and known; those of several or none are left out."""
         coder = LabelCoder().fit(answers)
         codes, _ = coder.encode(answers, [table.shape[0] for table in tables])
@@ -195,7 +196,7 @@ def labelled_tables(X: Any, y: Any) -> tuple[dict[str, LabelledTable], list[str]
     answers = _listed(y, len(parts))
     if form == "sequences":
         return {ONE_KIND: LabelledTable.of(parts, answers)}, None
-    kinds: dict[str, tuple[list[Table], list[Any]]] = {}
+    kinds: dict[str, tuple[list[Table], list[Labels]]] = {}
     for k, (graph, labels) in enumerate(zip(parts, answers)):
         for kind, own in _labels_by_kind(graph, labels, k).items():
             if _numeric(graph.nodes[kind]):
@@ -215,20 +216,16 @@ def split_data(X: Any) -> tuple[str, list[Any]]:
     """'flat' with one table, 'sequences' with several, or 'graphs'."""
     if hasattr(X, "tocsr"):
         return "flat", [X.tocsr()]
-    if hasattr(X, "columns") and hasattr(X, "to_numpy"):
-        return "flat", [_table(X.to_numpy(), "X")]
-    if isinstance(X, np.ndarray) and X.dtype != object:
-        return "flat", [_table(X, "X")]
-    if hasattr(X, "__array__") and not hasattr(X, "__iter__"):
+    frame = hasattr(X, "columns") and hasattr(X, "to_numpy")
+    numbers = isinstance(X, np.ndarray) and X.dtype != object
+    if frame or numbers or (hasattr(X, "__array__") and not hasattr(X, "__iter__")):
         return "flat", [_table(X, "X")]
     parts = list(X)
     if parts and all(isinstance(part, Graph) for part in parts):
         return "graphs", parts
-    if parts and any(_is_table(part) for part in parts):
+    if not parts or any(_is_table(part) for part in parts):
         made = [p.tocsr() if hasattr(p, "tocsr") else _table(p, f"sequence {k}") for k, p in enumerate(parts)]
         return "sequences", made
-    if not parts:
-        return "sequences", []
     return "flat", [_table(X, "X")]
 
 
@@ -271,14 +268,14 @@ def _listed(y: Iterable[Any], n: int) -> list[Any]:
     return labels
 
 
-def _column_of(y: Any, table: Table) -> list[Any]:
+def _column_of(y: ArrayLike, table: Table) -> Labels:
     labels = np.asarray(y)
     if labels.shape != table.shape[:1]:
         raise ShapeError(f"y must have one label for each of {table.shape[0]} rows, got {labels.shape}.")
-    return labels.tolist()
+    return list(labels.tolist())
 
 
-def _labels_by_kind(graph: Graph, labels: Any, k: int) -> dict[str, list[Any]]:
+def _labels_by_kind(graph: Graph, labels: object, k: int) -> dict[str, Labels]:
     if isinstance(labels, Mapping):
         return {kind: list(labels[kind]) for kind in graph.kinds if kind in labels}
     flat = np.asarray(labels, dtype=object).reshape(-1)

@@ -14,6 +14,7 @@ It reads flat rows, sequences and graphs (`crfield.boosting.weak_learners.stump_
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Self
 
 import numpy as np
@@ -84,7 +85,7 @@ class StumpTransformer(TransformerMixin, Fitted[StumpColumns], model=StumpColumn
         """0/1 columns, in the form that X has: an array for flat rows, a list for sequences or graphs."""
         return self._fitted.transform(X, type(self).__name__)
 
-    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+    def get_feature_names_out(self, input_features: Iterable[str] | None = None) -> np.ndarray:
         """The questions, by names of columns if given; those of a graph's kinds one after the other."""
         given = None if input_features is None else list(input_features)
         return np.array(self._fitted.names_out(given), dtype=object)
