@@ -25,10 +25,6 @@ _READERS = {  # where the function lies that makes the model of an archive
     "virtual_evidence": ("crfield.estimators.boosted.virtual_evidence_file", "load_virtual"),
     "boosted_field": ("crfield.estimators.boosted.virtual_evidence_file", "load_field"),
     "incomplete_boost": ("crfield.estimators.boosted.incomplete_file", "load_incomplete"),
-    "tree_crf": ("crfield.estimators.boosted.tree_crf_file", "load_tree"),
-    "selected_crf": ("crfield.estimators.selected.file", "load_selected"),
-    "classifier_hmm": ("crfield.estimators.markov.classifier_hmm_file", "load_classifier_hmm"),
-    "semi_markov": ("crfield.estimators.segments.file", "load_semi_markov"),
 }
 _MAGIC = 16  # bytes that tell the tool
 _PIPELINE = "pipeline"

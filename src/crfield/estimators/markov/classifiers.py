@@ -11,14 +11,12 @@ from typing import Protocol
 import numpy as np
 
 from crfield.boosting.logit_rounds import AdditiveLogit
+from crfield.boosting.round_table import RoundTable
+from crfield.boosting.weak_learners.state import steps_from_state, steps_state
 from crfield.errors import InputError, ModelFileError
+from crfield.estimators.base.rows import RowTask
 from crfield.estimators.base.sklearn_parts import not_stored
-from crfield.estimators.boosted.boost_checks import check_boost_parameters
-from crfield.estimators.boosted.boost_file import steps_from_state, steps_state
-from crfield.estimators.boosted.logit_boost import LogitBoost
-from crfield.estimators.boosted.tree_crf_file import rounds_from_json, rounds_to_json
-from crfield.estimators.graph.file import restored_model, stored_parameters
-from crfield.storage.checked import refuse
+from crfield.estimators.boosted.logit_boost import BoostedRows, LogitBoost
 from crfield.storage.state import Header, State
 
 _BOOST, _LOGISTIC, _NONE = "logit_boost", "logistic_regression", "none"
@@ -66,9 +64,9 @@ def classifier_state(classifier: Classifier | None, *, given: bool) -> State:
         raise InputError(
             not_stored("classifier", classifier, "a LogitBoost of stumps or trees, or a LogisticRegression")
         )
-    inner = classifier._additive
-    told = {"parameters": stored_parameters(classifier), "rounds": rounds_to_json(classifier.rounds_)}
-    arrays = {"start": inner.start, **steps_state(inner.steps, len(inner.start), [])}
+    inner = classifier._fitted.additive
+    told = {"parameters": classifier._stored_parameters(), "rounds": classifier.rounds_.to_json()}
+    arrays = {"start": inner.start, **steps_state(inner.steps, len(inner.start)).arrays}
     return State({**header, "type": _BOOST, **told}, {name: np.ascontiguousarray(a) for name, a in arrays.items()})
 
 
@@ -85,13 +83,10 @@ def classifier_from_state(state: State, n_labels: int, width: int) -> Classifier
         model.classes_, model.n_features_in_ = np.arange(n_labels, dtype=np.int32), width
         return model
     if kind == _BOOST and n_labels > 1:
-        boosted: LogitBoost = restored_model(LogitBoost, state.header, check_boost_parameters)
-        if not isinstance(boosted.discrete, list):
-            refuse("the parameter discrete of the classifier is no list")
+        boosted = LogitBoost._with_parameters(state)
         boosted.discrete = tuple(boosted.discrete)
-        steps = steps_from_state(state.arrays, n_labels, width, {})
-        boosted._model, boosted._evidence = AdditiveLogit(state.array("start", (n_labels,)), steps), {}
-        boosted.classes_, boosted.n_features_in_ = np.arange(n_labels, dtype=np.int32), width
-        boosted.n_iter_, boosted.rounds_ = len(steps), rounds_from_json(state.header.get("rounds"))
-        return boosted
+        additive = AdditiveLogit(state.array("start", (n_labels,)), steps_from_state(state, n_labels, width))
+        rounds = RoundTable.from_json(state.header.get("rounds"))
+        task = RowTask(np.arange(n_labels, dtype=np.int32), width)
+        return boosted._learn(BoostedRows(task, additive, {}, rounds))
     raise ModelFileError(f"the model file's classifier {kind!r:.40} cannot be read: the file is damaged or newer.")
