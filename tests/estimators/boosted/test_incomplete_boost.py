@@ -168,7 +168,7 @@ def test_a_reference_measure_is_where_the_model_begins() -> None:
     model = IncompleteBoost(l2=1e9, reference=lambda rows: 1.0 + np.column_stack([rows[:, 0], 0 * rows[:, 0]]))
     found = model.fit(X, y, hidden=some).predict_proba(X)[:, 0]
     np.testing.assert_allclose(found, np.where(X[:, 0] > 0, 2 / 3, 1 / 2), atol=1e-5)
-    with pytest.raises(InputError, match="above 0"):
+    with pytest.raises(InputError, match="> 0"):
         IncompleteBoost(reference=[0.0, 1.0]).fit(X, y)
 
 
@@ -418,8 +418,8 @@ def test_values_of_any_kind_and_nan_for_hidden() -> None:
         ({"baseline": "BL1"}, "baseline must be one of"),
         ({"gamma": -1.0}, "gamma must be a finite number"),
         ({"l2": np.nan}, "l2 must be a finite number"),
-        ({"max_iter": 0}, "max_iter must be a whole number"),
-        ({"left": -1}, "left must be a whole number"),
+        ({"max_iter": 0}, "max_iter must be an integer ≥ 1"),
+        ({"left": -1}, "left must be an integer ≥ 0"),
         ({"n_samples": 0}, "n_samples must be"),
         ({"prior": "learned"}, "prior must be 'constant'"),
         ({"prior": [0.5, 0.5]}, "prior must be numbers of shape"),

@@ -6,13 +6,15 @@
 
 A form turns what a user gives into codes (`encode`), says of which data everything is known (`observed`), makes the
 prior (`learn`, `beliefs`), and builds the loss of training (`loss`) and the model of prediction (`model`). *exp-mean*
-needs only expected columns, which all have.
+needs only expected columns, which all have. In a model file a form is a header (`state`, `form_from_state`), and the
+arrays of its learnt prior have the shapes that it says (`prior_shapes`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,11 +25,14 @@ from crfield.boosting.incomplete.enumerated import Enumerated, EnumeratedLoss
 from crfield.boosting.incomplete.factored import Factored, FactoredLoss
 from crfield.boosting.incomplete.hidden_bag import BagPart, foreground_of
 from crfield.boosting.incomplete.hidden_chain import HIDDEN, NO_PLACE, OUTSIDE, ChainPart, check_windows, column_count
-from crfield.boosting.incomplete.hidden_values import as_table, value_cells, value_codes
+from crfield.boosting.incomplete.hidden_values import as_table, learn_values, value_cells, value_codes
 from crfield.data.labels import LabelCoder
 from crfield.errors import FeatureError, InputError, ShapeError
+from crfield.storage.checked import refuse
+from crfield.storage.state import State
 
 Prior = list[np.ndarray]
+MOST_COLUMNS = 2**40  # that a model file may claim
 
 
 @dataclass(frozen=True)
@@ -88,6 +93,14 @@ class Form(Protocol):
         self, X: Any, columns: Any, codes: np.ndarray, beliefs: Prior, draws: Draws, *, mixture: bool, **options: Any
     ) -> Enumerated | Factored:
         """The model of prediction; ``mixture`` where Σ_h q₀ p(y | x, h) is asked for."""
+        ...
+
+    def state(self) -> State:
+        """A header."""
+        ...
+
+    def prior_shapes(self, width: int) -> list[tuple[int, ...]]:
+        """Shapes of the arrays of a learnt prior, for data of ``width`` columns."""
         ...
 
 
@@ -155,6 +168,16 @@ class Values:
     ) -> Enumerated | Factored:
         """An `Enumerated`."""
         return Enumerated(columns, self._cells(X, codes, beliefs), **options)
+
+    def state(self) -> State:
+        """The values of every attribute."""
+        values = [coder.to_json() for coder in self.coders]
+        told = {"values": values, "several": self.several, "interactions": list(self.interactions)}
+        return State({"kind": self.kind, **told})
+
+    def prior_shapes(self, width: int) -> list[tuple[int, ...]]:
+        """A of (D, H_a)."""
+        return [(width, coder.n_labels) for coder in self.coders]
 
 
 @dataclass(frozen=True)
@@ -244,6 +267,16 @@ class Windows:
             raise InputError(_no_chain("answer='mixture'"))
         return Factored(columns, self._part(codes, beliefs), **options)
 
+    def state(self) -> State:
+        """Tags and places."""
+        told = {"tags": self.coder.to_json(), "n_places": self.n_places, "pairs": self.pairs}
+        return State({"kind": self.kind, **told})
+
+    def prior_shapes(self, width: int) -> list[tuple[int, ...]]:
+        """T of (D, S), then (S, S)."""
+        tags = self.coder.n_labels
+        return [*([(width, tags)] * self.n_places), (tags, tags)]
+
 
 @dataclass(frozen=True)
 class Bag:
@@ -303,6 +336,32 @@ class Bag:
         part = BagPart(X, codes, beliefs[0])
         return Enumerated(columns, draws.cells(part), **options) if mixture else Factored(columns, part, **options)
 
+    def state(self) -> State:
+        """Its name: the words are the columns of X."""
+        return State({"kind": self.kind})
+
+    def prior_shapes(self, width: int) -> list[tuple[int, ...]]:
+        """(K,)."""
+        return [(self.n_words,)]
+
+
+def form_from_state(state: State, width: int) -> Form:
+    """The form whose `state` this is, on X of ``width`` columns; ModelFileError for whatever does not fit."""
+    kind = state.word("kind", ("value", "chain", "bag"))
+    if kind == "bag":
+        return Bag(width)
+    if kind == "chain":
+        coder, places = LabelCoder.from_json(state.header.get("tags")), state.integer("n_places", least=1)
+        if column_count(places, coder.n_labels, True) > MOST_COLUMNS:
+            refuse("the model file claims a window of too many places")
+        return Windows(coder, places, state.flag("pairs"))
+    values, chosen = state.listed("values"), state.listed("interactions")
+    if not values:
+        refuse("the model file does not say what is hidden")
+    if not all(type(column) is int and 0 <= column < width for column in chosen):
+        refuse("the interactions of the model file are no columns of X")
+    return Values(tuple(map(LabelCoder.from_json, values)), state.flag("several"), tuple(chosen))
+
 
 def names_of(form: Form | None) -> list[Any]:
     """The values of each attribute, or the tags of a chain, in the order of their columns."""
@@ -324,6 +383,39 @@ def chain_of(hidden: Any, n: int, given: Sequence[Any] | None) -> tuple[LabelCod
         return LabelCoder.from_classes(given), int(table.shape[1])
     tags = [tag for tag in table.ravel().tolist() if tag is not None and tag != OUTSIDE]
     return (LabelCoder().fit([tags]) if tags else None), int(table.shape[1])
+
+
+def values_of(
+    hidden: Any,
+    n: int,
+    given: Sequence[Any] | None,
+    *,
+    several: bool,
+    width: int,
+    interactions: str | Sequence[int] | None,
+) -> Values | None:
+    """The attributes of some data with X of ``width`` columns; None where none of their values are known."""
+    if hidden is None and given is None:
+        return None
+    table = as_table(hidden, n, several=several)
+    values = [None] * table.shape[1] if given is None else list(given) if several else [given]
+    if not table.shape[1]:
+        table = np.full((n, len(values)), None, dtype=object)
+    if len(values) != table.shape[1]:
+        raise InputError(f"hidden_values must be {table.shape[1]} lists, one per attribute, got {len(values)}.")
+    coders = [learn_values(table[:, a], known) for a, known in enumerate(values)]
+    if None in coders and any(coders):
+        raise InputError(
+            f"attribute {coders.index(None)} is hidden in all data, so its values are not known. Leave it out, "
+            "or name its values with hidden_values=."
+        )
+    if not coders or None in coders:
+        return None
+    asked = () if interactions is None else interactions
+    chosen = list(range(width)) if isinstance(asked, str) else list(asked)
+    if any(not isinstance(column, Integral) or not -width <= column < width for column in chosen):
+        raise InputError(f"interactions must be columns of X, 0 … {width - 1}, got {chosen}.")
+    return Values(tuple(c for c in coders if c), several, tuple(int(c) % width for c in chosen))
 
 
 def _no_chain(what: str) -> str:

@@ -28,6 +28,7 @@ HOMES: dict[str, str] = {
     "selected_crf": "crfield.estimators.selected.crf:SelectedCRF",
     "semi_markov": "crfield.estimators.segments.semi_markov:SemiMarkovCRF",
     "logit_boost": "crfield.estimators.boosted.logit_boost:LogitBoost",
+    "incomplete_boost": "crfield.estimators.boosted.incomplete_boost:IncompleteBoost",
     "maxent_classifier": "crfield.estimators.maxent.classifier:MaxentClassifier",
     "stump_encoder": "crfield.estimators.selected.stump_encoder:StumpEncoder",
     "stump_selector": "crfield.estimators.selected.stump_selector:StumpSelector",

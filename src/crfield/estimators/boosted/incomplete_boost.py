@@ -7,39 +7,87 @@ looked. Equations and findings: ``docs/methods/boosting-incomplete-information.m
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from sklearn.utils import check_random_state
 
 from crfield.boosting.incomplete import left_predictions as before
+from crfield.boosting.incomplete import updates
 from crfield.boosting.incomplete.class_mass import class_mass_normalised
-from crfield.boosting.incomplete.losses import LOSSES
-from crfield.boosting.incomplete.structures import Draws, names_of
-from crfield.core.estimator import ClassifierMixin, Estimator
-from crfield.errors import ConvergenceWarning, InputError
-from crfield.estimators.boosted.incomplete_checks import (
-    NotYetFitted,
-    check_classes,
-    check_columns,
-    check_incomplete_parameters,
-    check_measure,
-    check_weights,
-    label_codes,
-)
-from crfield.estimators.boosted.incomplete_model import (
+from crfield.boosting.incomplete.losses import FACTORISING, LOSSES
+from crfield.boosting.incomplete.structures import Bag, Draws, Form, Windows, chain_of, names_of, values_of
+from crfield.core.checks import Check, flag, integer, loudness, number, one_of, resolve_jobs, threads
+from crfield.core.estimator import ClassifierMixin
+from crfield.core.parameters import learnt, parameter
+from crfield.errors import InputError
+from crfield.estimators.base.fitted import Fitted, json_value
+from crfield.estimators.base.groups import warn_unless_converged
+from crfield.estimators.base.progress import Progress
+from crfield.estimators.base.rows import RowTask
+from crfield.estimators.boosted.incomplete_data import (
     Evidence,
-    IncompleteModel,
-    answer_for,
-    beside,
-    loss_of,
-    own_columns,
+    read_classes,
+    read_codes,
+    read_columns,
+    read_measure,
+    read_weights,
 )
-from crfield.estimators.boosted.incomplete_training import form_for, solve
+from crfield.estimators.boosted.incomplete_model import IncompleteModel, stored_form
+from crfield.optimize.history import Result, Step
+from crfield.optimize.lbfgs import minimize
+from crfield.optimize.penalty import Penalty
+from crfield.storage.state import State
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+    from scipy.sparse import csr_array
+
+    Hidden = Sequence[object] | np.ndarray | None  # one entry per datum
+    Beliefs = ArrayLike | Sequence[ArrayLike] | Callable[[Any], Any]
+
+RANDOM_START = 0.1  # standard deviation of the hidden columns' weights at a random start
+PASS_TOLERANCE = 0.01  # of tol: what a pass of updates must lower the objective by to go on
 
 
-class IncompleteBoost(ClassifierMixin, Estimator):
+def _name_or(names: tuple[str, ...], words: str) -> Check:
+    """A check for one of a few names, or for what is no text."""
+    return Check(words, lambda value: not isinstance(value, str) or value in names)
+
+
+def _read_by(make: Callable[[Any], object]) -> Callable[[Any], bool]:
+    """A test whether a value can be read."""
+
+    def passes(value: object) -> bool:
+        try:
+            make(value)
+        except (TypeError, ValueError):
+            return False
+        return True
+
+    return passes
+
+
+def _without_code(otherwise: str | None) -> Callable[[Any], Any]:
+    """How a file holds an array that may be given as a function: functions are code and are not stored."""
+    return lambda value: otherwise if callable(value) else json_value(value)
+
+
+NON_NEGATIVE = number(0)
+PRIOR = _name_or(("constant", "learnt"), "'constant', 'learnt', an array or a function of X")
+REFERENCE = _name_or(("classes",), "None, 'classes', an array or a function of X")
+INTERACTIONS = _name_or(("all",), "None, 'all' or a list of columns of X")
+CLASS_MASS = Check(
+    "True, False or one number for each class",
+    _read_by(lambda value: np.asarray(0 if value is None else value, float)),
+)
+RANDOM_STATE = Check("an integer ≥ 0, a RandomState or None", _read_by(check_random_state))
+
+
+class IncompleteBoost(ClassifierMixin, Fitted[IncompleteModel], kind="incomplete_boost", model=IncompleteModel):
     """Boosting with incomplete information (Haffari et al., ICML 2008).
 
     A linear classifier with weights for columns of X, and for columns that depend on a hidden part h of each datum. h
@@ -125,72 +173,69 @@ class IncompleteBoost(ClassifierMixin, Estimator):
     ((1, 2), [['noun', 'verb']])
     """
 
-    file_kind = "incomplete_boost"
+    loss: str = parameter(one_of(*LOSSES), default="mix")
+    solver: str = parameter(one_of("lbfgs", "parallel", "sequential"), default="lbfgs")
+    structure: str = parameter(one_of("value", "attributes", "chain", "bag"), default="value")
+    interactions: str | Sequence[int] | None = parameter(INTERACTIONS, default=None)
+    pairs: bool = parameter(flag, default=False)
+    hidden_values: Sequence[Any] | None = parameter(default=None, stored=False)
+    prior: Beliefs = parameter(PRIOR, default="constant", to_json=_without_code("constant"))
+    reference: ArrayLike | Callable[[Any], ArrayLike] | None = parameter(
+        REFERENCE, default=None, to_json=_without_code(None)
+    )
+    gamma: float = parameter(NON_NEGATIVE, default=1.0)
+    l2: float = parameter(NON_NEGATIVE, default=1.0)
+    baseline: str | None = parameter(one_of("observed_only", "without_hidden", "hidden_crf") | None, default=None)
+    start: str = parameter(one_of("auto", "zero", "random", "jensen", "joint"), default="auto")
+    left: int = parameter(integer(0), default=0)
+    class_mass: bool | ArrayLike | None = parameter(CLASS_MASS, default=False)
+    answer: str = parameter(one_of("auto", "mixture", "expected", "joint"), default="auto")
+    bound: str = parameter(one_of("tight", "printed"), default="tight")
+    smoothing: float = parameter(NON_NEGATIVE, default=1e-10)
+    fit_intercept: bool = parameter(flag, default=True)
+    n_samples: int | None = parameter(integer(1) | None, default=None)
+    max_iter: int = parameter(integer(1), default=500)
+    tol: float = parameter(NON_NEGATIVE, default=1e-4)
+    random_state: Any = parameter(RANDOM_STATE, default=None)
+    n_jobs: int | None = parameter(threads, default=None)
+    verbose: int = parameter(loudness, default=0)
 
-    def __init__(
-        self,
-        *,
-        loss: str = "mix",
-        solver: str = "lbfgs",
-        structure: str = "value",
-        interactions: Any = None,
-        pairs: bool = False,
-        hidden_values: Any = None,
-        prior: Any = "constant",
-        reference: Any = None,
-        gamma: float = 1.0,
-        l2: float = 1.0,
-        baseline: str | None = None,
-        start: str = "auto",
-        left: int = 0,
-        class_mass: Any = False,
-        answer: str = "auto",
-        bound: str = "tight",
-        smoothing: float = 1e-10,
-        fit_intercept: bool = True,
-        n_samples: int | None = None,
-        max_iter: int = 500,
-        tol: float = 1e-4,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.loss = loss
-        self.solver = solver
-        self.structure = structure
-        self.interactions = interactions
-        self.pairs = pairs
-        self.hidden_values = hidden_values
-        self.prior = prior
-        self.reference = reference
-        self.gamma = gamma
-        self.l2 = l2
-        self.baseline = baseline
-        self.start = start
-        self.left = left
-        self.class_mass = class_mass
-        self.answer = answer
-        self.bound = bound
-        self.smoothing = smoothing
-        self.fit_intercept = fit_intercept
-        self.n_samples = n_samples
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    classes_: np.ndarray = learnt()
+    hidden_classes_: list[Any] = learnt()
+
+    def _check_together(self) -> None:
+        loss, solver, structure = self.loss, self.solver, self.structure
+        if loss == "hcrf" and solver != "lbfgs":
+            raise InputError(f"the loss 'hcrf' has no counts A⁺, A⁻ for solver={solver!r}. Use solver='lbfgs'.")
+        if structure in ("chain", "bag") and self.baseline != "without_hidden":
+            samples = structure == "bag" and self.n_samples is not None
+            if loss not in FACTORISING and not samples:
+                more = ", or list some drawn foregrounds: n_samples=20" if structure == "bag" else ""
+                raise InputError(
+                    f"the loss {loss!r} needs the normalised model p(y | x, h), which does not factorise over a "
+                    f"{structure}. Use one of {', '.join(map(repr, FACTORISING))}{more}."
+                )
+            if solver == "sequential" and loss in ("joint", "exp"):
+                raise InputError(
+                    f"sequential updates need the values of h listed one by one, and those of a {structure} are "
+                    "summed without a list. Use solver='lbfgs' or 'parallel'."
+                )
+            if self.interactions is not None:
+                raise InputError(f"interactions are for structure='value' and 'attributes', not for {structure!r}.")
+        if self.start in ("jensen", "joint") and loss not in ("mix", "hcrf"):
+            raise InputError(f"start={self.start!r} is for the losses 'mix' and 'hcrf', which are not convex.")
 
     # ------------------------------------------------------------------------------------------ training
 
     def fit(
         self,
         X: Any,
-        y: Any,
-        sample_weight: Any = None,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
         *,
-        hidden: Any = None,
-        prior: Any = None,
-        lengths: Any = None,
+        hidden: Hidden = None,
+        prior: Beliefs | None = None,
+        lengths: ArrayLike | None = None,
     ) -> Self:
         """Learn the weights.
 
@@ -198,180 +243,187 @@ class IncompleteBoost(ClassifierMixin, Estimator):
         ``hidden`` has one entry for each datum, None where h is not known. ``prior`` replaces the parameter with
         beliefs for each datum; ``lengths`` are the steps of each sequence, where ``left`` is not 0.
         """
-        check_incomplete_parameters(self.get_params(deep=False))
-        # A fit that fails must leave the old model as it was, and what scikit-learn's checks set is part of it.
-        old = {name: vars(self)[name] for name in ("n_features_in_", "feature_names_in_") if name in vars(self)}
-        try:
-            self._fit(X, y, sample_weight, hidden, prior, lengths)
-        except BaseException:
-            for name in ("n_features_in_", "feature_names_in_"):
-                if name in old:
-                    setattr(self, name, old[name])
-                elif hasattr(self, name):
-                    delattr(self, name)
-            raise
-        return self
-
-    def _fit(self, X: Any, y: Any, sample_weight: Any, hidden: Any, prior: Any, lengths: Any) -> None:
-        from sklearn.utils import check_random_state
-
-        if y is None:
-            check_classes(y, 0)
-        rows = check_columns(self, X, reset=True)
-        n = rows.shape[0]
-        weight = check_weights(sample_weight, n)
+        self.check()
+        reader = copy(self)  # whose X scikit-learn looks at: a fit that fails leaves this model as it was
+        rows = read_columns(reader, X, reset=True)
+        weight = read_weights(sample_weight, rows.shape[0])
         kept = weight > 0
-        classes, labels = check_classes(y, n, np.flatnonzero(kept))
-        place = before.positions(before.check_lengths(lengths, n))
-        form = form_for(self, hidden, rows)
-        draws = Draws(self.n_samples, int(check_random_state(self.random_state).randint(2**31 - 1)))
-        codes, learnt = None, None
-        if form is not None:
-            codes = form.encode(hidden, rows)
-            observed = form.observed(codes, rows)
-            if isinstance(self.prior, str) and self.prior == "learnt" and prior is None:
-                some = Evidence(rows, codes).some(np.flatnonzero(kept))
-                own = own_columns(some.rows, intercept=bool(self.fit_intercept), scaled=self.structure == "bag")
-                learnt = form.learn(own, np.asarray(some.codes), some.rows, l2=1.0)
-            if self.baseline is None:
-                weight = np.where(observed, self.gamma, 1.0) * weight
-            elif self.baseline == "hidden_crf":
-                codes = form.blank(codes)
-            else:
-                kept &= observed
-                if not kept.any():
-                    raise InputError(
-                        "baseline='observed_only' needs data with nothing hidden, and hidden gives none."
-                    )
-        shares = np.bincount(labels[kept], weight[kept], len(classes))
-        shares = shares / shares.sum() if shares.sum() > 0 else np.full(len(classes), 1.0 / len(classes))
+        classes, labels = read_classes(y, kept)
+        place = before.positions(before.check_lengths(lengths, len(labels)))
+        form = self._form(hidden, rows)
+        codes = None if form is None else form.encode(hidden, rows)
         model = IncompleteModel(
-            classes,
+            RowTask.of(reader, classes),
             form,
-            np.empty(0),
-            learnt,
-            shares,
+            weights=np.empty(0),
+            learnt=None,
+            shares=np.empty(0),
             intercept=bool(self.fit_intercept),
             scaled=self.structure == "bag",
             left=int(self.left),
-            draws=draws,
+            draws=Draws(self.n_samples, int(check_random_state(self.random_state).randint(2**31 - 1))),
         )
-        evidence = self._evidence(model, X, rows, codes, prior)
-        columns = model.own_columns(rows)
-        if self.left:
-            extra = before.left_columns(labels, place, np.arange(n), left=self.left, n_labels=len(classes))
-            columns = beside(columns, extra)
-        at = np.flatnonzero(kept)
-        options = {"labels": labels[at], "n_labels": len(classes), "weight": weight[at]}
-        some, own = evidence.some(at), columns[at]
-        result = solve(self, lambda loss: loss_of(form, some, own, draws, loss=loss, **options), form)
-        weights = np.array(result.weights)
-        weights.flags.writeable = False
-        self._model = replace(model, weights=weights)
-        self.classes_, self.hidden_classes_ = classes, names_of(form)
-        self.objective_, self.history_ = float(result.value), result.history
-        self.n_iter_, self.n_evaluations_ = max(1, result.n_iter), result.n_evaluations
-        self.converged_, self.stop_reason_ = bool(result.converged), result.reason
-        if not result.converged:
-            warnings.warn(
-                f"training stopped after {result.n_iter} steps ({result.reason}) before its tolerance of {self.tol} "
-                "was met. Raise max_iter or tol, or l2 where classes can be told apart without error.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-
-    def _evidence(self, model: IncompleteModel, X: Any, rows: Any, codes: np.ndarray | None, prior: Any) -> Evidence:
-        """The data with prior and reference measure as arrays."""
-        n, form = rows.shape[0], model.form
-        beliefs = None
+        data = Evidence(rows, model.own_columns(rows), codes)
+        if form is not None and isinstance(self.prior, str) and self.prior == "learnt" and prior is None:
+            some = data.some(np.flatnonzero(kept))
+            model = replace(model, learnt=form.learn(some.columns, np.asarray(some.codes), some.rows, l2=1.0))
         if form is not None:
-            given = prior
-            if given is None and not isinstance(self.prior, str):
-                given = self.prior(X) if callable(self.prior) else self.prior
-            own = None if model.learnt is None else model.own_columns(rows)
-            beliefs = form.beliefs(given, model.learnt, own, n)
-        measure = self.reference
+            data, weight, kept = self._weighed(form, data, weight, kept)
+        shares = np.bincount(labels[kept], weight[kept], len(classes))
+        shares = shares / shares.sum() if shares.sum() > 0 else np.full(len(classes), 1.0 / len(classes))
+        model = replace(model, shares=shares)
+        data = model.with_left(self._believed(model, data, X, prior), labels, place)
+        at = np.flatnonzero(kept)
+        some = data.some(at)
+        result = self._train(lambda loss: model.problem(some, labels[at], loss, weight[at]), form)
+        self._learn(replace(model, weights=np.array(result.weights)), replace(result, n_iter=max(1, result.n_iter)))
+        advice = "Raise max_iter or tol, or l2 where classes can be told apart without error"
+        warn_unless_converged(result, self.tol, advice)
+        return self
+
+    def _form(self, hidden: Hidden, rows: csr_array) -> Form | None:
+        """The form of the hidden part; None where there is none to speak of."""
+        (n, width), given = rows.shape, self.hidden_values
+        if self.baseline == "without_hidden":
+            return None
+        if self.structure == "bag":
+            return Bag(width)
+        if self.structure == "chain":
+            coder, places = chain_of(hidden, n, given)
+            return Windows(coder, places, bool(self.pairs), resolve_jobs(self.n_jobs)) if coder and places else None
+        several = self.structure == "attributes"
+        return values_of(hidden, n, given, several=several, width=width, interactions=self.interactions)
+
+    def _weighed(
+        self, form: Form, data: Evidence, weight: np.ndarray, kept: np.ndarray
+    ) -> tuple[Evidence, np.ndarray, np.ndarray]:
+        """The data, their weights and whether they are used, as ``gamma`` or the baseline has it."""
+        codes = np.asarray(data.codes)
+        observed = form.observed(codes, data.rows)
+        if self.baseline is None:
+            return data, np.where(observed, self.gamma, 1.0) * weight, kept
+        if self.baseline == "hidden_crf":
+            return replace(data, codes=form.blank(codes)), weight, kept
+        if not (kept & observed).any():
+            raise InputError("baseline='observed_only' needs data with nothing hidden, and hidden gives none.")
+        return data, weight, kept & observed
+
+    def _believed(self, model: IncompleteModel, data: Evidence, X: Any, prior: Beliefs | None) -> Evidence:
+        """The data with prior and reference measure as arrays."""
+        n, beliefs, measure = data.n_data, None, self.reference
+        if model.form is not None:
+            if prior is None and not isinstance(self.prior, str):
+                prior = self.prior(X) if callable(self.prior) else self.prior
+            beliefs = model.form.beliefs(prior, model.learnt, data.columns, n)
         if measure is None:
-            return Evidence(rows, codes, beliefs)
+            return replace(data, beliefs=beliefs)
         measure = model.shares if isinstance(measure, str) else measure(X) if callable(measure) else measure
-        found = check_measure(measure, (n, model.n_labels))
-        return Evidence(rows, codes, beliefs, np.log(found))
+        return replace(data, beliefs=beliefs, log_reference=np.log(read_measure(measure, (n, model.n_labels))))
+
+    def _train(self, problem_of: Callable[[str], Any], form: Form | None) -> Result:
+        """Minimise the loss from the start that was asked for."""
+        problem, penalty, jobs = problem_of(self.loss), Penalty(l2=self.l2), resolve_jobs(self.n_jobs)
+        start = np.zeros(problem.n_weights)
+        kind = self.start
+        if kind == "auto":
+            kind = "random" if self.baseline == "hidden_crf" else "zero"
+        if kind == "random" and form is not None:
+            own = problem.tables(start)[1]
+            own[:] = check_random_state(self.random_state).normal(scale=RANDOM_START, size=own.shape)
+        elif kind in ("jensen", "joint"):
+            start = minimize(problem_of(kind), start, penalty, tol=self.tol, max_iter=self.max_iter).weights
+        with Progress(self.verbose, total=self.max_iter, description=f"{self.loss}, {self.solver}") as progress:
+
+            def show(step: Step, weights: np.ndarray) -> None:
+                progress.update(step)
+
+            options: dict[str, Any] = {"max_iter": self.max_iter, "callback": show}
+            if self.solver == "lbfgs":
+                return minimize(problem, start, penalty, tol=self.tol, n_jobs=jobs, **options)
+            options |= {"l2": float(self.l2), "smoothing": self.smoothing, "tol": PASS_TOLERANCE * self.tol}
+            if self.solver == "parallel":
+                return updates.parallel(problem, start, **options)
+            return updates.sequential(problem, start, tight=self.bound == "tight", **options)
+
+    def _show(self, model: IncompleteModel) -> None:
+        task = model.task
+        self.classes_, self.hidden_classes_ = task.classes, names_of(model.form)
+        self.n_features_in_ = int(task.n_columns or 0)
+        if task.column_names is not None:
+            self.feature_names_in_ = task.column_names
+        elif hasattr(self, "feature_names_in_"):  # of an earlier fit
+            del self.feature_names_in_
 
     # ------------------------------------------------------------------------------------------ answers
 
-    @property
-    def _fitted(self) -> IncompleteModel:
-        if not hasattr(self, "_model"):
-            raise NotYetFitted("this IncompleteBoost is not fitted yet. Call fit(X, y) first.")
-        return self._model
-
-    def predict(self, X: Any, *, hidden: Any = None, prior: Any = None, lengths: Any = None) -> np.ndarray:
+    def predict(
+        self, X: Any, *, hidden: Hidden = None, prior: Beliefs | None = None, lengths: ArrayLike | None = None
+    ) -> np.ndarray:
         """(N,) labels; ``hidden`` where it is known for some of the data, as in `fit`."""
         codes = self.predict_proba(X, hidden=hidden, prior=prior, lengths=lengths).argmax(axis=1)
         return self.classes_[codes]
 
-    def predict_proba(self, X: Any, *, hidden: Any = None, prior: Any = None, lengths: Any = None) -> np.ndarray:
+    def predict_proba(
+        self, X: Any, *, hidden: Hidden = None, prior: Beliefs | None = None, lengths: ArrayLike | None = None
+    ) -> np.ndarray:
         """(N, Y) probabilities of the labels, in the order of ``classes_``."""
-        model = self._fitted
-        evidence = self._asked(X, hidden, prior)
+        model, evidence = self._asked(X, hidden, prior)
         place = before.positions(before.check_lengths(lengths, evidence.n_data))
-        answer = answer_for(self.loss, model.form) if self.answer == "auto" else self.answer
+        answer = model.answer_for(self.loss) if self.answer == "auto" else self.answer
         found = model.answers(evidence, answer, place)
         if self.class_mass is False or self.class_mass is None:
             return found
         return class_mass_normalised(found, model.shares if self.class_mass is True else np.asarray(self.class_mass))
 
-    def predict_log_proba(self, X: Any, *, hidden: Any = None, prior: Any = None, lengths: Any = None) -> np.ndarray:
+    def predict_log_proba(
+        self, X: Any, *, hidden: Hidden = None, prior: Beliefs | None = None, lengths: ArrayLike | None = None
+    ) -> np.ndarray:
         """(N, Y) logarithms of `predict_proba`."""
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X, hidden=hidden, prior=prior, lengths=lengths))
 
     def score(
-        self, X: Any, y: Any, sample_weight: Any = None, *, hidden: Any = None, prior: Any = None, lengths: Any = None
+        self,
+        X: Any,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        hidden: Hidden = None,
+        prior: Beliefs | None = None,
+        lengths: ArrayLike | None = None,
     ) -> float:
         """The share of right labels."""
         right = self.predict(X, hidden=hidden, prior=prior, lengths=lengths) == np.asarray(y)
-        return float(
-            np.average(right, weights=None if sample_weight is None else check_weights(sample_weight, len(y)))
-        )
+        return float(np.average(right, weights=read_weights(sample_weight, len(right))))
 
     def mean_loss(
         self,
         X: Any,
-        y: Any,
+        y: ArrayLike,
         *,
         loss: str | None = None,
-        hidden: Any = None,
-        prior: Any = None,
-        lengths: Any = None,
+        hidden: Hidden = None,
+        prior: Beliefs | None = None,
+        lengths: ArrayLike | None = None,
     ) -> float:
         """The loss of training, or another, per datum: of unnormalised models the paper reports −log of it.
 
         Labels of steps before (``left``) are the true ones here.
         """
-        model = self._fitted
-        evidence = self._asked(X, hidden, prior)
+        model, evidence = self._asked(X, hidden, prior)
         loss = self.loss if loss is None else loss
-        if loss not in LOSSES:
-            raise InputError(f"loss must be one of {', '.join(map(repr, LOSSES))}, got {loss!r}.")
-        codes = label_codes(y, model.classes, evidence.n_data)
-        columns = model.own_columns(evidence.rows)
-        if self.left:
-            place = before.positions(before.check_lengths(lengths, evidence.n_data))
-            rows = np.arange(evidence.n_data)
-            columns = beside(
-                columns, before.left_columns(codes, place, rows, left=self.left, n_labels=model.n_labels)
-            )
-        problem = loss_of(
-            model.form, evidence, columns, model.draws, labels=codes, loss=loss, n_labels=model.n_labels
-        )
+        one_of(*LOSSES)("loss", loss)
+        codes = read_codes(y, self.classes_, evidence.n_data)
+        place = before.positions(before.check_lengths(lengths, evidence.n_data))
+        problem = model.problem(model.with_left(evidence, codes, place), codes, loss)
         return float(problem.value(model.weights)) / max(evidence.n_data, 1)
 
-    def _asked(self, X: Any, hidden: Any, prior: Any) -> Evidence:
+    def _asked(self, X: Any, hidden: Hidden, prior: Beliefs | None) -> tuple[IncompleteModel, Evidence]:
+        """The model, and the data as it reads them."""
         model = self._fitted
-        rows = check_columns(self, X, reset=False)
+        rows = read_columns(self, X, reset=False)
         codes = None if model.form is None else model.form.encode(hidden, rows)
-        return self._evidence(model, X, rows, codes, prior)
+        return model, self._believed(model, Evidence(rows, model.own_columns(rows), codes), X, prior)
 
     # ------------------------------------------------------------------------------------------ what was learnt
 
@@ -399,21 +451,29 @@ class IncompleteBoost(ClassifierMixin, Estimator):
         interactions; the tags of each place, then of each pair; or the words in the foreground, then in the
         background.
         """
-        model = self._fitted
+        model, table = self._fitted, self._fitted.table()
         width = 0 if model.form is None else model.form.n_columns
-        table = model.table()
         return table[len(table) - width :].T
+
+    # ------------------------------------------------------------------------------------------ files
 
     def save(self, path: Any) -> None:
         """Write the model to one file, atomically; `crfield.load` reads it. A prior or reference that is a function
         is code and is not stored: give it again with ``set_params``.
         """
-        from crfield.estimators.boosted.incomplete_file import save_incomplete
+        super().save(path)
 
-        save_incomplete(self, path)
+    def _state(self) -> State:
+        state = super()._state()
+        return State(state.header | {"hidden_values": self.hidden_values is not None}, state.arrays)
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_model")
+    @classmethod
+    def _with_parameters(cls, state: State) -> Self:
+        made = super()._with_parameters(state)
+        if state.header.get("hidden_values") is True:
+            values = names_of(stored_form(state))
+            made.hidden_values = values if made.structure == "attributes" else values[0] if values else None
+        return made
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
