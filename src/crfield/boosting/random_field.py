@@ -20,19 +20,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from crfield.boosting.round_table import Round
-from crfield.boosting.virtual_evidence.additive import LocalStep, columns_of, rows_of, start_scores
+from crfield.boosting.virtual_evidence.additive import (
+    LocalStep,
+    ValueRun,
+    columns_of,
+    rows_of,
+    scores_from_state,
+    scores_state,
+    start_scores,
+)
 from crfield.boosting.virtual_evidence.couplings import Group, groups_of
-from crfield.boosting.virtual_evidence.rounds import Block, RoundOptions, best_local
+from crfield.boosting.virtual_evidence.rounds import FieldData, RoundOptions, best_local
 from crfield.boosting.weak_learners.candidates import Candidates
 from crfield.boosting.weak_learners.responses import centred
 from crfield.boosting.weak_learners.stumps import Stump, best_stump
+from crfield.core.checks import is_number
 from crfield.data.graphs.batch import GraphBatch, GraphSchema
 from crfield.kernels.reference.virtual import softmax, working_pairs
+from crfield.storage.checked import refuse
+from crfield.storage.state import State
 
 FIELD_LEARNERS = ("linear", "stump")
 
@@ -56,6 +67,17 @@ class BeliefStep:
             return np.asarray(sums[:, : len(self.values) - 1] @ self.values[:-1] + self.values[-1])
         return self.values[(sums[:, self.column] > self.threshold).astype(np.int64)]
 
+    @classmethod
+    def from_json(cls, told: Any, groups: list[Group], sizes: tuple[int, ...], flat: ValueRun) -> Self:
+        """The step of [group, column, threshold], whose values come next in ``flat``."""
+        if not isinstance(told, list) or len(told) != 3 or not type(told[0]) is type(told[1]) is int:
+            refuse("a round of the model file is damaged")
+        group, column, threshold = told
+        if not 0 <= group < len(groups) or not -1 <= column < sizes[groups[group].other] or not is_number(threshold):
+            refuse("a round of the model file names a relation or a label that does not exist")
+        rows = sizes[groups[group].other] + 1 if column < 0 else 2
+        return cls(group, flat.take(rows, sizes[groups[group].own]), column, float(threshold))
+
 
 @dataclass(frozen=True, eq=False)
 class FieldModel:
@@ -66,6 +88,44 @@ class FieldModel:
     prior: tuple[np.ndarray, ...]
     groups: tuple[Group, ...]
     rounds: tuple[tuple[LocalStep | None, BeliefStep | None], ...]
+
+    def state(self) -> State:
+        """Header and arrays."""
+        state = scores_state(self.prior, (local for local, _ in self.rounds if local is not None))
+        heard = [step for _, step in self.rounds if step is not None]
+        header = {
+            "relations": sorted({group.relation for group in self.groups}),
+            "rounds_played": [
+                [local is not None, None if step is None else [step.group, step.column, step.threshold]]
+                for local, step in self.rounds
+            ],
+        }
+        values = np.concatenate([np.zeros(0), *(step.values.reshape(-1) for step in heard)])
+        return State(state.header | header, {**state.arrays, "heard": values})
+
+    @classmethod
+    def from_state(cls, state: State, schema: GraphSchema, sizes: tuple[int, ...]) -> Self:
+        """The model whose `state` this is; ModelFileError for whatever does not fit."""
+        prior, local = scores_from_state(state, schema, sizes)
+        numbers = state.listed("relations")
+        if not all(type(number) is int and 0 <= number < len(schema.relations) for number in numbers):
+            refuse("the model file names relations that do not exist")
+        groups = groups_of(schema, tuple(numbers))
+        steps, flat, rounds = list(local), ValueRun(state, "heard"), []
+        for item in state.listed("rounds_played"):
+            if (
+                not isinstance(item, list)
+                or len(item) != 2
+                or not isinstance(item[0], bool)
+                or (item[0] > len(steps))
+            ):
+                refuse("the rounds of the model file do not fit its weak learners")
+            heard = None if item[1] is None else BeliefStep.from_json(item[1], groups, sizes, flat)
+            rounds.append((steps.pop(0) if item[0] else None, heard))
+        flat.finish()
+        if steps:
+            refuse("the rounds of the model file do not fit its weak learners")
+        return cls(schema, sizes, prior, tuple(groups), tuple(rounds))
 
     def beliefs(self, batch: GraphBatch) -> np.ndarray:
         """(N, L) beliefs after the last round."""
@@ -148,23 +208,17 @@ class _State:
 
 
 def boost_field(
-    batch: GraphBatch,
-    schema: GraphSchema,
-    labels: np.ndarray,
-    weight: np.ndarray,
-    sizes: tuple[int, ...],
+    data: FieldData,
     prior: tuple[np.ndarray, ...],
-    blocks: list[Block],
     options: RoundOptions,
     *,
     learner: str = "linear",
-    relations: tuple[int, ...] | None = None,
-    name: Callable[[LocalStep], str] = str,
     watch: Callable[[Round], bool | None] | None = None,
 ) -> BoostedField:
-    """Rounds on a batch with label codes (N,), −1 where unknown, and weights (N,) of the nodes."""
-    groups = groups_of(schema, relations)
-    state = _State(batch, schema, sizes, prior, groups)
+    """Rounds on data, from the prior (L_k,) of every kind."""
+    schema, sizes, labels, weight = data.schema, data.sizes, data.labels, data.weight
+    groups = groups_of(schema, data.relations)
+    state = _State(data.batch, schema, sizes, prior, groups)
     played: list[tuple[LocalStep | None, BeliefStep | None]] = []
     rounds: list[Round] = []
     reason = "all rounds done"
@@ -173,10 +227,10 @@ def boost_field(
     for number in range(1, options.n_rounds + 1):
         w, moved = working_pairs(state.beliefs, labels, weight, possible, options.response_limit)
         pairs = np.stack([w, moved], axis=2).swapaxes(0, 1)
-        local = best_local(blocks, pairs[1:] if len(pairs) == 2 else pairs, sizes, options)
+        local = best_local(data, pairs[1:] if len(pairs) == 2 else pairs, options)
         z = np.divide(moved, w, out=np.zeros_like(w), where=w > 0)
         if local is not None:
-            block = next(b for b in blocks if (b.kind, b.part) == (local.kind, local.part))
+            block = data.block_of(local)
             leaves = local.learner.leaves(block.candidates)
             state.add_local(block.rows, local.values[leaves])
             raw = options.learning_rate * local.learner.values[leaves]
@@ -191,7 +245,7 @@ def boost_field(
         state.advance()
         logs = np.log(np.maximum(state.beliefs[known, labels[known]], 1e-300))
         loss = -float(weight[known] @ logs / max(weight[known].sum(), 1e-300))
-        words = [] if local is None else [name(local)]
+        words = [] if local is None else [data.name(local)]
         if heard is not None:
             words.append(schema.relations[groups[heard.group].relation].name)
         total = gain + (local.learner.gain if local is not None else 0.0)

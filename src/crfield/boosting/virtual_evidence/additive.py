@@ -8,19 +8,25 @@ inference is exact wherever the relations that matter allow it.
 
 A learner with l leaves can be read as l − 1 columns of zeros and ones (`indicators`), which makes the same model a
 linear one; the verified mode refits it in that form.
+
+In a model file what the learners ask stands in the header, and what all their leaves score in one array.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
+from crfield.boosting.weak_learners.state import Learner, learner_from_json, learner_to_json
 from crfield.core.graphs import Graphs
 from crfield.core.potentials import Potentials
 from crfield.data.batch import Columns
 from crfield.data.graphs.batch import GraphBatch, GraphSchema, take_rows
+from crfield.storage.checked import refuse
+from crfield.storage.state import State
 
 PARTS = ("dense", "sparse")
 
@@ -31,7 +37,7 @@ class LocalStep:
 
     kind: int
     part: str  # "dense" or "sparse"
-    learner: Any  # Stump, Categories or RegressionTree
+    learner: Learner
     values: np.ndarray  # (leaves, L_kind)
 
     def indicators(self, columns: Any) -> np.ndarray:
@@ -61,6 +67,19 @@ class Additive:
     prior: tuple[np.ndarray, ...]  # (L_k,) of each kind
     steps: tuple[LocalStep, ...]
     tables: np.ndarray  # (R, L, L), rows for the tail's label
+
+    def state(self) -> State:
+        """Header and arrays."""
+        state = scores_state(self.prior, self.steps)
+        return State(state.header, {**state.arrays, "tables": np.ascontiguousarray(self.tables)})
+
+    @classmethod
+    def from_state(cls, state: State, schema: GraphSchema, sizes: tuple[int, ...]) -> Self:
+        """The sum whose `state` this is; ModelFileError for whatever does not fit."""
+        prior, steps = scores_from_state(state, schema, sizes)
+        return cls(
+            schema, sizes, prior, steps, state.array("tables", (len(schema.relations), max(sizes), max(sizes)))
+        )
 
     @property
     def n_labels(self) -> int:
@@ -96,6 +115,53 @@ class Additive:
         if len(kept) < topology.n_edges:
             topology = Graphs(topology.offsets, topology.tails[kept], topology.heads[kept])
         return self.tables[list(used)], topology, of_edge[kept]
+
+
+def scores_state(prior: Iterable[np.ndarray], steps: Iterable[LocalStep]) -> State:
+    """The prior of every kind, what weak learners ask, and what their leaves score, end to end."""
+    listed = list(steps)
+    values = np.concatenate([np.zeros(0), *(step.values.reshape(-1) for step in listed)])
+    told = [[step.kind, step.part, len(step.values), learner_to_json(step.learner)] for step in listed]
+    priors = {f"prior{kind}": np.ascontiguousarray(scores) for kind, scores in enumerate(prior)}
+    return State({"steps": told}, {**priors, "values": values})
+
+
+def scores_from_state(
+    state: State, schema: GraphSchema, sizes: tuple[int, ...]
+) -> tuple[tuple[np.ndarray, ...], tuple[LocalStep, ...]]:
+    """Prior and weak learners whose `scores_state` this is; ModelFileError for whatever does not fit."""
+    prior = tuple(state.array(f"prior{kind}", (size,)) for kind, size in enumerate(sizes))
+    flat, steps = ValueRun(state, "values"), []
+    for item in state.listed("steps"):
+        if not isinstance(item, list) or len(item) != 4 or item[1] not in PARTS:
+            refuse("a weak learner of the model file is damaged")
+        kind, part, leaves, told = item
+        if type(kind) is not int or not 0 <= kind < len(sizes):
+            refuse("a weak learner of the model file is for a kind of nodes that does not exist")
+        start, stop = schema.kinds[kind].dense if part == "dense" else schema.kinds[kind].columns
+        learner = learner_from_json(told, stop - start, leaves)
+        steps.append(LocalStep(kind, part, learner, flat.take(leaves, sizes[kind])))
+    flat.finish()
+    return prior, tuple(steps)
+
+
+class ValueRun:
+    """An array of a file that holds tables end to end."""
+
+    def __init__(self, state: State, name: str) -> None:
+        self._flat, self._at, self._name = state.array(name, (None,)), 0, name
+
+    def take(self, rows: int, columns: int) -> np.ndarray:
+        """The next table."""
+        start, self._at = self._at, self._at + rows * columns
+        if self._at > len(self._flat):
+            refuse(f"{self._name!r} of the model file holds too few numbers")
+        return self._flat[start : self._at].reshape(rows, columns)
+
+    def finish(self) -> None:
+        """ModelFileError where something is left."""
+        if self._at != len(self._flat):
+            refuse(f"{self._name!r} of the model file holds more numbers than its weak learners have")
 
 
 def start_scores(batch: GraphBatch, sizes: tuple[int, ...], prior: tuple[np.ndarray, ...]) -> np.ndarray:

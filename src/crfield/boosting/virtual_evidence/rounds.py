@@ -72,6 +72,29 @@ class Block:
 
 
 @dataclass(frozen=True, eq=False)
+class FieldData:
+    """What a boosted field learns from: graphs, labels, and the columns and relations that compete."""
+
+    batch: GraphBatch
+    schema: GraphSchema
+    sizes: tuple[int, ...]  # L_k of each kind
+    labels: np.ndarray  # (N,) codes, −1 where unknown
+    weight: np.ndarray  # (N,)
+    blocks: list[Block]
+    relations: tuple[int, ...]  # those that may be picked
+    name: Callable[[LocalStep], str] = str
+
+    def block_of(self, step: LocalStep) -> Block:
+        """The columns that a weak learner asks."""
+        return next(block for block in self.blocks if (block.kind, block.part) == (step.kind, step.part))
+
+    def priors(self, without: np.ndarray | None = None) -> tuple[np.ndarray, ...]:
+        """`class_priors` of the labels, without those of some nodes (N,)."""
+        labels = self.labels if without is None else np.where(without, -1, self.labels)
+        return class_priors(labels, self.weight, self.batch, self.sizes)
+
+
+@dataclass(frozen=True, eq=False)
 class TableStep:
     """What a coupling added to the table of a relation, (L, L) with rows for the tail's label."""
 
@@ -87,6 +110,7 @@ class Boosted:
     model: Additive
     rounds: list[Round]
     reason: str
+    how: str = ""  # what was trained in the end
 
 
 def blocks_of(
@@ -132,37 +156,31 @@ def class_priors(
 
 
 def boost(
-    batch: GraphBatch,
-    schema: GraphSchema,
-    labels: np.ndarray,
-    weight: np.ndarray,
-    sizes: tuple[int, ...],
+    data: FieldData,
     prior: tuple[np.ndarray, ...],
-    blocks: list[Block],
     options: RoundOptions,
     *,
     held: np.ndarray | None = None,
-    relations: tuple[int, ...] | None = None,
-    name: Callable[[LocalStep], str] = str,
     watch: Callable[[Round], bool | None] | None = None,
 ) -> Boosted:
-    """Run rounds on a batch with label codes (N,), −1 where unknown, and weights (N,) of the nodes.
+    """Run rounds on data, from the prior (L_k,) of every kind.
 
-    ``held`` (N,) marks nodes that do not teach and by whose −log p training stops. ``relations`` are the numbers of
-    those that may be picked, all if None. ``watch`` is told of every round; True ends training, and so does Ctrl-C.
+    ``held`` (N,) marks nodes that do not teach and by whose −log p training stops. ``watch`` is told of every round;
+    True ends training, and so does Ctrl-C.
     """
+    schema, sizes, labels = data.schema, data.sizes, data.labels
     state = VirtualEvidence(
-        batch,
+        data.batch,
         schema,
-        softmax(start_scores(batch, sizes, prior)),
+        softmax(start_scores(data.batch, sizes, prior)),
         labels=labels,
-        weight=weight,
+        weight=data.weight,
         held=held,
-        relations=relations,
+        relations=data.relations,
         maximise=options.maximise,
         n_jobs=options.n_jobs,
     )
-    judge = _Judge(labels, weight, held)
+    judge = _Judge(labels, data.weight, held)
     picks: list[LocalStep | TableStep] = []
     rounds: list[Round] = []
     reason = "all rounds done"
@@ -178,7 +196,7 @@ def boost(
                 if said:
                     reason = said
                     break
-            local = best_local(blocks, heard.pairs, sizes, options)
+            local = best_local(data, heard.pairs, options)
             coupling = None
             if state.groups:
                 found = fit_couplings(sums_of(heard), state.groups, sizes, ridge=options.ridge)
@@ -188,10 +206,10 @@ def boost(
                 reason = "nothing more to gain"
                 break
             if local is not None and (coupling is None or local.learner.gain >= coupling.gain):
-                block = blocks[_place(blocks, local)]
+                block = data.block_of(local)
                 state.add_local(block.rows, *leaves_of(local, block.candidates))
                 picks.append(local)
-                rounds.append(Round(number, "feature", name(local), float(gain)))
+                rounds.append(Round(number, "feature", data.name(local), float(gain)))
             else:
                 picks.append(_coupled(state, coupling, sizes, options))  # type: ignore[arg-type]
                 relation = state.groups[coupling.group].relation  # type: ignore[union-attr]
@@ -199,7 +217,8 @@ def boost(
     except KeyboardInterrupt:
         reason = INTERRUPTED
     if rounds and np.isnan(rounds[-1].nll):
-        rounds[-1] = judge.judged(rounds[-1], judge.loss(state.beliefs))
+        after = state.listen(limit=options.response_limit, exact=options.exact)  # what the last round brought
+        rounds[-1] = judge.judged(rounds[-1], after.loss)
         if watch is not None:
             watch(rounds[-1])
     kept = judge.best if held is not None or reason.startswith("the loss") else len(picks)
@@ -208,16 +227,14 @@ def boost(
     return Boosted(model, rounds, reason)
 
 
-def best_local(
-    blocks: list[Block], pairs: np.ndarray, sizes: tuple[int, ...], options: RoundOptions
-) -> LocalStep | None:
+def best_local(data: FieldData, pairs: np.ndarray, options: RoundOptions) -> LocalStep | None:
     """The weak learner of largest gain on any columns for pairs (w, w z) of all nodes, as `listen` gives them.
 
     Its leaf values are centred and shortened by the learning rate.
     """
     best: LocalStep | None = None
-    for block in blocks:
-        own, mirrored = pairs_of_block(block, pairs, sizes)
+    for block in data.blocks:
+        own, mirrored = pairs_of_block(block, pairs, data.sizes)
         found: Any
         if options.learner == "tree":
             found = tree_of(
@@ -286,27 +303,14 @@ def _coupled(state: VirtualEvidence, coupling: Coupling, sizes: tuple[int, ...],
     return TableStep(group.relation, coupling.group, taken if group.to_head else taken.T)
 
 
-def _place(blocks: list[Block], step: LocalStep) -> int:
-    return next(k for k, block in enumerate(blocks) if (block.kind, block.part) == (step.kind, step.part))
-
-
 class _Judge:
     """Mean −log p of the true labels, of those that teach and of those held out, and whether it still falls."""
 
     def __init__(self, labels: np.ndarray, weight: np.ndarray, held: np.ndarray | None) -> None:
-        self._labels, self._weight = labels, weight
-        self._out = np.zeros(len(labels), bool) if held is None else held
-        known = labels >= 0
-        self._mass = [max(float(weight[known & some].sum()), 1e-300) for some in (~self._out, self._out)]
+        known, out = labels >= 0, np.zeros(len(labels), bool) if held is None else held
+        self._mass = [max(float(weight[known & some].sum()), 1e-300) for some in (~out, out)]
         self._values: list[float] = []
         self._held = held is not None
-
-    def loss(self, beliefs: np.ndarray) -> np.ndarray:
-        """(2,) Σ −weight · log p of those that teach and of those held out, under beliefs up to a factor."""
-        rows = np.flatnonzero(self._labels >= 0)
-        shares = beliefs[rows, self._labels[rows]] / beliefs[rows].sum(axis=1)
-        costs = -self._weight[rows] * np.log(np.maximum(shares, 1e-300))
-        return np.array([costs[~self._out[rows]].sum(), costs[self._out[rows]].sum()])
 
     def judged(self, one: Round, loss: np.ndarray) -> Round:
         """The round with what came of it."""

@@ -34,18 +34,17 @@ from crfield.boosting.virtual_evidence.linear_form import LinearForm, Weights
 from crfield.boosting.virtual_evidence.messages import VirtualEvidence, sums_of
 from crfield.boosting.virtual_evidence.rounds import (
     WORTH,
-    Block,
+    Boosted,
+    FieldData,
     RoundOptions,
     best_local,
     boost,
-    class_priors,
     pairs_of_block,
 )
 from crfield.boosting.weak_learners.responses import centred
 from crfield.boosting.weak_learners.stumps import stump_of
 from crfield.core.semiring import Semiring
 from crfield.core.target import Target
-from crfield.data.graphs.batch import GraphBatch, GraphSchema
 from crfield.errors import LabelError
 from crfield.kernels.boost import histograms
 from crfield.kernels.virtual import Heard
@@ -54,17 +53,6 @@ from crfield.optimize.history import INTERRUPTED
 PROPOSALS = ("virtual", "independent")
 # Of the step of a feature that waits: a Newton step for nodes on their own is too long where neighbours repeat it.
 SHARES = (1.0, 0.25, 0.0625)
-
-
-@dataclass(frozen=True, eq=False)
-class Verified:
-    """A model, how it came about, and what was trained in the end."""
-
-    model: Additive
-    rounds: list[Round]
-    reason: str
-    objective: str
-    converged: bool
 
 
 @dataclass(frozen=True)
@@ -82,22 +70,17 @@ class Question:
 
 
 def verify(
-    batch: GraphBatch,
-    schema: GraphSchema,
+    data: FieldData,
     target: Target,
-    sizes: tuple[int, ...],
-    blocks: list[Block],
     options: RoundOptions,
     *,
     l2: float = 1.0,
     proposals: str = "virtual",
-    relations: tuple[int, ...] = (),
-    name: Callable[[LocalStep], str] = str,
     watch: Callable[[Round], bool | None] | None = None,
     rng: np.random.Generator,
-) -> Verified:
-    """Propose for at most ``options.n_rounds`` rounds among columns and ``relations``; verify; fit by likelihood."""
-    growing = _Growing(batch, schema, target, sizes, blocks, options, l2, relations, name, rng)
+) -> Boosted:
+    """Propose for at most ``options.n_rounds`` rounds among columns and relations; verify; fit by likelihood."""
+    growing = _Growing(data, target, options, l2, rng)
     reason = "all rounds done"
     try:
         if proposals == "independent":
@@ -120,35 +103,22 @@ def verify(
     except KeyboardInterrupt:
         reason = INTERRUPTED
     rounds = [replace(one, number=number) for number, one in enumerate(growing.rounds, start=1)]
-    return Verified(growing.model(), rounds, reason, growing.form.reason, growing.form.converged)
+    return Boosted(growing.model(), rounds, reason, growing.form.reason)
 
 
 class _Growing:
     """A model in the making: features, accepted relations, weights, and beliefs under them."""
 
     def __init__(
-        self,
-        batch: GraphBatch,
-        schema: GraphSchema,
-        target: Target,
-        sizes: tuple[int, ...],
-        blocks: list[Block],
-        options: RoundOptions,
-        l2: float,
-        relations: tuple[int, ...],
-        name: Callable[[LocalStep], str],
-        rng: np.random.Generator,
+        self, data: FieldData, target: Target, options: RoundOptions, l2: float, rng: np.random.Generator
     ) -> None:
-        self.batch, self.schema, self.target, self.sizes = batch, schema, target, sizes
-        self.blocks, self.options, self.name = blocks, options, name
-        self.labels = target.labels.astype(np.int64)
-        self.weight = np.ones(len(self.labels))
-        if target.weight is not None:
-            self.weight = target.weight[batch.topology.sequence_of_node]
-        self.form = LinearForm(batch, schema, target, sizes, blocks, l2=l2, n_jobs=options.n_jobs, rng=rng)
+        self.data, self.options = data, options
+        batch, schema, sizes = data.batch, data.schema, data.sizes
+        self.batch, self.schema, self.sizes, self.labels = batch, schema, sizes, data.labels
+        self.form = LinearForm(batch, schema, target, sizes, data.blocks, l2=l2, n_jobs=options.n_jobs, rng=rng)
         self.open_relations = [
             number
-            for number in relations
+            for number in data.relations
             if (batch.relation == number).any()
             and min(sizes[schema.relations[number].tail], sizes[schema.relations[number].head]) > 1
         ]
@@ -165,8 +135,8 @@ class _Growing:
     def propose(self, *, features: bool) -> str:
         """One round; why there are no more, if so."""
         heard, groups = self._listen()
-        local = best_local(self.blocks, heard.pairs, self.sizes, self.options) if features else None
-        if local is not None and self.name(local) in self.known:
+        local = best_local(self.data, heard.pairs, self.options) if features else None
+        if local is not None and self.data.name(local) in self.known:
             if self.waiting:  # weights that are not the best yet ask for what is there already
                 self.refit()
                 return self.propose(features=features)
@@ -178,7 +148,7 @@ class _Growing:
             return "nothing more to gain"
         if local is not None and (relation is None or local.learner.gain >= gain):
             self._add(local)
-            self.rounds.append(Round(0, "feature", self.name(local), float(local.learner.gain), self.nll()))
+            self.rounds.append(Round(0, "feature", self.data.name(local), float(local.learner.gain), self.nll()))
             return ""
         self._verify(gain)
         return ""
@@ -186,23 +156,11 @@ class _Growing:
     def pick_alone(self) -> None:
         """Features by LogitBoost, as if there were no relations."""
         options = replace(self.options, exact=True, maximise=False, response_limit=4.0, patience=None)
-        prior = class_priors(self.labels, self.weight, self.batch, self.sizes)
-        alone = boost(
-            self.batch,
-            self.schema,
-            self.labels,
-            self.weight,
-            self.sizes,
-            prior,
-            self.blocks,
-            options,
-            relations=(),
-            name=self.name,
-        )
+        alone = boost(replace(self.data, relations=()), self.data.priors(), options)
         self.rounds += alone.rounds
         for step in alone.model.steps:
-            if self.name(step) not in self.known:
-                self.known.add(self.name(step))
+            if self.data.name(step) not in self.known:
+                self.known.add(self.data.name(step))
                 self.form.add(step)
         self.refit()
 
@@ -216,7 +174,7 @@ class _Growing:
             self.schema,
             self.beliefs,
             labels=self.labels,
-            weight=self.weight,
+            weight=self.data.weight,
             relations=tuple(self.open_relations),
             n_jobs=self.options.n_jobs,
         )
@@ -233,13 +191,13 @@ class _Growing:
     def _fresh_stump(self, pairs: np.ndarray) -> LocalStep | None:
         """The best stump on a column whose best cut is not in the model yet; a penalty leaves old ones some gain."""
         best: LocalStep | None = None
-        for block in self.blocks:
+        for block in self.data.blocks:
             cut = block.candidates
             own, mirrored = pairs_of_block(block, pairs, self.sizes)
             sums = histograms(cut.packed, own, n_jobs=self.options.n_jobs)
             while (found := stump_of(cut, sums, ridge=self.options.ridge, mirrored=mirrored)) is not None:
                 step = LocalStep(block.kind, block.part, found, centred(found.values))
-                if self.name(step) not in self.known:
+                if self.data.name(step) not in self.known:
                     if best is None or found.gain > best.learner.gain:
                         best = step
                     break
@@ -248,13 +206,13 @@ class _Growing:
         return best
 
     def _add(self, step: LocalStep) -> None:
-        self.known.add(self.name(step))
+        self.known.add(self.data.name(step))
         self.form.add(step)
         self.waiting += 1
         if self.waiting > self.form.n_steps // 4:
             self.refit()
             return
-        block = next(b for b in self.blocks if (b.kind, b.part) == (step.kind, step.part))
+        block = self.data.block_of(step)
         values = centred(step.learner.values)[step.learner.leaves(block.candidates)]
         before, loss = self.extra.copy(), self.nll()
         for share in SHARES:
@@ -325,8 +283,8 @@ class _Growing:
         """Mean −log p of the known labels."""
         rows = np.flatnonzero(self.labels >= 0)
         logs = np.log(np.maximum(self.beliefs[rows, self.labels[rows]], 1e-300))
-        total = float(self.weight[rows].sum())
-        return -float(self.weight[rows] @ logs) / total if total else float("nan")
+        total = float(self.data.weight[rows].sum())
+        return -float(self.data.weight[rows] @ logs) / total if total else float("nan")
 
     def model(self) -> Additive:
         """The model with the weights of the last refit."""

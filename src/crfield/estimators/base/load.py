@@ -22,8 +22,6 @@ from crfield.storage.foreign.tools import chain_tool
 from crfield.storage.state import State
 
 _READERS = {  # where the function lies that makes the model of an archive
-    "virtual_evidence": ("crfield.estimators.boosted.virtual_evidence_file", "load_virtual"),
-    "boosted_field": ("crfield.estimators.boosted.virtual_evidence_file", "load_field"),
 }
 _MAGIC = 16  # bytes that tell the tool
 _PIPELINE = "pipeline"

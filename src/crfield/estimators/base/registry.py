@@ -28,6 +28,8 @@ HOMES: dict[str, str] = {
     "selected_crf": "crfield.estimators.selected.crf:SelectedCRF",
     "semi_markov": "crfield.estimators.segments.semi_markov:SemiMarkovCRF",
     "logit_boost": "crfield.estimators.boosted.logit_boost:LogitBoost",
+    "virtual_evidence": "crfield.estimators.boosted.virtual_evidence:VirtualEvidenceBoosting",
+    "boosted_field": "crfield.estimators.boosted.random_field:BoostedRandomField",
     "incomplete_boost": "crfield.estimators.boosted.incomplete_boost:IncompleteBoost",
     "maxent_classifier": "crfield.estimators.maxent.classifier:MaxentClassifier",
     "stump_encoder": "crfield.estimators.selected.stump_encoder:StumpEncoder",

@@ -1,39 +1,106 @@
-"""What a fitted boosted field holds, and how it scores, names and becomes a linear model."""
+"""What fitted boosted fields hold, their place in a model file, and how they score, name and become a linear model.
+
+BoostedModel   weak learners on columns, and tables of relations: an ordinary model of graphs
+BeliefModel    rounds to be replayed, which end in beliefs of nodes
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
+from crfield.boosting.random_field import FieldModel
+from crfield.boosting.round_table import RoundTable
 from crfield.boosting.virtual_evidence.additive import Additive, LocalStep, columns_of
 from crfield.boosting.weak_learners.stumps import Categories, Stump
+from crfield.core.graphs import Graphs
 from crfield.core.potentials import Potentials
 from crfield.data.graphs.batch import GraphBatch
 from crfield.data.graphs.graph import Edges, Graph
 from crfield.data.graphs.labels import GraphLabels
 from crfield.errors import InputError, LabelError
-from crfield.estimators.graph.model import GraphModel
+from crfield.estimators.graph.model import GraphModel, graph_parts, graph_state
 from crfield.features.graphs.encoder import GraphEncoder
 from crfield.report.weights import FeatureList, FeatureWeight, TransitionTable
 from crfield.scoring.graph_layout import GraphLayout
+from crfield.storage.state import State
 from crfield.training.graph.plan import Plan
 
 
-@dataclass(eq=False)
-class BoostedModel:
-    """Encoder, labels, and the sum of weak learners."""
+class Stored(Protocol):
+    """Scores that can write themselves down."""
+
+    def state(self) -> State:
+        """Header and arrays."""
+        ...
+
+
+S = TypeVar("S", bound=Stored)
+
+
+@dataclass(frozen=True, eq=False)
+class FieldValue(Generic[S]):
+    """Encoder, labels, what scores nodes and edges, and how it came about."""
 
     encoder: GraphEncoder
     labels: GraphLabels
-    additive: Additive
+    scores: S
+    rounds: RoundTable
 
-    def potentials(self, graphs: Any) -> tuple[Potentials, GraphBatch]:
+    def state(self) -> State:
+        """Header and arrays."""
+        parts, own = graph_state(self.encoder, self.labels), self.scores.state()
+        header = {**parts.header, **own.header, "rounds": self.rounds.to_json()}
+        return State(header, {**parts.arrays, **own.arrays})
+
+
+@dataclass(frozen=True, eq=False)
+class BeliefModel(FieldValue[FieldModel]):
+    """Rounds that end in beliefs; nodes are independent of each other given these."""
+
+    @classmethod
+    def from_state(cls, state: State, parameters: Mapping[str, Any]) -> Self:
+        """The value whose `state` this is; ModelFileError for whatever does not fit."""
+        encoder, labels = graph_parts(state)
+        field = FieldModel.from_state(state, encoder.schema, labels.sizes)
+        return cls(encoder, labels, field, RoundTable.from_json(state.header.get("rounds")))
+
+    def potentials(self, graphs: list[Graph]) -> tuple[Potentials, GraphBatch]:
+        """Logs of the beliefs without any edges, and the encoding of the graphs."""
+        batch = self.encoder.encode(graphs)
+        with np.errstate(divide="ignore"):
+            node = np.log(np.maximum(self.scores.beliefs(batch), 1e-300))
+        node[~self.labels.states(batch)] = -np.inf
+        none, size = np.zeros(0, np.int64), self.labels.n_labels
+        return Potentials(node, np.zeros((1, size, size)), Graphs(batch.topology.offsets, none, none)), batch
+
+
+@dataclass(frozen=True, eq=False)
+class BoostedModel(FieldValue[Additive]):
+    """A sum of weak learners with tables of relations."""
+
+    trained_by: str
+
+    def state(self) -> State:
+        """Header and arrays."""
+        state = super().state()
+        return State(state.header | {"trained_by": self.trained_by}, state.arrays)
+
+    @classmethod
+    def from_state(cls, state: State, parameters: Mapping[str, Any]) -> Self:
+        """The value whose `state` this is; ModelFileError for whatever does not fit."""
+        encoder, labels = graph_parts(state)
+        additive = Additive.from_state(state, encoder.schema, labels.sizes)
+        rounds = RoundTable.from_json(state.header.get("rounds"))
+        return cls(encoder, labels, additive, rounds, state.word("trained_by"))
+
+    def potentials(self, graphs: list[Graph]) -> tuple[Potentials, GraphBatch]:
         """Scores of graphs, and their encoding."""
         batch = self.encoder.encode(graphs)
-        return self.additive.score(batch), batch
+        return self.scores.score(batch), batch
 
     def relation_weights(self, name: str) -> TransitionTable:
         """Scores of the label pairs of a relation."""
@@ -41,7 +108,7 @@ class BoostedModel:
         number = schema.relation(name)
         relation, coders = schema.relations[number], self.labels.coders
         tail, head = coders[relation.tail].labels, coders[relation.head].labels
-        return TransitionTable(tail, self.additive.tables[number, : len(tail), : len(head)], columns=head)
+        return TransitionTable(tail, self.scores.tables[number, : len(tail), : len(head)], columns=head)
 
     def top_features(self, n: int, label: Hashable | None) -> FeatureList:
         """The n leaves of largest absolute weight, each against the first leaf of its learner."""
@@ -66,7 +133,7 @@ class BoostedModel:
 
     def linear(self, kind: int) -> tuple[list[str], np.ndarray, np.ndarray]:
         """Names (D) and weights (D, L) of the leaves of a kind, equal ones added up, and the bias (L,)."""
-        bias = self.additive.prior[kind].copy()
+        bias = self.scores.prior[kind].copy()
         place: dict[str, int] = {}
         rows: list[np.ndarray] = []
         for step in self._steps(kind):
@@ -96,7 +163,7 @@ class BoostedModel:
         """Graphs with the leaves as columns, and the relations that the model uses."""
         batch = self.encoder.encode(graphs)
         schema = self.encoder.schema
-        used = [schema.relations[number] for number in self.additive.relations]
+        used = [schema.relations[number] for number in self.scores.relations]
         tables = [self.indicators(batch, kind) for kind in range(len(schema.kinds))]
         first = [0] * len(tables)
         out = []
@@ -127,24 +194,24 @@ class BoostedModel:
             "kinds": [{"name": kind.name, **_columns(names)} for kind, (names, _, _) in zip(schema.kinds, parts)],
             "relations": [
                 {"name": r.name, "tail": r.tail, "head": r.head, "symmetric": r.symmetric, **_columns([])}
-                for r in (schema.relations[number] for number in self.additive.relations)
+                for r in (schema.relations[number] for number in self.scores.relations)
             ],
         }
         encoder = GraphEncoder.from_state(header, {})
-        layout = GraphLayout.full(encoder.schema, self.additive.sizes)
+        layout = GraphLayout.full(encoder.schema, self.scores.sizes)
         weights = np.zeros(layout.n_weights)
         for kind, (_, rows, bias) in zip(schema.kinds, parts):
             weights[layout.part[f"{kind.name}/dense"]] = rows.reshape(-1)
             weights[layout.part[f"{kind.name}/bias"]] = bias
-        for relation, pair, number in zip(encoder.schema.relations, layout.tables, self.additive.relations):
+        for relation, pair, number in zip(encoder.schema.relations, layout.tables, self.scores.relations):
             tail, head = np.nonzero(pair.tie >= 0)
             own = np.zeros(pair.n_weights)
-            own[pair.tie[tail, head]] = self.additive.tables[number][tail, head]
+            own[pair.tie[tail, head]] = self.scores.tables[number][tail, head]
             weights[layout.part[f"{relation.name}/table"]] = own
         return GraphModel(encoder, self.labels, layout, weights, plan)
 
     def _steps(self, kind: int) -> list[LocalStep]:
-        return [step for step in self.additive.steps if step.kind == kind]
+        return [step for step in self.scores.steps if step.kind == kind]
 
 
 def _columns(names: list[str]) -> dict[str, Any]:

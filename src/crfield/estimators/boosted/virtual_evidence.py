@@ -13,33 +13,26 @@ the node scores, one table for each relation.
 
 from __future__ import annotations
 
-import time
 import warnings
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 
 from crfield.boosting.round_table import Round, RoundTable
-from crfield.boosting.virtual_evidence.rounds import Block, RoundOptions, blocks_of, boost, class_priors
-from crfield.boosting.virtual_evidence.verified import verify
-from crfield.core.checks import random_generator, resolve_jobs
-from crfield.core.potentials import Potentials
+from crfield.boosting.virtual_evidence.couplings import POTENTIALS
+from crfield.boosting.virtual_evidence.rounds import LEARNERS, Boosted, FieldData, RoundOptions, boost
+from crfield.boosting.virtual_evidence.verified import PROPOSALS, verify
+from crfield.core.checks import integer, one_of, random_generator, resolve_jobs, share
+from crfield.core.parameters import learnt, parameter
 from crfield.core.target import Target
-from crfield.data.graphs.batch import GraphBatch
 from crfield.data.graphs.graph import Graph
-from crfield.data.graphs.labels import GraphLabels
-from crfield.errors import ConvergenceWarning, DataWarning, InputError, NotFittedError
-from crfield.estimators.base.progress import Progress
-from crfield.estimators.base.sequences import without_weightless
-from crfield.estimators.boosted.model import BoostedModel, step_name
-from crfield.estimators.boosted.virtual_checks import check_virtual_parameters, graphs_of, relation_numbers
-from crfield.estimators.graph.answers import GraphAnswers
+from crfield.errors import DataWarning, InputError
+from crfield.estimators.boosted.field import NON_NEGATIVE, POSITIVE, STARTS, BoostedGraphs
+from crfield.estimators.boosted.model import BoostedModel
 from crfield.estimators.graph.crf import GraphCRF
-from crfield.estimators.graph.data import target_of
-from crfield.features.graphs.encoder import GraphEncoder
-from crfield.optimize.history import INTERRUPTED
+from crfield.optimize.history import Result
 from crfield.report.weights import FeatureList, TransitionTable
 from crfield.training.graph.plan import Plan
 
@@ -47,24 +40,10 @@ LARGE = 5_000  # labelled nodes from which two labels are boosted with whole ste
 MOST_RESPONSE = 50.0
 UNEQUAL = 1.5  # times its fair share that a label may have before a start from zero is warned of
 
-
-@dataclass(frozen=True)
-class RoundStep:
-    """A round as `Progress` shows it: its gain stands where a gradient would."""
-
-    n_iter: int
-    value: float
-    gradient_norm: float
-    n_active: int
-    seconds: float
-
-    @classmethod
-    def of(cls, one: Round, started: float) -> RoundStep:
-        """The round, and the time since ``started``."""
-        return cls(one.number, one.nll, one.gain, one.number, time.monotonic() - started)
+Watch = Callable[[Round], None] | None
 
 
-class VirtualEvidenceBoosting(GraphAnswers[Any]):
+class VirtualEvidenceBoosting(BoostedGraphs[BoostedModel], kind="virtual_evidence", model=BoostedModel):
     """Boosted conditional random field on sequences or graphs.
 
     X is a list of sequences (2-D arrays, sparse matrices, lists of dicts or of lists of strings) or of `Graph`; y the
@@ -128,60 +107,26 @@ class VirtualEvidenceBoosting(GraphAnswers[Any]):
     'feature'
     """
 
-    _model: BoostedModel | None
-    _name = "VirtualEvidenceBoosting"
-    file_kind = "virtual_evidence"
+    mode: str = parameter(one_of("exact", "paper", "verified"), default="exact")
+    n_rounds: int | None = parameter(integer(1) | None, default=None)
+    learner: str = parameter(one_of(*LEARNERS), default="stump")
+    max_depth: int = parameter(integer(1), default=2)
+    response_limit: float | None = parameter(POSITIVE | None, default=None)
+    ridge: float | None = parameter(NON_NEGATIVE | None, default=None)
+    learning_rate: float | None = parameter(POSITIVE | None, default=None)
+    start: str | None = parameter(one_of(*STARTS) | None, default=None)
+    potential: str = parameter(one_of(*POTENTIALS), default="joint")
+    validation: float | None = parameter(share("the share of graphs held out") | None, default=None)
+    patience: int = parameter(integer(1), default=5)
+    l2: float = parameter(NON_NEGATIVE, default=1.0)
+    proposals: str = parameter(one_of(*PROPOSALS), default="virtual")
 
-    def __init__(
-        self,
-        *,
-        mode: str = "exact",
-        n_rounds: int | None = None,
-        learner: str = "stump",
-        max_depth: int = 2,
-        relations: Sequence[Any] | None = None,
-        directed: bool = False,
-        discrete: Sequence[int] = (),
-        response_limit: float | None = None,
-        ridge: float | None = None,
-        learning_rate: float | None = None,
-        max_bins: int = 32,
-        start: str | None = None,
-        potential: str = "joint",
-        validation: float | None = None,
-        patience: int = 5,
-        l2: float = 1.0,
-        proposals: str = "virtual",
-        decode: str = "map",
-        engine: Any = "auto",
-        map_engine: Any = None,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-        verbose: int = 0,
-    ) -> None:
-        self.mode = mode
-        self.n_rounds = n_rounds
-        self.learner = learner
-        self.max_depth = max_depth
-        self.relations = relations
-        self.directed = directed
-        self.discrete = discrete
-        self.response_limit = response_limit
-        self.ridge = ridge
-        self.learning_rate = learning_rate
-        self.max_bins = max_bins
-        self.start = start
-        self.potential = potential
-        self.validation = validation
-        self.patience = patience
-        self.l2 = l2
-        self.proposals = proposals
-        self.decode = decode
-        self.engine = engine
-        self.map_engine = map_engine
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    accepted_relations_: list[str] = learnt()
+    trained_by_: str = learnt()
+
+    def _check_together(self) -> None:
+        if self.validation is not None and self.mode == "verified":
+            raise InputError("mode='verified' needs no held-out data (validation): relations are verified by BIC.")
 
     # ------------------------------------------------------------------ fitting
 
@@ -190,169 +135,82 @@ class VirtualEvidenceBoosting(GraphAnswers[Any]):
 
         ``sample_weight`` has one number for each graph; 0 leaves it out. Ctrl-C ends training with the rounds so far.
         """
-        check_virtual_parameters(self.get_params(deep=False))
-        X, y, sample_weight = without_weightless(X, y, sample_weight)
-        encoder = GraphEncoder()
-        batch = encoder.fit(self._graphs(X))
-        if batch.topology.n_nodes == 0:
-            raise InputError("X holds no steps or nodes at all; at least one is needed to train.")
-        coder = GraphLabels([kind.name for kind in encoder.schema.kinds]).fit(y, batch)
-        target = target_of(batch, coder, y, sample_weight)
-        usable = relation_numbers(encoder.schema, self.relations)
-        jobs = resolve_jobs(self.n_jobs)
-        blocks = blocks_of(batch, encoder.schema, max_bins=self.max_bins, discrete=tuple(self.discrete), n_jobs=jobs)
-        options = self._options(coder, target, batch)
-        trained = self._boosted if self.mode != "verified" else self._verified
-        with Progress(self.verbose, total=options.n_rounds, description=self._name) as progress:
-            started = time.monotonic()
-
-            def watch(one: Round) -> None:
-                progress.update(RoundStep.of(one, started))
-
-            additive, rounds, reason, trained_by = trained(
-                encoder, batch, coder, target, blocks, options, usable, watch if self.verbose else None
-            )
-        self._model = BoostedModel(encoder, coder, additive)
-        self.classes_ = coder.classes[coder.kinds[0]] if len(coder.kinds) == 1 else coder.classes
-        self.rounds_ = RoundTable(rounds)
-        self.n_rounds_ = sum(one.kept for one in rounds)
-        self.accepted_relations_ = [encoder.schema.relations[number].name for number in additive.relations]
-        self.converged_ = reason != INTERRUPTED
-        self.stop_reason_ = reason
-        self.trained_by_ = trained_by
-        if not self.converged_:
-            warnings.warn("training was interrupted; the rounds so far are kept.", ConvergenceWarning, stacklevel=2)
+        self.check()
+        graphs, data = self._read(X, y, sample_weight)
+        options = self._options(data)
+        with self._watched(options.n_rounds) as watch:
+            if self.mode == "verified":
+                done = self._verified(data, graphs.target, options, watch)
+            else:
+                done = self._boosted(data, options, watch)
+        self._end(
+            BoostedModel(graphs.encoder, graphs.labels, done.model, RoundTable(done.rounds), done.how), done.reason
+        )
         return self
 
-    def _options(self, coder: GraphLabels, target: Target, batch: GraphBatch) -> RoundOptions:
+    def _options(self, data: FieldData) -> RoundOptions:
         """Parameters with those that were left open filled in by mode and data."""
-        paper, two = self.mode == "paper", coder.n_labels == 2
+        paper, two = self.mode == "paper", max(data.sizes) == 2
         limit = 4.0
         if self.mode == "exact":
-            priors = class_priors(target.labels.astype(np.int64), node_weights(batch, target), batch, coder.sizes)
-            rarest = min(float((np.exp(one) / np.exp(one).sum()).min()) for one in priors)
+            rarest = min(float(shares_of(prior).min()) for prior in data.priors())
             limit = min(max(8.0 if two else 4.0, 2.0 / rarest), MOST_RESPONSE)
-        whole = paper or (two and int((target.labels >= 0).sum()) >= LARGE)
+        whole = paper or (two and int((data.labels >= 0).sum()) >= LARGE)
 
-        def given(value: Any, otherwise: Any) -> Any:
-            return otherwise if value is None else value
+        def given(value: float | None, otherwise: float) -> float:
+            return otherwise if value is None else float(value)
 
         return RoundOptions(
             n_rounds=int(given(self.n_rounds, 50 if paper else 100)),
             learner=self.learner,
             max_depth=int(self.max_depth),
             exact=not paper,
-            response_limit=float(given(self.response_limit, limit)),
-            ridge=float(given(self.ridge, 0.0 if paper else 5.0)),
-            learning_rate=float(given(self.learning_rate, 1.0 if whole else 0.5)),
+            response_limit=given(self.response_limit, limit),
+            ridge=given(self.ridge, 0.0 if paper else 5.0),
+            learning_rate=given(self.learning_rate, 1.0 if whole else 0.5),
             potential=self.potential,
             maximise=self.mode == "exact" and self.decode != "marginal",
             patience=None if paper and self.validation is None else int(self.patience),
             n_jobs=resolve_jobs(self.n_jobs),
         )
 
-    def _boosted(
-        self,
-        encoder: GraphEncoder,
-        batch: GraphBatch,
-        coder: GraphLabels,
-        target: Target,
-        blocks: list[Block],
-        options: RoundOptions,
-        usable: tuple[int, ...],
-        watch: Any,
-    ) -> tuple[Any, list[Round], str, str]:
-        labels, weight = target.labels.astype(np.int64), node_weights(batch, target)
-        held = self._held_out(batch, labels)
-        taught = labels if held is None else np.where(held, -1, labels)
-        prior = class_priors(taught, weight, batch, coder.sizes)
+    def _boosted(self, data: FieldData, options: RoundOptions, watch: Watch) -> Boosted:
+        held = self._held_out(data)
+        prior = data.priors(without=held)
         if (self.start or ("zero" if self.mode == "paper" else "prior")) == "zero":
-            self._warn_of_prior(prior, usable)
+            if data.relations and any(one.max() * len(one) > UNEQUAL for one in map(shares_of, prior)):
+                warnings.warn(
+                    "labels are unequal and boosting starts from zero: relations may take up the shares of the "
+                    "labels, once for each neighbour, and end in one label. Use start='prior'.",
+                    DataWarning,
+                    stacklevel=3,
+                )
             prior = tuple(np.zeros_like(one) for one in prior)
-        done = boost(
-            batch,
-            encoder.schema,
-            labels,
-            weight,
-            coder.sizes,
-            prior,
-            blocks,
-            options,
-            held=held,
-            relations=usable,
-            name=lambda step: step_name(step, encoder),
-            watch=watch,
-        )
-        return done.model, done.rounds, done.reason, f"{self.mode} rounds of virtual evidence boosting"
+        done = boost(data, prior, options, held=held, watch=watch)
+        return replace(done, how=f"{self.mode} rounds of virtual evidence boosting")
 
-    def _verified(
-        self,
-        encoder: GraphEncoder,
-        batch: GraphBatch,
-        coder: GraphLabels,
-        target: Target,
-        blocks: list[Block],
-        options: RoundOptions,
-        usable: tuple[int, ...],
-        watch: Any,
-    ) -> tuple[Any, list[Round], str, str]:
-        done = verify(
-            batch,
-            encoder.schema,
-            target,
-            coder.sizes,
-            blocks,
-            options,
-            l2=float(self.l2),
-            proposals=self.proposals,
-            relations=usable,
-            name=lambda step: step_name(step, encoder),
-            watch=watch,
-            rng=random_generator(self.random_state),
-        )
-        return done.model, done.rounds, done.reason, done.objective
+    def _verified(self, data: FieldData, target: Target, options: RoundOptions, watch: Watch) -> Boosted:
+        rng = random_generator(self.random_state)
+        return verify(data, target, options, l2=float(self.l2), proposals=self.proposals, watch=watch, rng=rng)
 
-    def _held_out(self, batch: GraphBatch, labels: np.ndarray) -> np.ndarray | None:
+    def _held_out(self, data: FieldData) -> np.ndarray | None:
         if self.validation is None:
             return None
-        graphs = batch.n_graphs
+        graphs = data.batch.n_graphs
         if graphs < 2:
             raise InputError("validation holds out whole graphs or sequences, and there is one only. Leave it out.")
         count = min(max(1, round(self.validation * graphs)), graphs - 1)
         chosen = random_generator(self.random_state).permutation(graphs)[:count]
-        held = np.isin(batch.topology.sequence_of_node, chosen)
-        if not (labels[held] >= 0).any() or not (labels[~held] >= 0).any():
+        held = np.isin(data.batch.topology.sequence_of_node, chosen)
+        if not (data.labels[held] >= 0).any() or not (data.labels[~held] >= 0).any():
             raise InputError("held-out graphs and those to learn from must both have known labels: check validation.")
         return held
 
-    def _warn_of_prior(self, prior: tuple[np.ndarray, ...], usable: tuple[int, ...]) -> None:
-        shares = [np.exp(one) / np.exp(one).sum() for one in prior]
-        if usable and any(share.max() * len(share) > UNEQUAL for share in shares):
-            warnings.warn(
-                "labels are unequal and boosting starts from zero: relations may take up the shares of the labels, "
-                "once for each neighbour, and end in one label. Use start='prior'.",
-                DataWarning,
-                stacklevel=4,
-            )
-
-    # --------------------------------------------------------------- prediction
-
-    @property
-    def _fitted(self) -> BoostedModel:
-        model = getattr(self, "_model", None)
-        if model is None:
-            raise NotFittedError(f"this {self._name} is not fitted yet. Call fit(X, y) first, or load a model file.")
-        return model
-
-    @property
-    def _coder(self) -> GraphLabels:
-        return self._fitted.labels
-
-    def _graphs(self, X: Any) -> list[Graph]:
-        return graphs_of(X, self.relations, bool(self.directed))
-
-    def _scored(self, X: Any) -> tuple[Potentials, GraphBatch]:
-        return self._fitted.potentials(self._graphs(X))
+    def _show(self, model: BoostedModel) -> None:
+        super()._show(model)
+        relations = model.encoder.schema.relations
+        self.accepted_relations_ = [relations[number].name for number in model.scores.relations]
+        self.trained_by_ = model.trained_by
 
     # -------------------------------------------------------------- explanation
 
@@ -378,27 +236,16 @@ class VirtualEvidenceBoosting(GraphAnswers[Any]):
         >>> bool((twin.predict(model.transform(world.features))[0] == model.predict(world.features)[0]).all())
         True
         """
-        inner = self._fitted
         made = GraphCRF(decode=self.decode, engine=self.engine, map_engine=self.map_engine, n_jobs=self.n_jobs)
-        made._learn(inner.graph_model(Plan("boosting", None, exact=True, reason=self.trained_by_)))
-        made.objective_, made.n_evaluations_, made.history_ = float("nan"), 0, []
-        made.n_iter_, made.converged_, made.stop_reason_ = self.n_rounds_, self.converged_, self.stop_reason_
-        return made
-
-    # ------------------------------------------------------------------ storage
-
-    def save(self, path: Any) -> None:
-        """Write the model to one file, atomically; `crfield.load` reads it. Nothing in it is ever executed."""
-        from crfield.estimators.boosted.virtual_evidence_file import save_virtual
-
-        save_virtual(self, path)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return getattr(self, "_model", None) is not None
+        model = self._fitted.graph_model(Plan("boosting", None, exact=True, reason=self.trained_by_))
+        ended = Result(model.weights, float("nan"), self.n_rounds_, 0, self.converged_, self.stop_reason_)
+        return made._learn(model, ended)
 
 
-def node_weights(batch: GraphBatch, target: Target) -> np.ndarray:
-    """(N,) the weight of each node, that of its graph."""
-    if target.weight is None:
-        return np.ones(batch.topology.n_nodes)
-    return np.asarray(target.weight[batch.topology.sequence_of_node])
+def shares_of(prior: np.ndarray) -> np.ndarray:
+    """The shares whose logs are a prior (L,), up to a constant.
+
+    >>> shares_of(np.log([3.0, 1.0])).tolist()
+    [0.75, 0.25]
+    """
+    return np.exp(prior) / np.exp(prior).sum()

@@ -34,23 +34,23 @@ def read_graphs(
     standardize: bool = False,
     min_count: int = 1,
     known: tuple[GraphEncoder, GraphLabels] | None = None,
+    compared: bool = False,
 ) -> GraphData:
     """Graphs with the labels y of their nodes; columns and labels are those ``known``, or else learnt from these.
+
+    Numbers too large to be added up are refused, unless they are only ``compared`` with others.
 
     >>> data = read_graphs([Graph([[0.5], [1.5]], [(0, 1)])], [["a", "b"]])
     >>> data.target.labels.tolist()
     [0, 1]
     """
-    if known is None:
-        encoder = GraphEncoder(standardize=standardize)
-        batch = encoder.fit(graphs, min_count=min_count)
-        labels = GraphLabels([kind.name for kind in encoder.schema.kinds]).fit(y, batch)
-    else:
-        encoder, labels = known
-        batch = encoder.encode(graphs)
-    refuse_large(batch, encoder)
+    encoder = GraphEncoder(standardize=standardize) if known is None else known[0]
+    batch = encoder.fit(graphs, min_count=min_count) if known is None else encoder.encode(graphs)
     if batch.topology.n_nodes == 0:
-        raise InputError("X holds no nodes at all; at least one graph with one node is needed to train.")
+        raise InputError("X holds no steps or nodes at all; at least one is needed to train.")
+    labels = GraphLabels([kind.name for kind in encoder.schema.kinds]).fit(y, batch) if known is None else known[1]
+    if not compared:
+        refuse_large(batch, encoder)
     return GraphData(encoder, labels, batch, target_of(batch, labels, y, sample_weight))
 
 
