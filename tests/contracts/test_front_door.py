@@ -22,6 +22,9 @@ from sklearn.utils.validation import check_is_fitted
 import crfield
 from crfield.errors import CrfieldError, DataWarning, InputError, ModelFileError, NotFittedError
 from tests.cases.estimators import FRONT_DOOR, Front
+from tests.stored.cases import CASES as STORED_CASES
+from tests.stored.cases import Case
+from tests.stored.make import HERE
 
 every = pytest.mark.parametrize("front", FRONT_DOOR, ids=lambda front: front.estimator.__name__)
 ANSWERS = ("predict", "predict_proba", "predict_marginals")
@@ -102,6 +105,35 @@ def test_learnt_names_end_in_an_underscore(front: Front) -> None:
     if hasattr(model, "coef_"):
         with pytest.raises(ValueError, match="read-only"):
             model.coef_[0] = 1.0
+
+
+def ask_everything(model: Any) -> None:
+    """What an editor or a debugger asks of a model: its names, its values and all its public properties."""
+    names = [name for name in dir(model) if not name.startswith("_")]
+    assert {*model.get_params(deep=False), *(name for name in vars(model) if not name.startswith("_"))} <= {*names}
+    assert type(model).__name__ in repr(model)
+    properties = [name for name in names if isinstance(inspect.getattr_static(type(model), name, None), property)]
+    for name in properties:
+        getattr(model, name)
+    assert properties or not hasattr(type(model), "coef_")
+
+
+@every
+def test_editors_may_ask_for_everything(front: Front) -> None:
+    ask_everything(fitted(front)[0])
+
+
+@pytest.mark.parametrize("case", STORED_CASES, ids=lambda case: case.name)
+def test_editors_may_ask_stored_models_for_everything(case: Case) -> None:
+    ask_everything(crfield.load(HERE / "0.1.0" / f"{case.name}.crfield", **case.load))
+
+
+@pytest.mark.parametrize("options", [{}, {"left": 2}, {"fit_intercept": False}, {"hidden_values": ["noun", "verb"]}])
+def test_editors_may_ask_an_incomplete_boost_for_everything(options: dict[str, Any]) -> None:
+    X, y = np.eye(6), ["in", "out"] * 3
+    model = crfield.IncompleteBoost(**options).fit(X, y)
+    ask_everything(model)
+    assert model.left_coef_.shape == (model.left, 3, 2)
 
 
 @every

@@ -21,7 +21,9 @@ from typing import Any, Self
 import numpy as np
 
 from crfield.boosting.round_table import Round, RoundTable
+from crfield.boosting.virtual_evidence.additive import Additive
 from crfield.boosting.virtual_evidence.couplings import POTENTIALS
+from crfield.boosting.virtual_evidence.recordings import differing_rates
 from crfield.boosting.virtual_evidence.rounds import LEARNERS, Boosted, FieldData, RoundOptions, boost
 from crfield.boosting.virtual_evidence.verified import PROPOSALS, verify
 from crfield.core.checks import integer, one_of, random_generator, resolve_jobs, share
@@ -29,9 +31,11 @@ from crfield.core.parameters import learnt, parameter
 from crfield.core.target import Target
 from crfield.data.graphs.graph import Graph
 from crfield.errors import DataWarning, InputError
+from crfield.estimators.base.rows import log_probabilities
 from crfield.estimators.boosted.field import NON_NEGATIVE, POSITIVE, STARTS, BoostedGraphs
 from crfield.estimators.boosted.model import BoostedModel
 from crfield.estimators.graph.crf import GraphCRF
+from crfield.estimators.graph.data import GraphData
 from crfield.optimize.history import Result
 from crfield.report.weights import FeatureList, TransitionTable
 from crfield.training.graph.plan import Plan
@@ -146,6 +150,7 @@ class VirtualEvidenceBoosting(BoostedGraphs[BoostedModel], kind="virtual_evidenc
         self._end(
             BoostedModel(graphs.encoder, graphs.labels, done.model, RoundTable(done.rounds), done.how), done.reason
         )
+        self._warn_of_rates(graphs, data, done.model)
         return self
 
     def _options(self, data: FieldData) -> RoundOptions:
@@ -205,6 +210,25 @@ class VirtualEvidenceBoosting(BoostedGraphs[BoostedModel], kind="virtual_evidenc
         if not (data.labels[held] >= 0).any() or not (data.labels[~held] >= 0).any():
             raise InputError("held-out graphs and those to learn from must both have known labels: check validation.")
         return held
+
+    def _warn_of_rates(self, graphs: GraphData, data: FieldData, model: Additive) -> None:
+        """`DataWarning` where sequences differ in label rates, which relations of any distance take for their own."""
+        distances = [relation.name.removeprefix("+") for relation in data.schema.relations]
+        if len(data.relations) < 2 or not model.relations or not all(name.isdigit() for name in distances):
+            return
+        beliefs = np.exp(log_probabilities(model.score(data.batch).node))  # of the columns alone
+        found = differing_rates(data.labels, beliefs, data.batch.topology.offsets, list(map(int, distances)))
+        if found is not None:
+            label, (least, most) = graphs.labels.coders[0].labels[found.label], found.rates
+            warnings.warn(
+                f"sequences differ in their share of label {label!r} ({least:.2f} … {most:.2f}), more than columns "
+                "and dependence between steps explain: relations at every distance then seem to gain, and of those "
+                f"accepted ({', '.join(self.accepted_relations_)}) none need be true. Add columns that tell "
+                "sequences apart (the person, the day, means over the sequence), ask for a distance of half a "
+                "sequence as a control, or train on sequences of like rates.",
+                DataWarning,
+                stacklevel=3,
+            )
 
     def _show(self, model: BoostedModel) -> None:
         super()._show(model)
