@@ -21,11 +21,9 @@ from crfield.storage.files import name_of, peek
 from crfield.storage.foreign.tools import chain_tool
 from crfield.storage.state import State
 
-_READERS = {  # where the function lies that makes the model of an archive
-}
 _MAGIC = 16  # bytes that tell the tool
 _PIPELINE = "pipeline"
-KINDS = (*HOMES, *_READERS, *TRANSFORMERS, _PIPELINE)
+KINDS = (*HOMES, *TRANSFORMERS, _PIPELINE)
 
 
 def load(
@@ -85,10 +83,7 @@ def _model(archive: Archive, name: str, functions: dict[str, Any], *, lazy: bool
         known = () if functions["functions"] is None else declared_parameters(maker)
         given = {parameter: code for parameter, code in functions.items() if parameter in known}
         return maker._from_state(State(archive.header, archive.arrays), lazy=lazy, **given)
-    if kind in TRANSFORMERS:
-        return transformer_from_state(archive.header, archive.arrays)
-    module, reader = _READERS[kind]
-    return getattr(import_module(module), reader)(archive)
+    return transformer_from_state(archive.header, archive.arrays)
 
 
 def read_template(source: Any) -> Template:
