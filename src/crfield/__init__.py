@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from crfield.estimators.boosted.tree_crf import TreeCRF as TreeCRF
     from crfield.estimators.boosted.virtual_evidence import VirtualEvidenceBoosting as VirtualEvidenceBoosting
     from crfield.estimators.chain.crf import ChainCRF as ChainCRF
-    from crfield.estimators.chain.encoding import encode_dataset as encode_dataset
     from crfield.estimators.chain.m_estimated import MEstimatedCRF as MEstimatedCRF
     from crfield.estimators.chain.memm import MEMM as MEMM
+    from crfield.estimators.chain.on_disk import encode_dataset as encode_dataset
     from crfield.estimators.continuous import ContinuousCRF as ContinuousCRF
     from crfield.estimators.graph.crf import GraphCRF as GraphCRF
     from crfield.estimators.graph.discriminative_field import DiscriminativeRandomField as DiscriminativeRandomField
@@ -115,7 +115,7 @@ else:
         "DiscriminativeRandomField": "crfield.estimators.graph.discriminative_field",
         "edge_list": "crfield.data.graphs.builders",
         "Edges": "crfield.data.graphs.graph",
-        "encode_dataset": "crfield.estimators.chain.encoding",
+        "encode_dataset": "crfield.estimators.chain.on_disk",
         "EncodedDataset": "crfield.storage.encoded",
         "error_groups": "crfield.report.errors",
         "FactorialCRF": "crfield.estimators.graph.factorial",

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from crfield.estimators.base.sequences import taken
 from crfield.estimators.chain.crf import ChainCRF
-from crfield.estimators.chain.early_stopping import taken
 from crfield.metrics import span_report
 from crfield.report.findings import Claim, Findings, mean_interval
 from crfield.storage.exchange import read_columns

@@ -20,7 +20,8 @@ from crfield.cli.paths import READS, WRITES
 from crfield.cli.reading import Format
 from crfield.cli.scores import Scheme, judge
 from crfield.cli.sources import Chosen, ColumnsOption, FeaturesOption, LabelOption, read_training
-from crfield.estimators.chain.early_stopping import split_sequences, taken
+from crfield.estimators.base.sequences import taken
+from crfield.estimators.chain.early_stopping import split_sequences
 from crfield.estimators.tuning.compare_trainers import compare_trainers as compare
 from crfield.report.displays.trainers import plot_trainers
 from crfield.report.trainer_comparison import TrainerRow

@@ -29,7 +29,7 @@ from crfield.data.texts.conll import parse_columns
 from crfield.data.texts.crfsuite import parse_crfsuite
 from crfield.errors import FormatError, InputError
 from crfield.estimators.chain.crf import ChainCRF
-from crfield.estimators.chain.encoding import encode_dataset
+from crfield.estimators.chain.on_disk import encode_dataset
 from crfield.features.templates.template import Template
 from crfield.storage.blocks import read_blocks
 from crfield.storage.files import name_of

@@ -246,7 +246,7 @@ def train(
     if encoded:
         dataset = EncodedDataset(data[0])
         reads["template"] = None if dataset.template is None else Template(dataset.template)
-        restored = encoder_from_state(*dataset.encoder_state)  # type: ignore[arg-type]
+        restored = encoder_from_state(*dataset.encoder_state)
         if isinstance(restored, TransformedEncoder):
             reads["features"] = restored.transformer
         source = chosen.source if columns or label or format is Format.conllu else {}

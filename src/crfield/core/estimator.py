@@ -70,6 +70,7 @@ else:
 
 __all__ = ["BaseEstimator", "ClassifierMixin", "Estimator", "RegressorMixin", "TransformerMixin"]
 
+_PLAIN = (str, int, float, bool)  # types whose values are equal or not, and nothing else
 _ROUNDS = {"max_iter": "max_iter", "n_rounds": "n_rounds"}
 _STRENGTH = {"l2": "l2", "ridge": "ridge"}
 _INSIDE = {"solver": "not a parameter: it steers the inside of the other tool's optimiser"}
@@ -178,11 +179,13 @@ class Estimator(BaseEstimator):
     def check(self, *names: str) -> None:
         """`InputError` unless every parameter has a value that can be used, alone and beside the others.
 
-        Given names, it looks at these parameters alone.
+        A default needs no look. Given names, it looks at these parameters alone.
         """
         for name, declared in declared_parameters(type(self)).items():
             if declared.check is not None and (not names or name in names):
-                declared.check(name, getattr(self, name))
+                value, default = getattr(self, name), declared.default
+                if value is not default and not (type(value) is type(default) in _PLAIN and value == default):
+                    declared.check(name, value)
         if not names:
             self._check_together()
 

@@ -16,6 +16,8 @@ import numpy as np
 from crfield.core.target import UNKNOWN, Target
 from crfield.errors import InputError, ShapeError
 
+FIXED = ("fixed_edge", "fixed_start", "fixed_end")  # the tables by the names they have in a model file
+
 
 @dataclass(frozen=True, eq=False)
 class FixedScores:
@@ -118,12 +120,12 @@ class FixedScores:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The three tables by the names they have in a model file."""
-        return {"fixed_edge": self.edge, "fixed_start": self.start, "fixed_end": self.end}
+        return dict(zip(FIXED, (self.edge, self.start, self.end)))
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray], n_labels: int) -> FixedScores | None:
         """The scores whose `arrays` these are among; None if none of them is there, InputError if some do not fit."""
-        found = [arrays.get(name) for name in ("fixed_edge", "fixed_start", "fixed_end")]
+        found = [arrays.get(name) for name in FIXED]
         if all(x is None for x in found):
             return None
         shapes = ((n_labels, n_labels), (n_labels,), (n_labels,))

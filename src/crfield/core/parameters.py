@@ -15,17 +15,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from crfield.core.checks import Check
 
 _KEY = "parameter"
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def _cached(function: _Function) -> _Function:
+    return cache(function)  # type: ignore[return-value]  # a class is hashable, which mypy does not see
 
 
 @dataclass(frozen=True)
 class Declared:
     """What is declared of a parameter besides its name, type and default."""
 
+    default: Any
     check: Check | Callable[[str, Any], None] | None
     stored: bool
     to_json: Callable[[Any], Any] | None
@@ -47,7 +53,7 @@ def parameter(
     position. ``stored=False`` keeps it out of model files (code and places on disk are not stored); ``to_json`` and
     ``from_json`` are for values that are not numbers, words and lists of them.
     """
-    declared = Declared(check, stored, to_json, from_json)
+    declared = Declared(default, check, stored, to_json, from_json)
     return field(default=default, kw_only=kw_only, metadata={_KEY: declared})
 
 
@@ -56,6 +62,7 @@ def learnt(*, init: Literal[False] = False) -> Any:
     return field(init=init)
 
 
+@_cached
 def declared_parameters(cls: type) -> dict[str, Declared]:
     """The declarations of a class by name; those of its base classes first.
 
@@ -65,11 +72,6 @@ def declared_parameters(cls: type) -> dict[str, Declared]:
     >>> list(declared_parameters(Model))
     ['depth']
     """
-    return _declared(cls)
-
-
-@cache
-def _declared(cls: type) -> dict[str, Declared]:
     if not hasattr(cls, "__dataclass_fields__"):
         return {}
     return {each.name: each.metadata[_KEY] for each in fields(cls) if _KEY in each.metadata}

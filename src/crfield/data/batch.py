@@ -78,3 +78,9 @@ class Batch:
             raise ShapeError(f"node columns have {self.node.n_rows} rows for {self.topology.n_nodes} nodes.")
         if self.edge is not None and self.edge.n_rows != self.topology.n_edges:
             raise ShapeError(f"edge columns have {self.edge.n_rows} rows for {self.topology.n_edges} edges.")
+
+    @property
+    def numeric(self) -> bool:
+        """Whether some column has values other than one, of nodes or of edges."""
+        parts = (self.node,) if self.edge is None else (self.node, self.edge)
+        return any(part.values is not None or part.dense is not None for part in parts)

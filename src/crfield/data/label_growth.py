@@ -7,13 +7,13 @@ they were. That is why ``classes_`` of a model that has learnt a label later is 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import Any
 
+from crfield.core.typing import Labels
 from crfield.data.labels import LabelCoder
 from crfield.errors import LabelError
 
 
-def grown_labels(coder: LabelCoder | None, y: Any, classes: Iterable[Hashable] | None = None) -> LabelCoder:
+def grown_labels(coder: LabelCoder | None, y: Labels, classes: Iterable[Hashable] | None = None) -> LabelCoder:
     """A coder that also knows the labels of y and of ``classes``; itself when none of them is new.
 
     >>> coder = LabelCoder().fit([["N", "V"]])

@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from crfield.core.target import UNKNOWN
+from crfield.core.typing import Labels
 from crfield.data.label_json import label_from_json, label_to_json, shown
 from crfield.errors import LabelError, ModelFileError, NotFittedError, ShapeError
 
@@ -84,7 +85,7 @@ class LabelCoder:
         """
         return list(self._labels)
 
-    def fit(self, y: Sequence[Any]) -> LabelCoder:
+    def fit(self, y: Labels) -> LabelCoder:
         """Learn the classes: every label in ``y``, members of sets included."""
         sequences, lengths = _sequences(y)
         joined = _joined_arrays(sequences)
@@ -107,7 +108,7 @@ class LabelCoder:
         self.classes_ = _as_array(self._labels)
         return self
 
-    def encode(self, y: Sequence[Any], lengths: np.ndarray | Sequence[int]) -> tuple[np.ndarray, np.ndarray | None]:
+    def encode(self, y: Labels, lengths: np.ndarray | Sequence[int]) -> tuple[np.ndarray, np.ndarray | None]:
         """Codes of the labels of all sequences, laid end to end.
 
         ``lengths`` (B,) are the lengths that ``y`` must have, those of X. Returns the two arrays of a
@@ -182,7 +183,7 @@ class LabelCoder:
         """
         if not isinstance(value, list) or not value:
             raise ModelFileError(f"expected the list of labels, got {type(value).__name__}: the file is damaged.")
-        labels = [label_from_json(item) for item in value]
+        labels = [item if type(item) is str else label_from_json(item) for item in value]
         try:
             return cls.from_classes(labels)
         except LabelError as error:

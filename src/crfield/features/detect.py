@@ -121,15 +121,16 @@ def _looks_like_records(X: Any) -> bool:
             f"X is a {type(X).__name__} ({X[:30]!r}…), expected data. {SHAPES} Files are read by crfield's "
             "readers, not by fit."
         )
-    if is_sparse(X) or (isinstance(X, np.ndarray) and X.dtype.kind in "biufc"):
-        return False  # the encoder of matrices has the better words for a single one
-    if _is_frame(X):
-        raise FeatureError(
-            f"X is a {type(X).__name__}, expected a list of sequences. Write X, y = crfield.from_frame(frame, "
-            "sequence=…, label=…) with the column that tells sequences apart."
-        )
-    if isinstance(X, Mapping | set | frozenset) or not hasattr(X, "__len__") or not hasattr(X, "__getitem__"):
-        raise FeatureError(f"X is of type {type(X).__name__}, expected a list of sequences. {SHAPES}")
+    if not isinstance(X, list | tuple):
+        if is_sparse(X) or (isinstance(X, np.ndarray) and X.dtype.kind in "biufc"):
+            return False  # the encoder of matrices has the better words for a single one
+        if _is_frame(X):
+            raise FeatureError(
+                f"X is a {type(X).__name__}, expected a list of sequences. Write X, y = crfield.from_frame(frame, "
+                "sequence=…, label=…) with the column that tells sequences apart."
+            )
+        if isinstance(X, Mapping | set | frozenset) or not hasattr(X, "__len__") or not hasattr(X, "__getitem__"):
+            raise FeatureError(f"X is of type {type(X).__name__}, expected a list of sequences. {SHAPES}")
     if not len(X):
         raise FeatureError(f"X is empty, so its kind cannot be told and nothing learnt. {SHAPES}")
     kinds: dict[str, int] = {}
@@ -167,18 +168,20 @@ def _kind_of_sequence(X: Any, sequence: Any, number: int) -> str:
             f"X looks like a list of {type(sequence).__name__} ({sequence[:30]!r}, …), expected a list of "
             f"sequences with features on every step. {SHAPES}"
         )
-    if is_sparse(sequence) or (isinstance(sequence, np.ndarray) and sequence.dtype.kind in "biufc"):
-        return "matrices"
-    if _is_frame(sequence):
-        raise FeatureError(
-            f"sequence {number} is a {type(sequence).__name__}, expected a list of steps or a matrix. Write X, y = "
-            "crfield.from_frame(frames, label=…), which makes them of a list of frames with one sequence each."
-        )
-    if not hasattr(sequence, "__len__") or not hasattr(sequence, "__getitem__"):
-        raise FeatureError(
-            f"sequence {number} is {sequence!r:.40} of type {type(sequence).__name__}, expected a list of "
-            f"steps or a matrix. {SHAPES}"
-        )
+    if not isinstance(sequence, list | tuple):
+        if is_sparse(sequence) or (isinstance(sequence, np.ndarray) and sequence.dtype.kind in "biufc"):
+            return "matrices"
+        if _is_frame(sequence):
+            raise FeatureError(
+                f"sequence {number} is a {type(sequence).__name__}, expected a list of steps or a matrix. Write "
+                "X, y = crfield.from_frame(frames, label=…), which makes them of a list of frames with one sequence "
+                "each."
+            )
+        if not hasattr(sequence, "__len__") or not hasattr(sequence, "__getitem__"):
+            raise FeatureError(
+                f"sequence {number} is {sequence!r:.40} of type {type(sequence).__name__}, expected a list of "
+                f"steps or a matrix. {SHAPES}"
+            )
     if not len(sequence):
         return ""
     step = next(iter(sequence))

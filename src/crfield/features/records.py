@@ -76,7 +76,8 @@ class RecordEncoder:
 
     def fit(self, X: Any, *, min_count: int = 1) -> Batch:
         """Learn the columns from X and encode it; columns seen on fewer than ``min_count`` rows go."""
-        min_count = check_min_count(min_count)
+        if min_count != 1:
+            min_count = check_min_count(min_count)
         table = RecordTable()
         X = join_items(X) if self.joined else X
         topology, node = _encode(table, X, grow=True, first_step=self.first_step)
@@ -102,7 +103,7 @@ class RecordEncoder:
         """Encode X with the columns learnt in ``fit``; features never seen there are dropped."""
         X = join_items(X) if self.joined else X
         topology, node = _encode(self.table, X, grow=False, first_step=self.first_step)
-        if suspicious(node):
+        if len(node.indptr) > 1 and suspicious(node):
             check_records(self.table, X, node, row=self.row)
         if self._scale is not None:
             node = self._scale.apply(node)

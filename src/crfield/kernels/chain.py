@@ -62,34 +62,3 @@ def max_product(
     path = np.zeros(len(node), dtype=np.int32)
     choice.body("chain").max_product(offsets, node, edge, total, path, max(1, n_jobs))
     return total, path
-
-
-def observed(
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    rows: np.ndarray,
-    items: np.ndarray,
-    *,
-    n_columns: int,
-    n_items: int,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Which items each column is met with.
-
-    Row ``rows[k]`` of the sparse rows (indptr, indices) is met with ``items[k]``. Returns ``ptr`` (n_columns + 1,)
-    int64 and the sorted, different items of each column, int32.
-
-    >>> import numpy as np
-    >>> ptr, items = observed(np.array([0, 2, 3]), np.array([0, 1, 1], np.int32), np.array([0, 1, 1]),
-    ...                       np.array([2, 0, 2], np.int32), n_columns=2, n_items=3)
-    >>> ptr.tolist(), items.tolist()
-    ([0, 1, 3], [2, 0, 2])
-    """
-    ptr, met = choice.body("chain").observed(
-        np.ascontiguousarray(indptr, np.int64),
-        np.ascontiguousarray(indices, np.int32),
-        np.ascontiguousarray(rows, np.int64),
-        np.ascontiguousarray(items, np.int32),
-        n_columns,
-        n_items,
-    )
-    return ptr, met

@@ -31,11 +31,23 @@ _told = False
 _telling = Lock()
 
 
+class _Bodies(dict[str, Any]):
+    """The module of the chosen body of each group that was asked for; asked at every call of a kernel."""
+
+    def __missing__(self, group: str) -> Any:
+        self[group] = loaded = _load(group, chosen())
+        return loaded
+
+
 def _load(group: str, body: str) -> Any:
     key = (group, body)
     if key not in _loaded:
         _loaded[key] = _imported(group, body)
     return _loaded[key]
+
+
+_bodies = _Bodies()
+body = _bodies.__getitem__  # the module that holds the chosen body of a group of kernels ('chain', 'vectors', …)
 
 
 def _imported(group: str, body: str) -> Any:
@@ -114,11 +126,6 @@ def chosen() -> str:
     return _chosen
 
 
-def body(group: str) -> Any:
-    """The module that holds the chosen body of a group of kernels ('chain', 'vectors', …)."""
-    return _load(group, chosen())
-
-
 @contextmanager
 def use(name: str) -> Iterator[None]:
     """Run the block on the given body; for tests and benchmarks, not for several threads at once.
@@ -130,7 +137,9 @@ def use(name: str) -> Iterator[None]:
     global _chosen, _within_use
     before = chosen(), _within_use
     _chosen, _within_use = name, True
+    _bodies.clear()
     try:
         yield
     finally:
         _chosen, _within_use = before
+        _bodies.clear()

@@ -71,7 +71,8 @@ class RecordTable:
         FeatureError or ShapeError name the sequence, step and feature that cannot be used; they count steps
         from ``first_step``.
         """
-        sequences = sequences_of(sequences)
+        if not isinstance(sequences, list | tuple):
+            sequences = sequences_of(sequences)
         try:
             return EncodedRecords(*self._table.encode(sequences, grow))
         except self._body.Refused as place:

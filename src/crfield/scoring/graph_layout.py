@@ -28,7 +28,7 @@ import numpy as np
 from crfield.core.target import UNKNOWN, Target
 from crfield.data.graphs.batch import GraphBatch, GraphSchema, Relation, take_rows
 from crfield.errors import InputError, ModelFileError
-from crfield.kernels import chain
+from crfield.kernels import linear
 from crfield.scoring.layout import Layout
 
 TABLES = ("full", "potts")
@@ -212,7 +212,7 @@ class GraphLayout:
                 rows = batch.nodes_of(number)
                 columns = take_rows(batch.node, rows)
                 met, labels = _met(target, rows, layout.n_labels)
-                ptr, label = chain.observed(
+                ptr, label = linear.observed(
                     columns.indptr,
                     columns.indices - np.int32(kind.columns[0]),
                     met,

@@ -19,11 +19,11 @@ from functools import cached_property
 
 import numpy as np
 
-from crfield.core.fixed import FixedScores
+from crfield.core.fixed import FIXED, FixedScores
 from crfield.core.target import Target
 from crfield.data.batch import Batch, Columns
 from crfield.errors import InputError, ModelFileError, ShapeError
-from crfield.kernels import chain
+from crfield.kernels import linear
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,7 +186,8 @@ class Layout:
         ):
             raise ModelFileError(f"the layout of the weights is damaged: {values}, {flags}.")
         try:
-            fixed = FixedScores.from_arrays(arrays, values["n_labels"])  # type: ignore[arg-type]
+            named = any(name in arrays for name in FIXED)
+            fixed = FixedScores.from_arrays(arrays, values["n_labels"]) if named else None  # type: ignore[arg-type]
         except InputError as error:
             raise ModelFileError(f"the layout of the weights is damaged: {error}") from None
         named = {k: arrays.get(k) for k in _ARRAYS}
@@ -248,7 +249,7 @@ def _met_pairs(target: Target, rows: np.ndarray, items: np.ndarray) -> tuple[np.
 
 
 def _observe(columns: Columns, rows: np.ndarray, items: np.ndarray, n_items: int) -> tuple[np.ndarray, np.ndarray]:
-    return chain.observed(columns.indptr, columns.indices, rows, items, n_columns=columns.width, n_items=n_items)
+    return linear.observed(columns.indptr, columns.indices, rows, items, n_columns=columns.width, n_items=n_items)
 
 
 def _listed(

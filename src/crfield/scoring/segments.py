@@ -31,7 +31,7 @@ from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.data.batch import Batch, Columns
 from crfield.errors import InputError, ModelFileError
-from crfield.kernels import chain, linear, segments
+from crfield.kernels import linear, segments
 from crfield.kernels.segments import Marks, Parts
 from crfield.scoring.layout import Layout
 from crfield.scoring.segment_states import SegmentStates
@@ -158,7 +158,7 @@ class SegmentLayout:
             items = np.concatenate([np.zeros(0, np.int32), *(items for _, items in met)])
             kept = told_apart[items]
             rows, items = rows[kept], items[kept]
-            ptr, label = chain.observed(
+            ptr, label = linear.observed(
                 batch.node.indptr,
                 batch.node.indices,
                 rows,
@@ -360,7 +360,7 @@ def _base(
     if batch.edge is not None and feature_pairs == "all":
         ptr = pair = None
     elif batch.edge is not None:
-        ptr, pair = chain.observed(
+        ptr, pair = linear.observed(
             batch.edge.indptr,
             batch.edge.indices,
             np.searchsorted(chains.heads, gold.start[later]),

@@ -96,7 +96,7 @@ class EncodedDataset:
         if [sum(row[name] for row in self._rows) for name in ("sequences", "steps")] != counts[:2]:
             raise ModelFileError(f"{front}: the shards do not add up to the data set. Encode the data again.")
         self.coder = LabelCoder.from_json(header.get("labels"))
-        self.encoder_state = (header.get("encoder"), dict(archive.arrays))
+        self.encoder_state: tuple[Any, dict[str, np.ndarray]] = (header.get("encoder"), dict(archive.arrays))
         self.template: str | None = header["template"] if isinstance(header.get("template"), str) else None
         self.digests: list[str] = [row["digest"] for row in self._rows]
 

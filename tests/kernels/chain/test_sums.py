@@ -13,7 +13,7 @@ from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.core.topology import Chains
 from crfield.inference.graphs.brute import BruteEngine
-from crfield.kernels import chain, choice
+from crfield.kernels import chain, choice, linear
 from tests.cases.chain_answers import assert_consistent, assert_same, best, sums, unshared
 from tests.cases.chains import (
     INF,
@@ -271,7 +271,7 @@ def test_observed_lists_what_was_met(body: str, n_rows: int, n_columns: int, n_i
     for row, item in zip(rows, items):
         for column in indices[indptr[row] : indptr[row + 1]]:
             expected[column].add(int(item))
-    ptr, found = chain.observed(indptr, indices, rows, items, n_columns=n_columns, n_items=n_items)
+    ptr, found = linear.observed(indptr, indices, rows, items, n_columns=n_columns, n_items=n_items)
     assert (ptr.dtype, found.dtype) == (np.int64, np.int32)
     assert [found[a:b].tolist() for a, b in pairwise(ptr)] == [sorted(x) for x in expected]
 
@@ -299,9 +299,9 @@ def test_observed_refuses_what_does_not_fit(body: str, change: dict[str, np.ndar
         "rows": np.array([0, 1]),
         "items": np.array([0, 3], np.int32),
     }
-    chain.observed(**good, n_columns=3, n_items=4)
+    linear.observed(**good, n_columns=3, n_items=4)
     with pytest.raises(ValueError):
-        chain.observed(**(good | change), n_columns=3, n_items=4)
+        linear.observed(**(good | change), n_columns=3, n_items=4)
 
 
 @pytest.mark.parametrize(

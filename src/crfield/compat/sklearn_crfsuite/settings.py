@@ -19,9 +19,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from crfield.compat.sklearn_crfsuite.frequent import frequent_chain
 from crfield.errors import CrfieldWarning, InputError
 from crfield.estimators.chain.crf import ChainCRF
-from crfield.estimators.chain.frequent import frequent_chain
 
 _UNLIMITED = 2**31 - 1
 _SMALLEST = 1e-12  # tolerance that stands for 0

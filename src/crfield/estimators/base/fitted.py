@@ -118,6 +118,9 @@ class Fitted(Estimator, Generic[M]):
     def _show(self, model: M) -> None:
         """Set what is public of a fitted model, ``classes_`` and the like; after ``fit`` and after loading alike."""
 
+    def _show_header(self, state: State) -> None:
+        """Set what is public of a model whose arrays are still on disk."""
+
     # ------------------------------------------------------------------ files
 
     def save(self, path: Any) -> None:
@@ -153,7 +156,9 @@ class Fitted(Estimator, Generic[M]):
         if code:
             made.set_params(**code)
         made._stored = state
-        if not (lazy and cls.lazy):
+        if lazy and cls.lazy:
+            made._show_header(state)
+        else:
             made._show(made._fitted)
         return made
 

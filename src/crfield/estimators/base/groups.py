@@ -3,6 +3,7 @@
     Columned    how X becomes columns: features, template, functions, standardize, min_count
     Paired      and which of them meet pairs of labels, and which pairs have a weight
     Penalised   l1 and l2
+    Threaded    n_jobs
     Optimised   when training ends, and who watches it
 
 An estimator takes the groups that it needs as base classes and declares what is its own; a default of its own is
@@ -19,7 +20,7 @@ from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 
-from crfield.core.checks import Check, flag, function, integer, loudness, number, one_of
+from crfield.core.checks import Check, flag, function, integer, loudness, number, one_of, resolve_jobs, threads
 from crfield.core.estimator import Estimator
 from crfield.core.parameters import parameter
 from crfield.core.target import Target
@@ -85,14 +86,15 @@ class Columned(Fitted[M]):
         """An encoder for data like X, fitted to it, and the columns of X; none of them too large."""
         encoder = encoder_for(
             X,
-            template=template_text(self.template),
+            template=None if self.template is None else template_text(self.template),
             functions=self.functions,
             standardize=bool(self.standardize),
             features=self.features,
             **self._transition_sources(),
         )
         batch = encoder.fit(X, min_count=self.min_count)
-        refuse_large(batch, encoder)
+        if batch.numeric:
+            refuse_large(batch, encoder)
         return encoder, batch
 
     def _transition_sources(self) -> dict[str, Any]:
@@ -156,6 +158,16 @@ class Penalised(Estimator):
     def _penalty(self, spared: np.ndarray | None = None) -> Penalty:
         """The penalty, which leaves the weights ``spared`` (W,) alone."""
         return Penalty(l1=self.l1, l2=self.l2, penalised=None if spared is None else (~spared).astype(np.uint8))
+
+
+class Threaded(Estimator):
+    """How many threads a kernel may use."""
+
+    n_jobs: int | None = parameter(threads, default=None)
+
+    @property
+    def _jobs(self) -> int:
+        return 1 if self.n_jobs is None else resolve_jobs(self.n_jobs)
 
 
 class Optimised(Estimator):

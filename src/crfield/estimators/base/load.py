@@ -16,6 +16,7 @@ from crfield.features.templates.template import Template
 from crfield.features.transformed import TRANSFORMERS, transformer_from_state
 from crfield.storage import exchange
 from crfield.storage.archive import Archive, read_archive
+from crfield.storage.archive_front import MAGIC
 from crfield.storage.checked import check_numbers, reading
 from crfield.storage.files import name_of, peek
 from crfield.storage.foreign.tools import chain_tool
@@ -52,8 +53,8 @@ def load(
     ...     load(os.path.join(folder, "weather.crfield")).predict([[["rainy"]]])[0].tolist()
     ['read']
     """
-    name = name_of(path)
-    tool = chain_tool(peek(path, _MAGIC))
+    name, start = name_of(path), peek(path, _MAGIC)
+    tool = None if start.startswith(MAGIC) else chain_tool(start)
     if tool is not None:
         with reading(name):
             return import_module("crfield.compat.models").load_foreign(path, tool)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from crfield.core.target import Target
 from crfield.core.topology import Chains
+from crfield.core.typing import Labels, Sequences, Weights
 from crfield.data.labels import LabelCoder
 from crfield.errors import InputError, ShapeError
 
 
-def sequence_target(chains: Chains, labels: LabelCoder, y: Any, sample_weight: Any) -> Target:
+def sequence_target(chains: Chains, labels: LabelCoder, y: Labels, sample_weight: Weights) -> Target:
     """The target of labels y on chains; InputError where X holds no steps at all.
 
     >>> target = sequence_target(Chains.from_lengths([2]), LabelCoder().fit([["a", "b"]]), [["b", None]], None)
@@ -26,7 +28,7 @@ def sequence_target(chains: Chains, labels: LabelCoder, y: Any, sample_weight: A
     return Target(chains, labels.n_labels, codes, allowed, weight)
 
 
-def check_weights(sample_weight: Any, n_sequences: int) -> np.ndarray:
+def check_weights(sample_weight: Sequence[float] | np.ndarray, n_sequences: int) -> np.ndarray:
     """(B,) float64: one finite weight of at least 0 for each sequence, not all of them 0.
 
     >>> check_weights([1, 0, 2.5], 3).tolist()
@@ -50,7 +52,7 @@ def check_weights(sample_weight: Any, n_sequences: int) -> np.ndarray:
     return weight
 
 
-def without_weightless(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
+def without_weightless(X: Sequences, y: Labels, sample_weight: Weights) -> tuple[Sequences, Labels, Weights]:
     """X, y and weights without the sequences of weight 0, which then leave no feature, label or scale behind.
 
     >>> without_weightless(["ab", "c"], [[1, 2], [3]], [0.0, 2.0])
@@ -62,10 +64,16 @@ def without_weightless(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, An
     kept = np.flatnonzero(weight)
     if len(kept) == len(weight):
         return X, y, weight
-    return _taken(X, kept), _taken(y, kept), weight[kept]
+    return taken(X, kept), taken(y, kept), weight[kept]
 
 
-def _taken(sequences: Any, kept: np.ndarray) -> Any:
+def taken(sequences: Sequences, numbers: Sequence[int] | np.ndarray) -> Sequences:
+    """The sequences of these numbers, as a list or as what they came in.
+
+    >>> taken(["a", "b", "c"], [2, 0])
+    ['c', 'a']
+    """
+    chosen: Any = np.asarray(numbers)
     if hasattr(sequences, "shape"):
-        return sequences[kept]
-    return [sequences[k] for k in kept.tolist()]
+        return sequences[chosen]
+    return [sequences[k] for k in chosen.tolist()]

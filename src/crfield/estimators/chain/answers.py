@@ -1,7 +1,8 @@
 """Answers of models that score chains: labels, probabilities, likelihoods and shares of right steps.
 
 Whoever can turn X into `Potentials` of chains has everything else from here, by the exact engine: nothing below
-depends on where the scores come from, be it columns, trees, a classifier or counts.
+depends on where the scores come from, be it columns, trees, a classifier or counts. Known labels are masks on the
+scores, as partial labels are in training: what they say has probability one, and everything else is exact given them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from crfield.core.checks import one_of, resolve_jobs, threads
+from crfield.core.checks import one_of
 from crfield.core.graphs import Graphs
 from crfield.core.parameters import learnt, parameter
 from crfield.core.potentials import Potentials
@@ -22,8 +23,8 @@ from crfield.core.topology import Chains
 from crfield.data.labels import LabelCoder
 from crfield.errors import LabelError
 from crfield.estimators.base.fitted import Fitted, Model
+from crfield.estimators.base.groups import Threaded
 from crfield.estimators.base.sequences import check_weights
-from crfield.estimators.chain.constraints import dead_step, known_potentials, refuse_impossible
 from crfield.estimators.chain.posterior import PosteriorAnswers
 from crfield.estimators.export.stream import Streaming
 from crfield.inference.chain import ChainEngine
@@ -48,11 +49,10 @@ class ChainModel(Model, Protocol):
 M = TypeVar("M", bound=ChainModel)
 
 
-class ChainAnswers(PosteriorAnswers, Streaming, Fitted[M]):
+class ChainAnswers(PosteriorAnswers, Streaming, Threaded, Fitted[M]):
     """Prediction, probabilities and scores for models of chains."""
 
     decode: str = parameter(one_of(*DECODERS), default="viterbi")
-    n_jobs: int | None = parameter(threads, default=None)
 
     classes_: np.ndarray = learnt()
 
@@ -73,7 +73,7 @@ class ChainAnswers(PosteriorAnswers, Streaming, Fitted[M]):
 
     @property
     def _engine(self) -> ChainEngine:
-        return ChainEngine(resolve_jobs(self.n_jobs))
+        return ChainEngine(self._jobs)
 
     def _forbidden(self) -> np.ndarray | None:
         """(L, L) pairs of labels that no answer may have; None where there are none."""
@@ -112,7 +112,7 @@ class ChainAnswers(PosteriorAnswers, Streaming, Fitted[M]):
             node, topology = self._beliefs(X, known)
             forbidden = self._forbidden()
             if forbidden is not None and isinstance(topology, Chains):
-                return legal_marginals(node, forbidden, topology, n_jobs=resolve_jobs(self.n_jobs)), topology
+                return legal_marginals(node, forbidden, topology, n_jobs=self._jobs), topology
             return best_marginals(node), topology
         _, path, topology = self._best(X, known)
         return path, topology
@@ -190,3 +190,53 @@ class ChainAnswers(PosteriorAnswers, Streaming, Fitted[M]):
         tags.input_tags.allow_nan = False
         tags.no_validation = True
         return tags
+
+
+# ------------------------------------------------------------ labels that are known or impossible
+
+
+def known_potentials(potentials: Potentials, known: Any, coder: LabelCoder, states: Any = None) -> Potentials:
+    """Scores in which every step may only be what ``known`` says of it; None there, or for all, says nothing.
+
+    ``states`` tells the states of each label where scores are of states (`crfield.scoring.latent`).
+    """
+    if known is None:
+        return potentials
+    topology = potentials.topology
+    labels, allowed = coder.encode(known, topology.lengths)
+    target = Target(topology, coder.n_labels, labels, allowed)
+    mask = (target if states is None else states.target(target)).mask
+    node = np.where(mask, potentials.node, -np.inf)
+    return Potentials(node, potentials.edge, topology, potentials.table)
+
+
+def refuse_impossible(total: np.ndarray, *, known: bool = False) -> None:
+    """LabelError if a sequence has no possible labelling: total (B,) of −∞."""
+    impossible = np.isneginf(total)
+    if impossible.any():
+        what = "known labels and constraints" if known else "constraints"
+        raise LabelError(
+            f"sequence {int(np.argmax(impossible))} has no labelling that the {what} allow. "
+            + ("Say less of it, or relax the constraints." if known else "Relax them.")
+        )
+
+
+def dead_step(potentials: Potentials, sequence: int) -> int:
+    """The first step of a sequence at which no label is left that some path leads to; its lowest step if none is.
+
+    >>> from crfield.core.topology import Chains
+    >>> edge = np.array([[[0.0, -np.inf], [-np.inf, 0.0]]])
+    >>> scores = Potentials(np.array([[0.0, -np.inf], [0.0, 0.0], [-np.inf, 0.0]]), edge, Chains.from_lengths([3]))
+    >>> dead_step(scores, 0)
+    2
+    """
+    first, last = potentials.topology.offsets[sequence : sequence + 2].tolist()
+    edge = int(potentials.topology.edge_offsets[sequence])
+    alive = ~np.isneginf(potentials.node[first])
+    for step in range(last - first):
+        if step:
+            table = potentials.edge[potentials.tables[edge + step - 1]]
+            alive = (alive[:, None] & ~np.isneginf(table)).any(axis=0) & ~np.isneginf(potentials.node[first + step])
+        if not alive.any():
+            return step
+    return int(potentials.node[first:last].max(axis=1).argmin())

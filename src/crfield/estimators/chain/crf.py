@@ -15,24 +15,27 @@ from typing import Any, Self
 
 import numpy as np
 
-from crfield.core.checks import integer, one_of, resolve_jobs
+from crfield.core.checks import integer, one_of
 from crfield.core.constraints import Constraints
-from crfield.core.costs import check_class_weight, check_costs
-from crfield.core.fixed import FixedScores
+from crfield.core.costs import check_class_weight, check_costs, cost_table, label_weights, node_costs
+from crfield.core.fixed import FIXED, FixedScores
 from crfield.core.graphs import Graphs
 from crfield.core.parameters import learnt, parameter
 from crfield.core.target import Target
 from crfield.core.topology import Chains
+from crfield.data.batch import Batch
 from crfield.data.label_json import label_from_json, label_to_json
 from crfield.data.labels import LabelCoder
 from crfield.errors import InputError
-from crfield.estimators.chain.columns import TrainedChain
-from crfield.estimators.chain.higher_order import HigherOrderAnswers
+from crfield.estimators.chain.answers import refuse_impossible
 from crfield.estimators.chain.model import ColumnModel, FunctionModel
-from crfield.estimators.chain.problem import with_constraints, with_costs, with_runs
+from crfield.estimators.chain.training import TrainedChain
+from crfield.scoring.higher_order import LabelRuns, RunLayout, RunScores
+from crfield.scoring.layout import Layout
+from crfield.scoring.legal import refuse_illegal
 from crfield.storage.state import State
-from crfield.training.chain.higher_order import check_run_plan
-from crfield.training.chain.plan import OBJECTIVES, Plan, plan_chain
+from crfield.training.chain.higher_order import RunParts, check_run_plan
+from crfield.training.chain.plan import OBJECTIVES, ChainParts, Plan, plan_chain
 
 
 def _check_constraints(name: str, given: Any) -> None:
@@ -185,7 +188,15 @@ class ChainCRF(TrainedChain, kind="chain_crf", model=ColumnModel):
     def _plan(self) -> Plan:
         return plan_chain(self.objective, self.solver, costs=self.class_weight is not None or self.costs is not None)
 
-    def _completed(self, model: ColumnModel, target: Target, before: Any) -> ColumnModel:
+    def _parts(self, model: ColumnModel, batch: Batch, target: Target) -> ChainParts | RunParts:
+        jobs = self._jobs
+        if isinstance(model.layout, RunLayout):
+            return RunParts(model.layout, batch, target, jobs)
+        return ChainParts.columns(model.layout, batch, target, n_jobs=jobs)
+
+    def _completed(
+        self, model: ColumnModel, target: Target, before: ColumnModel | FunctionModel | None = None
+    ) -> ColumnModel:
         layout = with_constraints(model.layout, self.constraints, model.labels, target)
         return with_runs(replace(model, layout=layout), target, self.order, before)
 
@@ -239,7 +250,7 @@ class ChainCRF(TrainedChain, kind="chain_crf", model=ColumnModel):
         model = self._fitted
         if not isinstance(model, ColumnModel) or not model.higher_order:
             return None
-        return HigherOrderAnswers(model, X, n_jobs=resolve_jobs(self.n_jobs))
+        return HigherOrderAnswers(model, X, n_jobs=self._jobs)
 
     def _beliefs(self, X: Any, known: Any = None) -> tuple[np.ndarray, Chains | Graphs]:
         longer = self._longer(X)
@@ -259,11 +270,101 @@ class ChainCRF(TrainedChain, kind="chain_crf", model=ColumnModel):
     @classmethod
     def _with_parameters(cls, state: State) -> Self:
         made = super()._with_parameters(state)
-        if made.constraints is None:  # other than the name of a scheme they are in the layout, pair by pair
+        tables = {name: state.arrays[f"layout/{name}"] for name in FIXED if f"layout/{name}" in state.arrays}
+        if (
+            made.constraints is None and tables
+        ):  # other than the name of a scheme they are in the layout, pair by pair
             labels = LabelCoder.from_json(state.header.get("labels"))
-            tables = {name: f"layout/{name}" for name in FixedScores.none(1).arrays()}
-            found = {name: state.arrays[place] for name, place in tables.items() if place in state.arrays}
-            fixed = FixedScores.from_arrays(found, labels.n_labels)
+            fixed = FixedScores.from_arrays(tables, labels.n_labels)
             made.constraints = None if fixed is None else Constraints.from_scores(fixed, labels.labels)
         made._trained_with = made.constraints
         return made
+
+
+# ------------------------------------------------------------------------ constraints, costs, longer runs
+
+
+def with_constraints(layout: Layout, constraints: Any, labels: LabelCoder, target: Target | None = None) -> Layout:
+    """The layout with the fixed scores that constraints mean; LabelError if gold labels break a hard one."""
+    if constraints is None and layout.fixed is None:
+        return layout
+    fixed = None if constraints is None else Constraints.of(constraints).scores(labels.labels)
+    if fixed is not None and target is not None:
+        refuse_illegal(fixed, target, labels.labels)
+    return replace(layout, fixed=fixed)
+
+
+def with_costs(target: Target, class_weight: Any, costs: Any, labels: LabelCoder) -> Target:
+    """The target with the costs that ``class_weight`` and ``costs`` mean; both together multiply."""
+    if class_weight is None and costs is None:
+        return target
+    names = labels.labels
+    table = 1.0 - np.eye(len(names)) if costs is None else cost_table(costs, names)
+    if class_weight is not None:
+        table = table * label_weights(class_weight, names, target)[:, None]
+    return replace(target, cost=node_costs(table, target.mask))
+
+
+def with_runs(model: ColumnModel, target: Target, order: int, before: Any = None) -> ColumnModel:
+    """The model with weights for the runs of labels of the target, and for those of a model before it."""
+    if order == 1:
+        return model
+    runs = LabelRuns.observe(target, order)
+    weights = np.zeros(runs.n_weights)
+    if isinstance(before, ColumnModel) and isinstance(before.layout, RunLayout):
+        runs, weights = _joined_runs(before.layout.runs, before.weights[before.layout.part["runs"]], runs)
+    layout = RunLayout.extend(model.layout, runs)
+    return replace(model, layout=layout, weights=np.concatenate([model.weights, weights]))
+
+
+def _joined_runs(old: LabelRuns, weights: np.ndarray, new: LabelRuns) -> tuple[LabelRuns, np.ndarray]:
+    """All runs of both, with the weights of the old ones."""
+    kept = {tuple(run): w for run, w in zip((r for runs in old.runs for r in runs.tolist()), weights.tolist())}
+    both = []
+    for k in range(max(len(old.runs), len(new.runs))):
+        found = {tuple(run) for part in (old, new) if k < len(part.runs) for run in part.runs[k].tolist()}
+        both.append(np.array(sorted(found), np.int32).reshape(len(found), k + 3))
+    runs = LabelRuns(new.n_labels, tuple(both))
+    return runs, np.array([kept.get(tuple(run), 0.0) for part in runs.runs for run in part.tolist()])
+
+
+class HigherOrderAnswers:
+    """Labels, probabilities and likelihoods of a fitted model of higher order."""
+
+    def __init__(self, model: ColumnModel, X: Any, *, n_jobs: int) -> None:
+        self._model, self._n_jobs = model, n_jobs
+        self.scores: RunScores = model.run_scores(X, n_jobs=n_jobs)
+
+    @property
+    def topology(self) -> Chains:
+        """The chains of X."""
+        return self.scores.topology
+
+    def _masked(self, known: Any) -> np.ndarray:
+        if known is None:
+            return self.scores.node
+        return np.where(self._target(known).mask, self.scores.node, -np.inf)
+
+    def _target(self, y: Any) -> Target:
+        labels, allowed = self._model.labels.encode(y, self.topology.lengths)
+        return Target(self.topology, self._model.labels.n_labels, labels, allowed)
+
+    def beliefs(self, known: Any = None) -> np.ndarray:
+        """(N, L) probabilities of labels, given what is known."""
+        total, node, _ = self.scores.beliefs(self._masked(known), n_jobs=self._n_jobs)
+        refuse_impossible(total, known=known is not None)
+        return node
+
+    def best(self, known: Any = None) -> np.ndarray:
+        """(N,) labels of the best labelling as a whole."""
+        total, path = self.scores.best(self._masked(known), n_jobs=self._n_jobs)
+        refuse_impossible(total, known=known is not None)
+        return path
+
+    def log_prob(self, y: Any) -> np.ndarray:
+        """(B,) log p(y | x), summed over what partial labels allow."""
+        mask = self._target(y).mask
+        free = self.scores.beliefs(n_jobs=self._n_jobs)[0]
+        inside = self.scores.beliefs(np.where(mask, self.scores.node, -np.inf), n_jobs=self._n_jobs)[0]
+        # Two large numbers that may round past each other; no part weighs more than the whole.
+        return np.minimum(inside - free, 0.0)

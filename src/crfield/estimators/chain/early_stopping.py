@@ -160,17 +160,6 @@ def split_sequences(n: int, fraction: float, rng: np.random.Generator) -> tuple[
     return np.sort(order[count:]), np.sort(order[:count])
 
 
-def taken(sequences: Any, numbers: Sequence[int] | np.ndarray) -> Any:
-    """The sequences of these numbers, as a list or as what they came in.
-
-    >>> taken(["a", "b", "c"], [2, 0])
-    ['c', 'a']
-    """
-    if hasattr(sequences, "shape"):
-        return sequences[np.asarray(numbers)]
-    return [sequences[int(k)] for k in numbers]
-
-
 @contextmanager
 def numbered(numbers: Sequence[int] | np.ndarray) -> Iterator[None]:
     """Errors of the block speak of sequences by their ``numbers`` in the whole, from which some were `taken`.

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from crfield.core.checks import function, integer, loudness, number, one_of, resolve_jobs
+from crfield.core.checks import function, integer, loudness, number, one_of
 from crfield.core.parameters import declared_parameters, parameter
 from crfield.data.labels import LabelCoder
 from crfield.estimators.base.groups import PENALTY, TOLERANCE, warn_unless_converged
@@ -103,7 +103,7 @@ class MEstimatedCRF(ColumnChain, kind="m_estimated_crf", model=ColumnModel):
                 penalised=None if self.penalize_intercepts else ~layout.intercepts,
                 refreshes=int(self.refreshes),
                 tol=float(self.tol),
-                n_jobs=resolve_jobs(self.n_jobs),
+                n_jobs=self._jobs,
                 callback=callback,
             )
 

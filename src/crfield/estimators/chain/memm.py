@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from crfield.core.checks import one_of, resolve_jobs
+from crfield.core.checks import one_of
 from crfield.core.graphs import Graphs
 from crfield.core.parameters import parameter
 from crfield.core.potentials import Potentials
@@ -28,8 +28,8 @@ from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.data.batch import Batch
 from crfield.estimators.chain.answers import ChainAnswers
-from crfield.estimators.chain.columns import TrainedChain
 from crfield.estimators.chain.model import ColumnModel
+from crfield.estimators.chain.training import TrainedChain
 from crfield.estimators.export.step_scores import StepScorer, column_steps
 from crfield.inference.chain import ChainEngine
 from crfield.objectives.gold_past import GoldPast, next_totals, normalised
@@ -74,7 +74,7 @@ class MEMM(TrainedChain, kind="memm", model=ColumnModel):
     _sums_of_weights = False
 
     def _parts(self, model: ColumnModel, batch: Batch, target: Target) -> ChainParts:
-        engine, layout = ChainEngine(resolve_jobs(self.n_jobs)), model.layout
+        engine, layout = ChainEngine(self._jobs), model.layout
         return ChainParts(_Forward(layout), batch, target, engine, likelihood=self._likelihood, column_layout=layout)
 
     def potentials(self, X: Any) -> Potentials:

@@ -7,7 +7,7 @@ Both are plain values; compiled state is made when first needed, never stored an
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -55,6 +55,13 @@ class ColumnModel:
         """Whether a label looks back at more than one."""
         return isinstance(self.layout, RunLayout)
 
+    def plain(self) -> ColumnModel:
+        """The model without the weights of longer runs, as what is grown by new features."""
+        if not isinstance(self.layout, RunLayout):
+            return self
+        plain = self.layout.plain
+        return replace(self, layout=plain, weights=self.weights[: plain.n_weights])
+
     @property
     def states(self) -> StateSpace | None:
         """The runs of labels that scores are over, where the order is above 1."""
@@ -81,7 +88,8 @@ class ColumnModel:
                 f"the model file's encoder makes {made} columns (sparse and dense, of steps and of edges) and its "
                 f"weights are for {wanted}. The file was edited or put together wrongly: save the model again."
             )
-        refuse_unbearable(batch, self.encoder, self.weights)
+        if batch.numeric:
+            refuse_unbearable(batch, self.encoder, self.weights)
         return batch
 
     def run_scores(self, X: Any, *, n_jobs: int) -> RunScores:

@@ -1,41 +1,406 @@
-"""One training of a chain model: its plan carried out, watched, scored on held-out data and kept on disk.
+"""`TrainedChain`: a chain whose weights a solver finds, from data in memory, from disk, or part by part.
 
-`ChainCRF` says what is trained (a plan and a problem, `training.chain.plan`); here it is run, with everything that
-may sit beside a run: the progress line, the user's callback, held-out sequences (`estimators.chain.early_stopping`)
-and a checkpoint (`storage.checkpoints`).
+``fit`` goes one way whatever the data are: *check*, *read* (columns, target, layout), *problem* (what the plan's
+solver is handed), *train*, *learn*. A model that was trained before can grow: features that are new get columns,
+labels that are new get codes behind the others, new pairs of both get weights of zero; old weights go along to their
+new places (`features.growth`, `scoring.layout_growth`). Nothing is taken away, and where nothing is new nothing
+changes.
+
+Beside a training may sit the progress line, the user's callback, held-out sequences (`early_stopping`) and a
+checkpoint (`storage.checkpoints`); `run_training` puts them around any solver.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+import copy
+import os
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 
-from crfield.core.checks import random_generator, resolve_jobs
+from crfield.core.checks import (
+    Check,
+    file_path,
+    flag,
+    integer,
+    is_number,
+    number,
+    one_of,
+    random_generator,
+    seed,
+    share,
+)
+from crfield.core.parameters import learnt, parameter
+from crfield.core.target import Target
+from crfield.core.typing import FilePath, LabelFeature, Labels, Seed, Sequences, Weights
+from crfield.data.batch import Batch
+from crfield.data.label_growth import grown_labels
+from crfield.data.labels import LabelCoder
+from crfield.data.large import refuse_large
 from crfield.errors import InputError
+from crfield.estimators.base.groups import Callback, Optimised, Penalised, Threaded
 from crfield.estimators.base.progress import Progress
-from crfield.estimators.chain.early_stopping import HeldOut, check_validation, split_sequences, taken
-from crfield.estimators.chain.model import ColumnModel, FunctionModel
-from crfield.estimators.chain.options import SolverOptions
-from crfield.estimators.chain.problem import ChainProblem
+from crfield.estimators.base.sequences import sequence_target, taken, without_weightless
+from crfield.estimators.chain.calibration import cooled, fitted_temperature
+from crfield.estimators.chain.columns import ColumnChain
+from crfield.estimators.chain.early_stopping import HeldOut, check_validation, split_sequences
+from crfield.estimators.chain.model import ColumnModel, FunctionModel, tabulate_sequences
+from crfield.estimators.chain.on_disk import ON_DISK, sharded
+from crfield.features.detect import encoder_from_state
+from crfield.features.growth import grow
+from crfield.inference.chain import ChainEngine
+from crfield.objectives.contrast import Contrast
 from crfield.optimize.history import CALLBACK, INTERRUPTED, Result, Step
 from crfield.optimize.penalty import Penalty
+from crfield.scoring.layout import Layout
+from crfield.scoring.layout_growth import carried, joined
+from crfield.scoring.tables import TableScorer
 from crfield.storage.checkpoints import Checkpoint
 from crfield.storage.digests import digest
-from crfield.training.chain.plan import fit_chain
+from crfield.storage.encoded import EncodedDataset
+from crfield.storage.files import same_file
+from crfield.storage.state import State
+from crfield.training.chain.higher_order import RunParts
+from crfield.training.chain.partial_fit import Ongoing, begun, grown, take_pass
+from crfield.training.chain.plan import (
+    SOLVERS,
+    ChainParts,
+    Plan,
+    check_solver_options,
+    fit_chain,
+    plan_chain,
+    prepare,
+)
 from crfield.training.chain.shards import ShardedChain, fit_sharded
+from crfield.training.full_batch import Objective
 
-Run = Callable[..., Result]
+SCORES = ("log_likelihood", "accuracy", "f1")  # of held-out sequences
 _MATTERS = ("l1", "l2", "penalize_intercepts", "objective", "solver", "solver_options", "random_state")
+
+Places = dict[str, np.ndarray]  # of the columns that a model before had, by kind of column
+
+
+class SolverOptions(Penalised, Optimised, Threaded):
+    """From where a training starts, how long it goes on, and who watches it."""
+
+    label_functions: Sequence[LabelFeature] | None = parameter(default=None, stored=False)
+    penalize_intercepts: bool = parameter(flag, default=True)
+    solver: str = parameter(one_of(*SOLVERS), default="auto")
+    solver_options: dict[str, Any] | None = parameter(default=None)
+    max_iter: int = parameter(integer(1, meaning="the most steps of the optimiser"), default=1000)
+    warm_start: bool = parameter(flag, default=False)
+    random_state: Seed = parameter(seed, default=0)
+    checkpoint: FilePath | None = parameter(file_path | None, default=None, stored=False)
+    checkpoint_every: float = parameter(number(0, meaning="seconds"), default=60.0)
+    validation_fraction: float | None = parameter(share() | None, default=None)
+    validation_score: str | Callable[[Any, Any, Any], float] = parameter(
+        one_of(*SCORES) | Check("a function of (estimator, X, y)", callable), default="log_likelihood"
+    )
+    patience: int = parameter(integer(1, meaning="the steps without a better score"), default=5)
+
+
+@dataclass(frozen=True, eq=False)
+class ChainProblem:
+    """What is trained: a model with its first weights, a plan, and the data in the form that the plan asks for."""
+
+    model: ColumnModel | FunctionModel
+    plan: Plan
+    handed: Any  # a problem or `ChainParts`, by the plan; `ShardedChain` for data on disk
+    n_sequences: int
+    digests: Mapping[str, str]  # of the data and the layout; none where no checkpoint asks for them
+
+    @property
+    def start(self) -> np.ndarray | None:
+        """The weights to begin with, where they are not all zero."""
+        return self.model.weights if self.model.weights.any() else None
+
+
+class TrainedChain(SolverOptions, ColumnChain):
+    """A chain that a solver trains."""
+
+    n_seen_: int = learnt()
+    temperature_: float = learnt()
+    _pass: Ongoing | None = learnt()  # where partial_fit is
+
+    # ------------------------------------------------------ what differs between models
+
+    @property
+    def _plan(self) -> Plan:
+        """The objective and the solver that the parameters stand for."""
+        return plan_chain("likelihood", self.solver)
+
+    _likelihood: ClassVar[Objective] = Contrast()  # what the word means for the model
+
+    def _parts(self, model: ColumnModel, batch: Batch, target: Target) -> ChainParts | RunParts:
+        """What a plan is carried out on."""
+        raise NotImplementedError
+
+    def _completed(
+        self, model: ColumnModel, target: Target, before: ColumnModel | FunctionModel | None = None
+    ) -> ColumnModel:
+        """The model of fresh or grown columns, with all else that it has."""
+        return model
+
+    def _costed(self, target: Target, labels: LabelCoder) -> Target:
+        """The target with the costs of errors, if they have any."""
+        return target
+
+    def _check_on_disk(self) -> None:
+        """InputError unless the parameters are for data on disk too."""
+        if self.label_functions is not None or self.validation_fraction is not None:
+            raise InputError(
+                "label_functions and validation_fraction are for data in memory. Give validation=(X, y) to stop by "
+                "held-out sequences."
+            )
+        if self.solver not in ON_DISK:
+            raise InputError(
+                f"data on disk is trained by solver={', '.join(map(repr, ON_DISK))}, got {self.solver!r}."
+            )
+
+    # ------------------------------------------------------------------ fitting
+
+    def _check_together(self) -> None:
+        super()._check_together()
+        if self.solver_options is not None:
+            check_solver_options(self.solver, self.solver_options)
+
+    def fit(
+        self,
+        X: Sequences | EncodedDataset,
+        y: Labels | None = None,
+        sample_weight: Weights = None,
+        *,
+        validation: tuple[Sequences, Labels] | None = None,
+    ) -> Self:
+        """Learn the weights from sequences X and their labels y, or from a `crfield.EncodedDataset` on disk.
+
+        ``sample_weight`` has one number for each sequence; 0 leaves it out. ``validation`` is a pair (X, y) of
+        held-out sequences to stop by. Ctrl-C ends training with the best weights so far.
+        """
+        self.check()
+        held = held_out = None
+        if isinstance(X, EncodedDataset):
+            problem = self._problem_on_disk(X, y, sample_weight)
+            held = None if validation is None else check_validation(validation)
+        else:
+            y = cast(Labels, y)  # None is refused where labels are read
+            if sample_weight is not None:
+                X, y, sample_weight = without_weightless(X, y, sample_weight)
+            before = self._fitted if self.warm_start and self.__sklearn_is_fitted__() else None
+            labels = LabelCoder().fit(y) if before is None else grown_labels(before.labels, y)
+            if validation is not None or self.validation_fraction is not None:
+                X, y, sample_weight, held = divide(self, X, y, sample_weight, validation)
+            problem = self.training_problem(labels, X, y, sample_weight, before)
+        if held is not None:
+            held_out = HeldOut(self, problem.model, *held, score=self.validation_score, patience=self.patience)
+        result = self.solve(problem, held_out)
+        self._pass, self.n_seen_ = None, problem.n_sequences
+        self.plan_ = problem.plan.because(result.how)
+        self._learn(replace(problem.model, weights=result.weights), result)
+        self._warn_unless_converged(result)
+        return self
+
+    def solve(self, problem: ChainProblem, held_out: HeldOut | None = None) -> Result:
+        """Carry out the plan of a problem by the parameters of the estimator."""
+        plan, handed, start = problem.plan, problem.handed, problem.start
+        penalty = chain_penalty(self, problem.model)
+        common: dict[str, Any] = {
+            "start": start,
+            "tol": self.tol,
+            "max_iter": self.max_iter,
+            "n_jobs": self._jobs,
+            "rng": np.random.default_rng(self.random_state),
+        }
+
+        def run(**watched: Any) -> Result:
+            if isinstance(handed, ShardedChain):
+                stochastic = plan.solver != "lbfgs" and handed.stochastic
+                return fit_sharded(handed, penalty, stochastic=stochastic, **{**common, **watched})
+            return fit_chain(plan, handed, penalty, options=self.solver_options, **{**common, **watched})
+
+        checkpoint = None
+        if self.checkpoint is not None:
+            told = {**problem.digests, "the parameters": parameters_digest(self)}
+            checkpoint = open_checkpoint(self, told, start=start, held_out=held_out)
+        name = type(self).__name__
+        return run_training(run, Watch(self.callback, held_out, checkpoint, self.verbose, self.max_iter, name))
+
+    def training_problem(
+        self,
+        labels: LabelCoder,
+        X: Sequences,
+        y: Labels,
+        sample_weight: Weights = None,
+        before: ColumnModel | FunctionModel | None = None,
+    ) -> ChainProblem:
+        """What is trained on data in memory, from the weights of a model before, if there is one."""
+        model: ColumnModel | FunctionModel
+        parts: ChainParts | RunParts
+        if self.label_functions is None:
+            model, batch, target, _ = self.read_training(labels, X, y, sample_weight, before)
+            parts = self._parts(model, batch, target)
+        else:
+            functions = check_label_functions(self)
+            tables = tabulate_sequences(functions, labels.labels, X)
+            target = self._costed(sequence_target(tables.topology, labels, y, sample_weight), labels)
+            model = FunctionModel(labels, functions, np.zeros(len(functions)))
+            if isinstance(before, FunctionModel) and len(before.weights) == len(functions):
+                model = replace(model, weights=before.weights)
+            scorer, engine = TableScorer(len(functions), labels.n_labels), ChainEngine(self._jobs)
+            parts = ChainParts(scorer, tables, target, engine, likelihood=self._likelihood)
+        plan = self._plan
+        digests = self._digests([parts.batch, target], parts.layout)
+        return ChainProblem(model, plan, prepare(plan, parts), target.topology.n_sequences, digests)
+
+    def read_training(
+        self,
+        labels: LabelCoder,
+        X: Sequences,
+        y: Labels,
+        sample_weight: Weights = None,
+        before: ColumnModel | FunctionModel | None = None,
+    ) -> tuple[ColumnModel, Batch, Target, Places | None]:
+        """A model with its first weights, columns, target, and the places of the columns that a model before had."""
+        places = None
+        if isinstance(before, ColumnModel):
+            old = before.plain()
+            old.encode([])  # refuses an encoder and weights of a file that do not belong together
+            found = grow(old.encoder, X, min_count=self.min_count)
+            encoder, batch = found.encoder, found.batch
+            refuse_large(batch, encoder)
+            target = self._costed(sequence_target(batch.topology, labels, y, sample_weight), labels)
+            places = {name: getattr(found, name) for name in ("node", "dense", "edge", "edge_dense")}
+            layout = joined(old.layout, self._layout(encoder, batch, target, like=old.layout), places)
+            if _same_size(layout, old.layout):  # nothing is new: the two are equal
+                model = replace(old, labels=labels, encoder=encoder)
+            else:
+                model = ColumnModel(labels, encoder, layout, carried(old.weights, old.layout, layout, places))
+        else:
+            encoder, batch = self._learn_columns(X)
+            target = self._costed(sequence_target(batch.topology, labels, y, sample_weight), labels)
+            layout = self._layout(encoder, batch, target)
+            model = ColumnModel(labels, encoder, layout, np.zeros(layout.n_weights))
+        return self._completed(model, target, before), batch, target, places
+
+    def _problem_on_disk(self, dataset: EncodedDataset, y: Labels | None, sample_weight: Weights) -> ChainProblem:
+        """What is trained on data that were encoded before."""
+        if y is not None or sample_weight is not None:
+            raise InputError("an encoded data set has its labels and weights inside: leave y and sample_weight out.")
+        self._check_on_disk()
+        header, arrays = dataset.encoder_state
+        code = {} if self.functions is None else {"transition_functions": self.transition_functions}
+        encoder, plan = encoder_from_state(header, arrays, functions=self.functions, **code), self._plan
+
+        def make(model: ColumnModel, batch: Batch, target: Target) -> ChainParts | RunParts:
+            return self._parts(model, batch, self._costed(target, model.labels))
+
+        model, problem = sharded(
+            dataset, encoder, plan, observe=self._layout, complete=self._completed, make_parts=make
+        )
+        return ChainProblem(model, plan, problem, len(dataset), self._digests(dataset.digests, model.layout))
+
+    def _digests(self, data: Sequence[object], layout: Layout | None) -> dict[str, str]:
+        """What a checkpoint is compared by; nothing where none is kept."""
+        return (
+            {} if self.checkpoint is None else {"the data": digest(data), "the features and labels": digest(layout)}
+        )
+
+    def partial_fit(
+        self,
+        X: Sequences,
+        y: Labels,
+        classes: Iterable[Hashable] | None = None,
+        sample_weight: Weights = None,
+        *,
+        n_sequences: float | None = None,
+    ) -> Self:
+        """Incremental learning: one pass of stochastic steps over one more part; features and labels may be new.
+
+        ``classes`` lists labels that parts to come may hold (it is not needed). Penalties are shared out over
+        ``n_sequences``, by default all that were handed in so far: give the number of different ones where parts come
+        more than once, and many passes approach what ``fit`` finds. ``objective_`` is the loss met on the way.
+        """
+        self.check()
+        if self.label_functions is not None:
+            raise InputError("partial_fit is for models with columns; functions of two labels are trained by fit.")
+        if n_sequences is not None and not (is_number(n_sequences) and n_sequences > 0):
+            raise InputError(f"n_sequences must be a number > 0 (all sequences there will be), got {n_sequences!r}.")
+        X, y, sample_weight = without_weightless(X, y, sample_weight)
+        before = self._fitted if self.__sklearn_is_fitted__() else None
+        labels = grown_labels(None if before is None else before.labels, y, classes)
+        model, batch, target, places = self.read_training(labels, X, y, sample_weight, before)
+        fresh = None
+        if before is None or places is None:
+            state = begun(model.weights)
+        else:
+            so_far = self.__dict__.get("_pass") or Ongoing(before.weights, None, self.__dict__.get("n_seen_", 0))
+            state, fresh = grown(so_far, before.layout, model.layout, places)
+        parts, plan = self._parts(model, batch, target), self._plan
+        assert isinstance(parts, ChainParts)
+        result = take_pass(
+            parts,
+            plan.objective,
+            state,
+            fresh,
+            chain_penalty(self, model),
+            n_sequences=n_sequences,
+            random_state=self.random_state,
+            history=list(self.history_) if before is not None else [],
+        )
+        self._pass, self.n_seen_, self.plan_ = state, int(state.n_seen), plan.because(result.how)
+        return self._learn(replace(model, weights=result.weights), result)
+
+    def calibrated(self, X: Sequences, y: Labels) -> Self:
+        """A copy whose probabilities are as good as they sound: its temperature is fitted to held-out sequences.
+
+        Predicted paths are the same; ``temperature_`` tells what the weights were divided by.
+        """
+        model, twin = self._columns("calibrated"), copy.copy(self)
+
+        def log_prob(temperature: float) -> np.ndarray:
+            return twin._learn(cooled(model, temperature)).log_prob(X, y)
+
+        twin.temperature_ = fitted_temperature(log_prob)
+        return twin._learn(cooled(model, twin.temperature_))
+
+    # ------------------------------------------------------------------ storage
+
+    def save(self, path: FilePath) -> None:
+        """Write the model to one file, atomically; `crfield.load` reads it. Nothing in it is ever executed."""
+        kept = self.checkpoint
+        if kept is not None and isinstance(path, str | os.PathLike) and same_file(kept, path):
+            raise InputError(
+                f"{os.fspath(path)} is the file of checkpoint=…, which the next fit would look for; the model was "
+                "not saved. Name another file."
+            )
+        super().save(path)
+
+    def _state(self) -> State:
+        state = super()._state()
+        state.header["report"]["n_seen_"] = int(self.__dict__.get("n_seen_", 0))
+        return state
+
+    def _set_report(self, state: State) -> None:
+        super()._set_report(state)
+        seen = state.header["report"].get("n_seen_")
+        self.n_seen_ = seen if type(seen) is int and seen >= 0 else 0
+
+
+def _same_size(one: Layout, other: Layout) -> bool:
+    sizes = ("n_labels", "n_columns", "n_dense", "n_edge_columns", "n_edge_dense", "n_weights")
+    return all(getattr(one, name) == getattr(other, name) for name in sizes)
+
+
+# ------------------------------------------------------------------------------------------ one run of a solver
 
 
 @dataclass(frozen=True)
 class Watch:
     """What sits beside a training: the user's callback, held-out data, a checkpoint, and a progress line."""
 
-    callback: Callable[[Step, np.ndarray], bool | None] | None = None
+    callback: Callback | None = None
     held_out: HeldOut | None = None
     checkpoint: Checkpoint | None = None
     verbose: int = 0
@@ -43,7 +408,7 @@ class Watch:
     description: str = "training"
 
 
-def run_training(run: Run, watch: Watch) -> Result:
+def run_training(run: Callable[..., Result], watch: Watch) -> Result:
     """``run(callback=…)`` with all that sits beside it.
 
     With a checkpoint, ``run`` also gets ``keeper``, and ``max_iter`` where nothing is left to do. The checkpoint is
@@ -60,48 +425,24 @@ def run_training(run: Run, watch: Watch) -> Result:
             checkpoint.keep_beside("held_out", held_out.state)
     if held_out is not None and held_out.waited_enough:  # the run that is gone on from had come to its end
         kept["max_iter"] = max(held_out.scores)
-    with Progress(watch.verbose, total=watch.total, description=watch.description) as progress:
+    if watch.callback is None and held_out is None and not watch.verbose:
+        result = run(callback=None, **kept)
+    else:
+        with Progress(watch.verbose, total=watch.total, description=watch.description) as progress:
 
-        def after(step: Step, weights: np.ndarray) -> bool | None:
-            enough = False
-            if held_out is not None:
-                step, enough = held_out.after(step, weights)
-            progress.update(step)
-            wish = watch.callback(step, weights) if watch.callback is not None else None
-            return enough or wish
+            def after(step: Step, weights: np.ndarray) -> bool | None:
+                enough = False
+                if held_out is not None:
+                    step, enough = held_out.after(step, weights)
+                progress.update(step)
+                wish = watch.callback(step, weights) if watch.callback is not None else None
+                return enough or wish
 
-        watching = watch.callback is not None or held_out is not None or bool(watch.verbose)
-        result = run(callback=after if watching else None, **kept)
+            result = run(callback=after, **kept)
     if checkpoint is not None:
         wished = result.reason == CALLBACK and not (held_out is not None and held_out.waited_enough)
         checkpoint.close(done=result.reason != INTERRUPTED and not wished)
     return result if held_out is None else held_out.kept(result)
-
-
-def train(options: SolverOptions, problem: ChainProblem, held_out: HeldOut | None = None) -> Result:
-    """Carry out the plan of a problem by the parameters of an estimator."""
-    plan, handed, start = problem.plan, problem.handed, problem.start
-    penalty = chain_penalty(options, problem.model)
-    common: dict[str, Any] = {
-        "start": start,
-        "tol": options.tol,
-        "max_iter": options.max_iter,
-        "n_jobs": resolve_jobs(options.n_jobs),
-        "rng": random_generator(options.random_state),
-    }
-
-    def run(**watched: Any) -> Result:
-        if isinstance(handed, ShardedChain):
-            stochastic = plan.solver != "lbfgs" and handed.stochastic
-            return fit_sharded(handed, penalty, stochastic=stochastic, **{**common, **watched})
-        return fit_chain(plan, handed, penalty, options=options.solver_options, **{**common, **watched})
-
-    checkpoint = None
-    if options.checkpoint is not None:
-        told = {**problem.digests(), "the parameters": parameters_digest(options)}
-        checkpoint = open_checkpoint(options, told, start=start, held_out=held_out)
-    name = type(options).__name__
-    return run_training(run, Watch(options.callback, held_out, checkpoint, options.verbose, options.max_iter, name))
 
 
 def chain_penalty(options: SolverOptions, model: ColumnModel | FunctionModel) -> Penalty:
@@ -127,12 +468,17 @@ def open_checkpoint(
     more = {"the starting weights": digest(start)}
     if held_out is not None:
         more["the held-out data"] = digest([[options.validation_score, options.patience], held_out.data])
+    assert options.checkpoint is not None
     return Checkpoint(options.checkpoint, {**digests, **more}, every=float(options.checkpoint_every))
 
 
 def divide(
-    options: SolverOptions, X: Any, y: Any, sample_weight: Any, validation: Any
-) -> tuple[Any, Any, Any, tuple[Any, Any] | None]:
+    options: SolverOptions,
+    X: Sequences,
+    y: Labels,
+    sample_weight: Weights,
+    validation: tuple[Sequences, Labels] | None,
+) -> tuple[Sequences, Labels, Weights, tuple[Sequences, Labels] | None]:
     """X, y, weights and the held-out pair (X, y), given or split off by ``validation_fraction``."""
     fraction = options.validation_fraction
     if validation is not None:
@@ -152,3 +498,21 @@ def divide(
     train, held = split_sequences(len(X), float(fraction), rng)
     weight = None if sample_weight is None else np.asarray(sample_weight)[train]
     return taken(X, train), taken(y, train), weight, (taken(X, held), taken(y, held))
+
+
+def check_label_functions(options: SolverOptions) -> list[LabelFeature]:
+    """The label functions as a list; InputError where they are none, or stand beside other features."""
+    functions: Any = options.label_functions
+    if callable(functions) or isinstance(functions, str) or not isinstance(functions, Iterable):
+        raise InputError(f"label_functions must be a list of functions, got {functions!r}. Write [f] for one.")
+    functions = list(functions)
+    for each in functions:
+        if not callable(each):
+            raise InputError(f"label_functions must hold functions f(y_before, y, x, t), got {each!r}.")
+    if not functions:
+        raise InputError("label_functions must hold at least one function f(y_before, y, x, t), got none.")
+    for name in ("features", "template", "functions", "transition_functions", "transition_features"):
+        given = getattr(options, name)
+        if given is not None and not (isinstance(given, tuple | list) and not given):
+            raise InputError(f"label_functions stand alone, since they see everything: leave {name} out.")
+    return functions

@@ -35,12 +35,10 @@ from crfield.data.labels import LabelCoder
 from crfield.errors import ConvergenceWarning, InputError, NotFittedError
 from crfield.estimators.base.fitted import NotYetFitted
 from crfield.estimators.base.progress import Progress
-from crfield.estimators.base.sequences import check_weights, without_weightless
-from crfield.estimators.chain.columns import TrainedChain
+from crfield.estimators.base.sequences import check_weights, taken, without_weightless
 from crfield.estimators.chain.crf import ChainCRF
-from crfield.estimators.chain.early_stopping import HeldOut, numbered, taken
-from crfield.estimators.chain.options import SCORES
-from crfield.estimators.chain.training import train
+from crfield.estimators.chain.early_stopping import HeldOut, numbered
+from crfield.estimators.chain.training import SCORES
 from crfield.optimize.history import INTERRUPTED, Result, Step
 from crfield.training.side_by_side import side_by_side
 
@@ -298,7 +296,7 @@ class _Walk:
         chain = clone(self.chain).set_params(verbose=0)
         own = None if weight is None else weight[self.train]
         with numbered(self.train):
-            problem = chain._problem(self.labels, taken(X, self.train), taken(y, self.train), own)
+            problem = chain.training_problem(self.labels, taken(X, self.train), taken(y, self.train), own)
         X, y = taken(X, self.test), taken(y, self.test)
         with numbered(self.test):
             held = HeldOut(chain, problem.model, X, y, score=self.scoring, patience=1)
@@ -311,7 +309,7 @@ class _Walk:
                 if stopped():
                     return scores, n_iter
                 begun = replace(problem, model=replace(problem.model, weights=start))
-                result = train(chain.set_params(l1=l1, l2=l2), begun)
+                result = chain.set_params(l1=l1, l2=l2).solve(begun)
                 if result.reason == INTERRUPTED:
                     raise KeyboardInterrupt
                 if not result.converged:

@@ -68,7 +68,7 @@ def compare_trainers(
     if front.label_functions is not None or front.order != 1:
         raise InputError("trainers are compared on plain chains of columns; leave label_functions and order out.")
     coder = LabelCoder().fit(y)
-    model, batch, target, _ = front._read(coder, X, y, sample_weight, None)
+    model, batch, target, _ = front.read_training(coder, X, y, sample_weight)
     jobs = resolve_jobs(front.n_jobs)
     parts = ChainParts.columns(model.layout, batch, target, n_jobs=jobs)
     penalty = chain_penalty(front, model)

@@ -168,24 +168,3 @@ def max_product(
         rows = first[:count] + t
         path[rows[later:]] = np.argmax(best[rows[later:]], axis=1)
         path[rows[:later]] = back[rows[:later] + 1, path[rows[:later] + 1]]
-
-
-def observed(
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    rows: np.ndarray,
-    items: np.ndarray,
-    n_columns: int,
-    n_items: int,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Body of `crfield.kernels.chain.observed`."""
-    check_rows(indptr, indices, len(indptr) - 1, n_columns)
-    for numbers, limit in ((rows, len(indptr) - 1), (items, n_items)):
-        if len(numbers) != len(rows) or (len(numbers) and (numbers.min() < 0 or numbers.max() >= limit)):
-            raise ValueError("a row or an item is out of range")
-    lengths = np.diff(indptr)[rows]
-    starts = np.repeat(np.asarray(indptr)[rows] - np.concatenate([[0], np.cumsum(lengths)[:-1]]), lengths)
-    columns = indices[starts + np.arange(int(lengths.sum()))].astype(np.int64)
-    keys = np.unique(columns * n_items + np.repeat(items, lengths))
-    ptr = np.searchsorted(keys, np.arange(n_columns + 1, dtype=np.int64) * n_items)
-    return ptr.astype(np.int64), (keys % n_items).astype(np.int32)

@@ -21,8 +21,7 @@ from crfield.optimize.penalty import Penalty
 from crfield.optimize.projected_cg import minimize_projected_cg
 from crfield.scoring.linear import LinearScorer
 from crfield.training.chain.fused import FusedChain
-from crfield.training.chain.job import Job
-from crfield.training.chain.plan import ChainParts
+from crfield.training.chain.plan import ChainParts, Job
 from crfield.training.full_batch import FullBatch
 from crfield.training.likelihood import fit_likelihood
 

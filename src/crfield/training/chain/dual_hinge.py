@@ -18,8 +18,8 @@ from crfield.errors import InputError
 from crfield.kernels.online import Trainer
 from crfield.optimize.history import Result
 from crfield.optimize.penalty import Penalty
-from crfield.training.chain.job import Job
 from crfield.training.chain.passes import Options, online_trainer
+from crfield.training.chain.plan import Job
 from crfield.training.graph.frank_wolfe import close_gap
 
 INNER_STEPS = 4  # at a visit

@@ -35,8 +35,7 @@ from crfield.optimize.history import CALLBACK, INTERRUPTED, MAX_ITER, NO_IMPROVE
 from crfield.optimize.penalty import Penalty
 from crfield.optimize.stopping import Stopping
 from crfield.scoring.tables import FunctionTables
-from crfield.training.chain.job import Job
-from crfield.training.chain.plan import ChainParts
+from crfield.training.chain.plan import ChainParts, Job
 
 NEWTON_STEPS = 60
 _WHY = (

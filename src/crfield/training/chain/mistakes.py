@@ -22,8 +22,8 @@ from crfield.errors import InputError
 from crfield.kernels.online import VARIANTS, Met
 from crfield.optimize.history import Result
 from crfield.optimize.penalty import Penalty
-from crfield.training.chain.job import Job
 from crfield.training.chain.passes import Options, Passes, online_trainer
+from crfield.training.chain.plan import Job
 
 
 def fit_perceptron(parts: Any, penalty: Penalty, job: Job) -> Result:

@@ -1,4 +1,4 @@
-"""Learning that goes on: one pass of adaptive stochastic steps over the sequences that have come.
+"""Incremental learning: one pass of adaptive stochastic steps over the sequences that have come.
 
     s = η / √(δ² + Σ g²)          for every weight, the sum over all steps so far
     w ← (w − s g) shrunk by s · l1 · b/n towards 0, then divided by 1 + s · l2 · b/n
@@ -25,14 +25,21 @@ from typing import Any
 
 import numpy as np
 
+from crfield.core.checks import random_generator
 from crfield.core.target import Target
 from crfield.core.topology import Chains
+from crfield.core.typing import Seed
 from crfield.data.batch import Batch
 from crfield.data.flat import chosen_nodes
 from crfield.features.columns.select import take_rows
+from crfield.optimize.history import Result, Step
 from crfield.optimize.penalty import Penalty
+from crfield.scoring.layout import Layout
+from crfield.scoring.layout_growth import carried
 from crfield.training.chain.plan import ChainParts
 
+PARTIAL = "partial_fit"  # why training ended
+HOW = "stochastic steps with a step size for every weight, one pass over each part"
 STEP, OFFSET = 0.5, 1.0  # η, δ
 FITTED = 25.0  # a fitted model counts as one that has made so many passes
 GROUP = 8  # sequences of a mini-batch
@@ -104,6 +111,50 @@ def learn_pass(
     state.n_seen, state.n_passes = state.n_seen + total, state.n_passes + 1
     # A mean of many vectors is zero nowhere: with l1 the last one, which is sparse, is the answer.
     return Passed(weights.copy() if penalty.l1 else mean / max(averaged, 1), loss, len(pieces))
+
+
+def begun(weights: np.ndarray) -> Ongoing:
+    """Where the first pass of a new model starts."""
+    return Ongoing(weights.copy(), np.zeros(len(weights)))
+
+
+def grown(
+    so_far: Ongoing, old: Layout, new: Layout, places: dict[str, np.ndarray]
+) -> tuple[Ongoing, np.ndarray | None]:
+    """The state so far in the places of a layout that has grown, and (W,) which of its weights are new."""
+    squares = None if so_far.squares is None else carried(so_far.squares, old, new, places)
+    state = Ongoing(carried(so_far.weights, old, new, places), squares, so_far.n_seen, so_far.n_passes)
+    known = carried(np.ones(old.n_weights), old, new, places) > 0
+    return state, None if known.all() else ~known
+
+
+def take_pass(
+    parts: ChainParts,
+    objective: str,
+    state: Ongoing,
+    fresh: np.ndarray | None,
+    penalty: Penalty,
+    *,
+    n_sequences: float | None,
+    random_state: Seed,
+    history: list[Step],
+) -> Result:
+    """One pass of stochastic steps, which changes ``state``, as the result of a training."""
+    known = isinstance(random_state, int) and random_state >= 0
+    passed = learn_pass(
+        parts,
+        objective,
+        state,
+        penalty,
+        n_sequences=float(n_sequences or state.n_seen + parts.target.topology.n_sequences),
+        fresh=fresh,
+        rng=random_generator([random_state, state.n_passes] if known else random_state),
+    )
+    active = int(np.count_nonzero(passed.weights))
+    step = Step(state.n_passes, passed.n_steps, passed.loss, float("nan"), 1.0, active, 0.0)
+    return Result(
+        passed.weights, passed.loss, state.n_passes, passed.n_steps, False, PARTIAL, [*history, step], how=HOW
+    )
 
 
 def _problems(parts: ChainParts, objective: str, pieces: list[np.ndarray]) -> Iterator[tuple[Any, int]]:

@@ -21,7 +21,7 @@ from crfield.errors import InputError
 from crfield.kernels.online import Met, Trainer
 from crfield.optimize.history import CALLBACK, INTERRUPTED, MAX_ITER, TOLERANCE, Result, Step
 from crfield.optimize.penalty import Penalty
-from crfield.training.chain.job import Callback
+from crfield.training.chain.plan import Callback
 
 EPOCHS_DONE = "all epochs done"
 LOOK_BACK = 5  # epochs over which the objective must have fallen by more than the tolerance

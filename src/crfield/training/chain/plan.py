@@ -15,7 +15,7 @@ from are let go. The other looks into the data (one sequence at a time, second d
 `ChainParts`. A row names its function, which is imported when it is first used:
 
     problem:  function(problem, penalty, *, start, tol, max_iter, n_jobs, rng, callback, options) -> Result
-    data:     function(parts, penalty, job) -> Result        job: `training.chain.job.Job`, the same and the objective
+    data:     function(parts, penalty, job) -> Result        job: `Job`, the same and the objective
 
 ``start`` is a vector of weights, or None for zeros; ``options`` holds only names that the row lists.
 """
@@ -33,13 +33,12 @@ from crfield.core.target import Target
 from crfield.errors import InputError
 from crfield.inference.chain import ChainEngine
 from crfield.objectives.contrast import Contrast
-from crfield.optimize.history import CALLBACK, INTERRUPTED, Result
+from crfield.optimize.history import CALLBACK, INTERRUPTED, Result, Step
 from crfield.optimize.keeping import Keeper
 from crfield.optimize.penalty import Penalised, Penalty, Point
 from crfield.scoring.layout import Layout
 from crfield.scoring.linear import LinearScorer
 from crfield.training.chain.fused import FusedChain
-from crfield.training.chain.job import Callback, Job
 from crfield.training.column_basis import measured
 from crfield.training.full_batch import FullBatch, Objective, Scorer
 from crfield.training.likelihood import fit_likelihood
@@ -57,6 +56,9 @@ COSTED = (
     "label_accuracy",
 )  # what costs and class weights have a meaning for
 START_TOL = 1e-3  # of the likelihood that an objective with many minima starts from
+
+
+Callback = Callable[[Step, np.ndarray], bool | None]
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,24 @@ TRAINERS: dict[str, Trainer] = {
     "frank_wolfe": Trainer(("hinge",), "crfield.training.chain.dual_hinge:fit_frank_wolfe", data=True),
 }
 SOLVERS = ("auto", *TRAINERS)
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """What a trainer that looks into the data is told besides the data: for what, from where, how long, who watches.
+
+    >>> Job("hinge", max_iter=3).max_iter
+    3
+    """
+
+    objective: str
+    start: np.ndarray | None = None  # weights, or None for zeros
+    tol: float = 1e-4
+    max_iter: int = 500
+    n_jobs: int = 1
+    rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
+    callback: Callback | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)  # only names that the trainer lists
 
 
 @dataclass(frozen=True)
@@ -166,14 +186,16 @@ class ChainParts:
 
         Unless it is only a part of the ``whole`` data, it is told what its numeric columns are like.
         """
-        made = self._problem(objective)
-        return measured(made, self.column_layout or self.layout, self.batch, self.target) if whole else made
-
-    def _problem(self, objective: str) -> FusedChain | FullBatch:
+        made: FusedChain | FullBatch
         if objective == "likelihood" and self.layout is not None:
-            return FusedChain(self.layout, self.batch, self.target, n_jobs=self.engine.n_jobs)
-        chosen = self.likelihood if objective == "likelihood" else chain_objective(objective)
-        return FullBatch(self.scorer, self.batch, self.target, objective=chosen, engine=self.engine)
+            made = FusedChain(self.layout, self.batch, self.target, n_jobs=self.engine.n_jobs)
+        else:
+            chosen = self.likelihood if objective == "likelihood" else chain_objective(objective)
+            made = FullBatch(self.scorer, self.batch, self.target, objective=chosen, engine=self.engine)
+        layout = self.column_layout or self.layout
+        if whole and layout is not None and self.batch.numeric:
+            measured(made, layout, self.batch, self.target)
+        return made
 
     @classmethod
     def columns(cls, layout: Layout, batch: Any, target: Target, *, n_jobs: int = 1) -> ChainParts:

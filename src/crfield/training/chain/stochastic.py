@@ -22,8 +22,8 @@ from crfield.errors import InputError, LabelError
 from crfield.kernels.online import Met, Trainer
 from crfield.optimize.history import Result
 from crfield.optimize.penalty import Penalty
-from crfield.training.chain.job import Job
 from crfield.training.chain.passes import Options, Passes, online_trainer
+from crfield.training.chain.plan import Job
 
 TRIED = 1_000  # sequences that a first rate is tried on
 TRIALS = 12

@@ -1,11 +1,14 @@
-"""Data of any size to an encoded data set on disk, in two passes and bounded memory.
+"""Data of any size on disk: written there encoded, in two passes and bounded memory, and trained on shard by shard.
 
-The first pass learns what there is, features and labels, and counts features; the second writes columns
-(`storage.encoded`). Both read the data part by part, and only one part, the alphabet and the shard that is being
-filled are in memory. Columns are numbered in the order of the data and labels are sorted, so a model trained on the
-data set is the one that ``fit`` on all of the data in memory would give.
+Of the two passes that write, the first learns what there is, features and labels, and counts features; the second
+writes columns (`storage.encoded`). Both read the data part by part, and only one part, the alphabet and the shard
+that is being filled are in memory. Columns are numbered in the order of the data and labels are sorted, so a model
+trained on the data set is the one that ``fit`` on all of the data in memory would give.
 
 Numeric columns with ``standardize=True`` get the scale of the first part in which they occur.
+
+To train on such data (`crfield.EncodedDataset`) takes one more pass over the shards, for the layout; after that a
+solver sees one problem, `training.chain.shards.ShardedChain`, of which one shard is in memory at a time.
 """
 
 from __future__ import annotations
@@ -17,31 +20,44 @@ from typing import Any
 import numpy as np
 
 from crfield.core.target import Target
+from crfield.core.typing import Feature, FilePath, Labels, Sequences, Transformer, Weights
+from crfield.data.batch import Batch
 from crfield.data.label_growth import grown_labels
 from crfield.data.labels import LabelCoder
 from crfield.data.large import refuse_large
-from crfield.errors import InputError
+from crfield.errors import InputError, ModelFileError
 from crfield.estimators.base.sequences import check_weights
 from crfield.estimators.chain.early_stopping import numbered
+from crfield.estimators.chain.model import ColumnModel
 from crfield.features.columns.select import check_min_count, row_counts
 from crfield.features.detect import encoder_for
 from crfield.features.encoder import Encoder
 from crfield.features.growth import grow, without_rare
 from crfield.features.templates.template import Template
+from crfield.scoring.layout import Layout
+from crfield.scoring.layout_growth import joined
 from crfield.storage.encoded import SHARD_BYTES, DatasetWriter, EncodedDataset
 from crfield.storage.exchange import template_text
+from crfield.training.chain.fused import FusedChain
+from crfield.training.chain.higher_order import RunParts
+from crfield.training.chain.plan import ChainParts, Plan
+from crfield.training.chain.shards import ShardedChain
+from crfield.training.column_basis import Moments
+from crfield.training.full_batch import FullBatch
 
 Part = Sequence[Any]  # (X, y) or (X, y, weights)
+Parts = Iterable[Part] | Callable[[], Iterable[Part]]
+ON_DISK = ("auto", "lbfgs", "warm")  # solvers that read data on disk
 
 
 def encode_dataset(
-    parts: Iterable[Part] | Callable[[], Iterable[Part]],
-    path: Any,
+    parts: Parts,
+    path: FilePath,
     *,
-    features: Any = None,
+    features: Transformer | None = None,
     template: str | os.PathLike[str] | Template | None = None,
-    functions: Sequence[Any] | None = None,
-    transition_functions: Sequence[Any] = (),
+    functions: Sequence[Feature] | None = None,
+    transition_functions: Sequence[Feature] = (),
     transition_features: str | Sequence[Any] | None = None,
     standardize: bool = False,
     min_count: int = 1,
@@ -109,7 +125,7 @@ def encode_dataset(
         return writer.close(*encoder.state(), template=text)
 
 
-def _read(parts: Any) -> Iterator[tuple[Any, Any, Any]]:
+def _read(parts: Parts) -> Iterator[tuple[Sequences, Labels, Weights]]:
     given = parts() if callable(parts) else parts
     if iter(given) is given and not callable(parts):
         raise InputError(
@@ -120,3 +136,54 @@ def _read(parts: Any) -> Iterator[tuple[Any, Any, Any]]:
         if not isinstance(part, tuple | list) or len(part) not in (2, 3):
             raise InputError(f"parts must hold pairs (X, y) or triples (X, y, weights), got {type(part).__name__}.")
         yield (*part, None) if len(part) == 2 else tuple(part)
+
+
+def sharded(
+    dataset: EncodedDataset,
+    encoder: Encoder,
+    plan: Plan,
+    *,
+    observe: Callable[[Encoder, Batch, Target], Layout],
+    complete: Callable[[ColumnModel, Target], ColumnModel],
+    make_parts: Callable[[ColumnModel, Batch, Target], ChainParts | RunParts],
+) -> tuple[ColumnModel, ShardedChain]:
+    """Model and problem of an encoded data set: the layout from one pass over its shards, the rest shard by shard."""
+    check_columns(dataset, encoder)
+    labels, layout, moments = dataset.coder, None, None
+    for shard in dataset.shards():
+        seen = observe(encoder, shard.batch, shard.target)
+        complete(ColumnModel(labels, encoder, seen, np.zeros(seen.n_weights)), shard.target)  # refuses gold labels
+        layout = seen if layout is None else joined(layout, seen)
+        if shard.batch.numeric:
+            met = Moments.of(shard.batch, shard.target.weight, whole=False)
+            moments = met if moments is None else moments.merged(met)
+    if layout is None or not dataset.n_steps:
+        raise InputError("the data set holds no steps at all; at least one sequence with one step is needed.")
+    model = complete(ColumnModel(labels, encoder, layout, np.zeros(layout.n_weights)), shard.target)
+    del shard
+
+    def make(batch: Batch, target: Target) -> FusedChain | FullBatch:
+        parts = make_parts(model, batch, target)
+        assert isinstance(parts, ChainParts)
+        return parts.problem(plan.objective, whole=False)
+
+    problem = ShardedChain(dataset, make, n_weights=layout.n_weights)
+    problem.columns, problem.moments = model.layout, moments
+    sparse = not (layout.n_edge_columns or layout.n_edge_dense or layout.n_dense) and plan.objective == "likelihood"
+    problem.stochastic = sparse and isinstance(problem.shard(0), FusedChain)
+    if plan.solver == "warm" and not problem.stochastic:
+        raise InputError("solver='warm' needs stochastic steps, which this model has none of. Use solver='lbfgs'.")
+    return model, problem
+
+
+def check_columns(dataset: EncodedDataset, encoder: Encoder) -> None:
+    """ModelFileError unless the data set has the columns that its encoder makes."""
+    empty = encoder.encode([])
+    edge = [0, 0] if empty.edge is None else [empty.edge.width, empty.edge.n_dense]
+    made = (empty.node.width, empty.node.n_dense, edge)
+    told = (dataset.n_columns, dataset.n_dense, dataset.edge_columns or [0, 0])
+    if dataset.n_steps and made != told:
+        raise ModelFileError(
+            f"{dataset.path}: the data set has {told[0]:,} columns and {told[1]:,} numbers, its encoder makes "
+            f"{made[0]:,} and {made[1]:,}. The header is damaged: encode the data again."
+        )

@@ -26,8 +26,8 @@ class _FrequentChain(ChainCRF):
 
     _least = 0.0
 
-    def _read(self, labels: LabelCoder, X: Any, y: Any, sample_weight: Any, before: Any) -> Any:
-        model, batch, target, places = super()._read(labels, X, y, sample_weight, before)
+    def read_training(self, labels: LabelCoder, X: Any, y: Any, sample_weight: Any = None, before: Any = None) -> Any:
+        model, batch, target, places = super().read_training(labels, X, y, sample_weight, before)
         if before is None and self._least > 0:
             layout = frequent_layout(model.layout, batch, target, self._least)
             model = replace(model, layout=layout, weights=np.zeros(layout.n_weights))
