@@ -49,7 +49,7 @@ def _labelled(made: OrderChains, order: int, settings: Settings) -> list[float]:
 
 
 def _states(model: ChainCRF) -> int:
-    return len(model.classes_) if model.order == 1 else len(model._columns("states").layout.runs.states)  # type: ignore[attr-defined]
+    return len(model.classes_) if model.order == 1 else len(model.column_model("states").layout.runs.states)  # type: ignore[attr-defined]
 
 
 def _chunked(settings: Settings, order: int) -> list[float]:

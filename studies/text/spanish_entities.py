@@ -128,7 +128,7 @@ def _random_answers(model: ChainCRF, X: Any) -> Tags:
     rng, out = np.random.default_rng(0), []
     for _ in range(N_RANDOM):
         other, weights = copy(model), rng.normal(scale=3.0, size=len(model.coef_))
-        other._model = replace(model._columns("random weights"), weights=weights)
+        other._model = replace(model.column_model("random weights"), weights=weights)
         out += [tags.tolist() for tags in other.predict(X)]
         for labellings in other.predict_n_best(X[:20], 5):
             out += [labelling.labels.tolist() for labelling in labellings]

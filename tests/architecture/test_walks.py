@@ -1,7 +1,7 @@
 """How far a reader must walk: the files that one call of the front door goes through, and how often it changes them.
 
 Traced at run time, not guessed: only functions of crfield count, and a switch is the entry of a function that lies in
-another file than the crfield function that called it. Module-level code is no walk, so everything is called once before.
+another file than the crfield function that called it. Module-level code is no walk: everything is called once before.
 What the optimiser does between its first and its last evaluation is its own walk, and so is what it sets up for it.
 """
 

@@ -43,5 +43,5 @@ def test_only_the_rules_keep_random_models_legal(data: Path) -> None:
         model = ChainCRF(constraints=rules, tol=1e-2).fit(features.transform(X), y)
         assert span_f1(y, model.predict(features.transform(X))) > 0.9
         wild, weights = copy(model), np.random.default_rng(0).normal(scale=3.0, size=len(model.coef_))
-        wild._model = replace(model._columns("weights"), weights=weights)
+        wild._model = replace(model.column_model("weights"), weights=weights)
         assert (check_scheme([t.tolist() for t in wild.predict(features.transform(X))], "iob2") is None) == legal

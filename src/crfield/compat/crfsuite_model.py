@@ -36,7 +36,7 @@ def to_crfsuite(
     ['w:a', 'w:b']
     """
     names, column, label_of, weight = attribute_weights(model)
-    layout, weights = model._columns("CRFsuite").layout, model.coef_
+    layout, weights = model.column_model("CRFsuite").layout, model.coef_
     labels = model._coder.labels
     for label in labels:
         if not isinstance(label, str) or not label or "\0" in label:

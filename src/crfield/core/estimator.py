@@ -25,6 +25,34 @@ from crfield.errors import ParameterError
 if TYPE_CHECKING:
     import numpy as np
 
+    class TargetTags:
+        """What y is."""
+
+        required: bool
+        multi_output: bool
+        single_output: bool
+
+    class InputTags:
+        """What X is."""
+
+        two_d_array: bool
+        three_d_array: bool
+        sparse: bool
+        allow_nan: bool
+
+    class Tags:
+        """What an estimator tells scikit-learn of itself."""
+
+        estimator_type: str | None
+        target_tags: TargetTags
+        input_tags: InputTags
+        classifier_tags: Any
+        regressor_tags: Any
+        transformer_tags: Any
+        non_deterministic: bool
+        requires_fit: bool
+        no_validation: bool
+
     class BaseEstimator:
         """What scikit-learn's class of this name offers."""
 
@@ -38,7 +66,7 @@ if TYPE_CHECKING:
         def set_decision_function_request(self, **requested: bool | str | None) -> Self: ...
         def set_score_request(self, **requested: bool | str | None) -> Self: ...
         def get_metadata_routing(self) -> Any: ...
-        def __sklearn_tags__(self) -> Any: ...
+        def __sklearn_tags__(self) -> Tags: ...
         def __sklearn_clone__(self) -> Self: ...
         def __getstate__(self) -> Any: ...
         def __setstate__(self, state: Any) -> None: ...
@@ -50,25 +78,26 @@ if TYPE_CHECKING:
         feature_names_in_: np.ndarray
 
         def score(self, X: Any, y: Any, sample_weight: Any = None) -> float: ...
-        def __sklearn_tags__(self) -> Any: ...
+        def __sklearn_tags__(self) -> Tags: ...
 
     class RegressorMixin:
         """A regression."""
 
         def score(self, X: Any, y: Any, sample_weight: Any = None) -> float: ...
-        def __sklearn_tags__(self) -> Any: ...
+        def __sklearn_tags__(self) -> Tags: ...
 
     class TransformerMixin:
         """A transformer."""
 
         def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Any: ...
         def set_output(self, *, transform: str | None = None) -> Self: ...
-        def __sklearn_tags__(self) -> Any: ...
+        def __sklearn_tags__(self) -> Tags: ...
 
 else:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin
+    from sklearn.utils import Tags
 
-__all__ = ["BaseEstimator", "ClassifierMixin", "Estimator", "RegressorMixin", "TransformerMixin"]
+__all__ = ["BaseEstimator", "ClassifierMixin", "Estimator", "RegressorMixin", "Tags", "TransformerMixin"]
 
 _PLAIN = (str, int, float, bool)  # types whose values are equal or not, and nothing else
 _ROUNDS = {"max_iter": "max_iter", "n_rounds": "n_rounds"}

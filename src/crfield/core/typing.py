@@ -8,8 +8,8 @@ what an argument *is*, and refuse what can never be data: a number, None, an ite
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, BinaryIO, Protocol, TypeAlias
 
 import numpy as np
 
@@ -19,18 +19,22 @@ class Items(Protocol):
 
     def __len__(self) -> int: ...
 
-    def __getitem__(self, number: int, /) -> Any: ...
+    def __iter__(self) -> Iterator[Any]: ...
+
+    def __getitem__(self, number: Any, /) -> Any: ...
 
 
 Sequences: TypeAlias = Items  # X: one sequence after another, each with a step after another
 Labels: TypeAlias = Items  # y: their labels, step by step; None is unknown, a set one of these
-Rows: TypeAlias = Items  # X of a classifier: one row of features after another
-GraphData: TypeAlias = Items  # X of a model of graphs: graphs, images, or sequences taken for chains
+Tabular: TypeAlias = Items  # X of a classifier: one row of features after another
+Graphlike: TypeAlias = Items  # X of a model of graphs: graphs, images, or sequences taken for chains
 Weights: TypeAlias = Sequence[float] | np.ndarray | None  # one for each sequence, graph or row; None is 1 for each
 FilePath: TypeAlias = str | os.PathLike[str]
+File: TypeAlias = FilePath | BinaryIO  # a path, or a file that is open
 Seed: TypeAlias = int | np.random.Generator | None
 Feature: TypeAlias = Callable[[Any, int], Any]  # f(x, t)
 LabelFeature: TypeAlias = Callable[[Any, Any, Any, int], float]  # f(y_before, y, x, t)
+Parameters: TypeAlias = Mapping[str, Any]  # values of an estimator's parameters, by name
 ClassWeights: TypeAlias = str | Mapping[Any, float] | None
 
 

@@ -11,7 +11,6 @@ positive by parametrisation, inference is exact, and training is maximum likelih
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any, Self
@@ -19,9 +18,10 @@ from typing import Any, Self
 import numpy as np
 
 from crfield.core.checks import flag, one_of, share
-from crfield.core.estimator import RegressorMixin
+from crfield.core.estimator import RegressorMixin, Tags
 from crfield.core.parameters import parameter
 from crfield.core.quadratic import Gaussian, Quadratic
+from crfield.core.typing import Graphlike, Labels, Parameters, Weights
 from crfield.data.batch import Columns
 from crfield.data.graphs.batch import GraphBatch
 from crfield.data.large import refuse_large
@@ -49,7 +49,7 @@ class ContinuousModel:
     scale: float
     errors: np.ndarray | None  # standard errors of the weights
 
-    def field(self, X: Any) -> tuple[Quadratic, GraphBatch]:
+    def field(self, X: Graphlike) -> tuple[Quadratic, GraphBatch]:
         """The field of X for labels of deviation 1."""
         batch = self.reader.encode(X)
         refuse_large(batch, self.reader.encoder, doing="be scored", sequences=not self.reader.of_graphs)
@@ -70,7 +70,7 @@ class ContinuousModel:
         return state.with_part("reader", self.reader.state(), arrays="encoder")
 
     @classmethod
-    def from_state(cls, state: State, parameters: Mapping[str, Any]) -> Self:
+    def from_state(cls, state: State, parameters: Parameters) -> Self:
         """The value whose `state` this is; ModelFileError for whatever does not fit."""
         part = state.part("reader", arrays="encoder")
         reader = StepsOrGraphs.from_state(part.header, dict(part.arrays))
@@ -155,7 +155,7 @@ class ContinuousCRF(RegressorMixin, Fitted[ContinuousModel], Optimised, kind="co
 
     # ------------------------------------------------------------------ fitting
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Graphlike, y: Labels, sample_weight: Weights = None) -> Self:
         """Learn coefficients and precisions; ``sample_weight`` has one number for each sequence or graph."""
         self.check()
         X, y, sample_weight = without_weightless(X, y, sample_weight)
@@ -181,21 +181,21 @@ class ContinuousCRF(RegressorMixin, Fitted[ContinuousModel], Optimised, kind="co
 
     # --------------------------------------------------------------- prediction
 
-    def _moments(self, X: Any) -> tuple[Gaussian, GraphBatch]:
+    def _moments(self, X: Graphlike) -> tuple[Gaussian, GraphBatch]:
         field, batch = self._fitted.field(X)
         return GaussianEngine().infer(field), batch
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Graphlike) -> np.ndarray:
         """The mean of every label: a 1-D object array with one float array for each sequence or graph."""
         found, batch = self._moments(X)
         return _split(self._fitted.usual(found.mean), batch)
 
-    def predict_std(self, X: Any) -> np.ndarray:
+    def predict_std(self, X: Graphlike) -> np.ndarray:
         """The deviation of every label around its mean, in the form of `predict`."""
         found, batch = self._moments(X)
         return _split(np.sqrt(found.variance) * self._fitted.scale, batch)
 
-    def predict_intervals(self, X: Any, *, coverage: float = 0.9) -> np.ndarray:
+    def predict_intervals(self, X: Graphlike, *, coverage: float = 0.9) -> np.ndarray:
         """Central intervals that hold each label with the probability ``coverage``: arrays (nodes, 2), low and high.
 
         Weights are taken as known, so that with little training data intervals are somewhat narrow.
@@ -208,14 +208,14 @@ class ContinuousCRF(RegressorMixin, Fitted[ContinuousModel], Optimised, kind="co
         mean = self._fitted.usual(found.mean)
         return _split(np.stack([mean - reach, mean + reach], axis=1), batch)
 
-    def impute(self, X: Any, y: Any) -> np.ndarray:
+    def impute(self, X: Graphlike, y: Labels) -> np.ndarray:
         """Labels with the unknown ones (None or NaN) filled in by their mean given the known ones."""
         model = self._fitted
         field, batch = model.field(X)
         filled = clamp(field, model.standard(real_labels(y, batch)), GaussianEngine()).mean
         return _split(model.usual(filled), batch)
 
-    def log_prob(self, X: Any, y: Any) -> np.ndarray:
+    def log_prob(self, X: Graphlike, y: Labels) -> np.ndarray:
         """log p(y | x) of every sequence or graph, (B,), a density; unknown labels are integrated out."""
         model = self._fitted
         field, batch = model.field(X)
@@ -225,7 +225,7 @@ class ContinuousCRF(RegressorMixin, Fitted[ContinuousModel], Optimised, kind="co
         total = clamp(field, labels, engine).total - engine.infer(field).total
         return total - np.log(model.scale) * n_known
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: Graphlike, y: Labels, sample_weight: Weights = None) -> float:
         """R², the share of the variance of all known labels that the means explain."""
         found, batch = self._moments(X)
         labels = real_labels(y, batch)
@@ -288,7 +288,7 @@ class ContinuousCRF(RegressorMixin, Fitted[ContinuousModel], Optimised, kind="co
             },
         }
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         tags.input_tags.two_d_array = False
@@ -327,7 +327,7 @@ def _centre_and_scale(labels: np.ndarray) -> tuple[float, float]:
     return float(centre), scale if scale > 1e-300 and isfinite(scale) else 1.0
 
 
-def real_labels(y: Any, batch: GraphBatch) -> np.ndarray:
+def real_labels(y: Labels, batch: GraphBatch) -> np.ndarray:
     """(N,) the labels of a batch as numbers, NaN where unknown; errors name the place.
 
     >>> from crfield.core.graphs import Graphs

@@ -186,8 +186,8 @@ class Layout:
         ):
             raise ModelFileError(f"the layout of the weights is damaged: {values}, {flags}.")
         try:
-            named = any(name in arrays for name in FIXED)
-            fixed = FixedScores.from_arrays(arrays, values["n_labels"]) if named else None  # type: ignore[arg-type]
+            constrained = any(name in arrays for name in FIXED)
+            fixed = FixedScores.from_arrays(arrays, values["n_labels"]) if constrained else None  # type: ignore[arg-type]
         except InputError as error:
             raise ModelFileError(f"the layout of the weights is damaged: {error}") from None
         named = {k: arrays.get(k) for k in _ARRAYS}

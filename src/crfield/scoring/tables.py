@@ -17,6 +17,7 @@ import numpy as np
 
 from crfield.core.potentials import Potentials
 from crfield.core.topology import Chains
+from crfield.core.typing import Sequences
 from crfield.data.large import LARGEST, too_large
 from crfield.errors import FeatureError, InputError
 
@@ -32,9 +33,7 @@ class FunctionTables:
     pair: np.ndarray  # (K, E, L, L)
 
 
-def tabulate(
-    functions: Sequence[LabelFunction], labels: Sequence[Hashable], X: Sequence[Sequence[Any]]
-) -> FunctionTables:
+def tabulate(functions: Sequence[LabelFunction], labels: Sequence[Hashable], X: Sequences) -> FunctionTables:
     """Call every function for every pair of labels at every step.
 
     >>> def stays(before, label, x, t):

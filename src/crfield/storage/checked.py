@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from crfield.errors import InputError, ModelFileError
-from crfield.storage.limits import FLOOR, allowed
+from crfield.storage import limits
 
 LARGEST = 1e100  # numbers of models: products and squares of such still have room
 # Where numbers are compared and never added up, they may be of any size: cuts are values of the user's own columns.
@@ -78,7 +78,7 @@ def check_table(n_bytes: int, held: int, what: str) -> None:
     Traceback (most recent call last):
     crfield.errors.ModelFileError: the transitions of 20,000 labels need 3,200,000,000 bytes of memory, and the ...
     """
-    if n_bytes > FLOOR and n_bytes > allowed(held):
+    if n_bytes > limits.FLOOR and n_bytes > limits.allowed(held):
         raise ModelFileError(
             f"{what} need {n_bytes:,} bytes of memory, and the file describes them with {held:,}. If you trust the "
             "file, lift the limit: with crfield.file_growth(None), or crfield --max-growth 0 on the command line."

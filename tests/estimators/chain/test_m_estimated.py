@@ -154,7 +154,7 @@ def encoded(kind: str, *, n: int = 20, weighted: bool = False) -> tuple[Layout, 
     model = ChainCRF(feature_pairs="observed" if kind != "arrays" else "all", **options)
     coder = crfield.data.labels.LabelCoder().fit(y)
     weight = np.linspace(0.5, 2.0, len(X)) if weighted else None
-    inner, batch, target, _ = model._read(coder, write(X), y, weight, None)
+    inner, batch, target, _ = model.read_training(coder, write(X), y, weight, None)
     return inner.layout, batch, target
 
 

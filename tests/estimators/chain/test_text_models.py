@@ -123,8 +123,8 @@ def test_it_learns_on_and_from_disk(tmp_path: Any) -> None:
     with pytest.raises(InputError, match="first part only"):
         encode_dataset([(X, y)], tmp_path / "more", features=RICH)
     part = ChainCRF(features=RICH).partial_fit(X[:9], y[:9])
-    columns = part._columns("").layout.n_columns
-    assert part.partial_fit(X[9:], y[9:])._columns("").layout.n_columns > columns
+    columns = part.column_model("").layout.n_columns
+    assert part.partial_fit(X[9:], y[9:]).column_model("").layout.n_columns > columns
 
 
 def test_streams_look_back_only() -> None:

@@ -102,7 +102,7 @@ def test_weights_follow_their_features(pairs: str) -> None:
     other[0][0] = "D"
     warm = pickle.loads(pickle.dumps(model)).set_params(warm_start=True, max_iter=1, l2=1e9)
     coder = LabelCoder.from_classes(["A", "B", "C", "D"])
-    grown, _, _, _ = warm._read(coder, more, other, None, model._fitted)
+    grown, _, _, _ = warm.read_training(coder, more, other, None, model._fitted)
     assert grown.layout.n_labels == 4
     after = grown.potentials(X, n_jobs=1)
     np.testing.assert_allclose(after.node[:, :3], before.node, atol=1e-12)

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from crfield.core.target import UNKNOWN
+from crfield.core.typing import Labels
 from crfield.data.graphs.batch import GraphBatch, GraphSchema
 from crfield.data.label_json import shown
 from crfield.data.labels import LabelCoder
@@ -79,7 +80,7 @@ class GraphLabels:
         """The labels of each kind, in the order of their codes."""
         return {kind: coder.classes_ for kind, coder in zip(self.kinds, self.coders)}
 
-    def fit(self, y: Sequence[Any], batch: GraphBatch) -> GraphLabels:
+    def fit(self, y: Labels, batch: GraphBatch) -> GraphLabels:
         """Learn the labels of every kind."""
         coders = []
         for kind, some in zip(self.kinds, self._by_kind(y, batch)):
@@ -88,7 +89,7 @@ class GraphLabels:
         self._coders = tuple(coders)
         return self
 
-    def encode(self, y: Sequence[Any], batch: GraphBatch) -> tuple[np.ndarray, np.ndarray | None]:
+    def encode(self, y: Labels, batch: GraphBatch) -> tuple[np.ndarray, np.ndarray | None]:
         """``labels`` (N,) int32 and ``allowed`` (N, L) bool or None, as `Target` wants them."""
         coders = self.coders
         labels = np.full(batch.topology.n_nodes, UNKNOWN, np.int32)
@@ -188,7 +189,7 @@ class GraphLabels:
             )
         return coder.labels.index(label)
 
-    def _by_kind(self, y: Sequence[Any], batch: GraphBatch) -> list[list[Any]]:
+    def _by_kind(self, y: Labels, batch: GraphBatch) -> list[list[Any]]:
         """For each kind the labels of its nodes, graph by graph."""
         graphs = _per_graph(y, batch.n_graphs)
         offsets = batch.topology.offsets

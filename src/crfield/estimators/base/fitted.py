@@ -7,8 +7,9 @@ every estimator and written here once: the kind, the parameters as declared, and
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
@@ -16,6 +17,7 @@ import sklearn.exceptions
 
 from crfield.core.estimator import Estimator
 from crfield.core.parameters import declared_parameters, learnt
+from crfield.core.typing import File, Parameters
 from crfield.errors import InputError, ModelFileError, NotFittedError
 from crfield.optimize.history import Result, Step
 from crfield.storage.archive import write_archive
@@ -31,7 +33,7 @@ class Model(Protocol):
         ...
 
     @classmethod
-    def from_state(cls, state: State, parameters: Mapping[str, Any]) -> Self:
+    def from_state(cls, state: State, parameters: Parameters) -> Self:
         """The value whose `state` this is, given the estimator's parameters; ModelFileError if it is damaged."""
         ...
 
@@ -115,6 +117,10 @@ class Fitted(Estimator, Generic[M]):
             self.history_ = result.history
         return self
 
+    def holding(self, model: M, result: Result | None = None) -> Self:
+        """A copy of the estimator that answers by another model of its kind."""
+        return copy.copy(self)._learn(model, result)
+
     def _show(self, model: M) -> None:
         """Set what is public of a fitted model, ``classes_`` and the like; after ``fit`` and after loading alike."""
 
@@ -123,7 +129,7 @@ class Fitted(Estimator, Generic[M]):
 
     # ------------------------------------------------------------------ files
 
-    def save(self, path: Any) -> None:
+    def save(self, path: File) -> None:
         """Write the model to one file, atomically; `crfield.load` reads it. Nothing in it is ever executed."""
         state = self._state()
         write_archive(path, state.header, state.arrays)
@@ -151,16 +157,18 @@ class Fitted(Estimator, Generic[M]):
 
         ``code`` is what no file holds (functions), given again by the user.
         """
-        made = cls._with_parameters(state)
-        made._set_report(state)
+        return cls._with_parameters(state)._restored(state, lazy=lazy and cls.lazy, **code)
+
+    def _restored(self, state: State, *, lazy: bool, **code: Any) -> Self:
+        self._set_report(state)
         if code:
-            made.set_params(**code)
-        made._stored = state
-        if lazy and cls.lazy:
-            made._show_header(state)
+            self.set_params(**code)
+        self._stored = state
+        if lazy:
+            self._show_header(state)
         else:
-            made._show(made._fitted)
-        return made
+            self._show(self._fitted)
+        return self
 
     @classmethod
     def _with_parameters(cls, state: State) -> Self:

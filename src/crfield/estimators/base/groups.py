@@ -24,6 +24,7 @@ from crfield.core.checks import Check, flag, function, integer, loudness, number
 from crfield.core.estimator import Estimator
 from crfield.core.parameters import parameter
 from crfield.core.target import Target
+from crfield.core.typing import Sequences
 from crfield.data.batch import Batch
 from crfield.data.large import refuse_large
 from crfield.errors import ConvergenceWarning
@@ -82,7 +83,7 @@ class Columned(Fitted[M]):
     standardize: bool = parameter(flag, default=False)
     min_count: int = parameter(MIN_COUNT, default=1)
 
-    def _learn_columns(self, X: Any) -> tuple[Encoder, Batch]:
+    def _learn_columns(self, X: Sequences) -> tuple[Encoder, Batch]:
         """An encoder for data like X, fitted to it, and the columns of X; none of them too large."""
         encoder = encoder_for(
             X,

@@ -18,6 +18,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import sklearn.pipeline
 
+from crfield.core.typing import File
 from crfield.errors import InputError, ModelFileError
 from crfield.features.transformed import TRANSFORMERS, transformer_state
 from crfield.storage.archive import Archive, read_archive, write_archive
@@ -88,7 +89,7 @@ class Pipeline(sklearn.pipeline.Pipeline):
 
         return asked
 
-    def save(self, path: Any) -> None:
+    def save(self, path: File) -> None:
         """Write all steps to one file, atomically; `crfield.load` reads it. Nothing in it is ever executed."""
         parts = [(str(name), _archive(str(name), step)) for name, step in self.steps]
         header = {"kind": KIND, "steps": [[name, part.header] for name, part in parts]}

@@ -14,8 +14,9 @@ import numpy as np
 from sklearn.utils.validation import _check_sample_weight
 
 from crfield.core.checks import Check, seed
-from crfield.core.estimator import ClassifierMixin
+from crfield.core.estimator import ClassifierMixin, Tags
 from crfield.core.parameters import learnt
+from crfield.core.typing import Seed, Tabular, Weights
 from crfield.data.label_json import label_from_json, label_to_json
 from crfield.data.labels import LabelCoder
 from crfield.errors import InputError
@@ -40,7 +41,7 @@ class RowTask:
     column_names: np.ndarray | None = None  # of a data frame
 
     @classmethod
-    def of(cls, model: Any, classes: np.ndarray) -> RowTask:
+    def of(cls, model: object, classes: np.ndarray) -> RowTask:
         """The task of an estimator whose X scikit-learn has looked at."""
         return cls(classes, getattr(model, "n_features_in_", None), getattr(model, "feature_names_in_", None))
 
@@ -111,28 +112,28 @@ class RowClassifier(ClassifierMixin, Fitted[M]):
         if task.column_names is not None:
             self.feature_names_in_ = task.column_names
 
-    def _scores(self, X: Any) -> np.ndarray:
+    def _scores(self, X: Tabular) -> np.ndarray:
         """The scores (N, K) of X."""
         raise NotImplementedError
 
-    def decision_function(self, X: Any) -> np.ndarray:
+    def decision_function(self, X: Tabular) -> np.ndarray:
         """Scores (N, K), or for two classes the difference (N,) of the second and the first."""
         return decisions(self._scores(X))
 
-    def predict_log_proba(self, X: Any) -> np.ndarray:
+    def predict_log_proba(self, X: Tabular) -> np.ndarray:
         """Logs of the probabilities (N, K)."""
         return log_probabilities(self._scores(X))
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: Tabular) -> np.ndarray:
         """Probabilities (N, K) in the order of ``classes_``."""
         return np.exp(self.predict_log_proba(X))
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Tabular) -> np.ndarray:
         """The classes of highest score (N,)."""
         scores = self._scores(X)
         return np.asarray(self.classes_[scores.argmax(axis=1)])
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
@@ -153,7 +154,7 @@ def log_probabilities(scores: np.ndarray) -> np.ndarray:
     return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
 
 
-def column_names(model: Any) -> Callable[[int], str]:
+def column_names(model: object) -> Callable[[int], str]:
     """Names of the columns of a classifier's X: those of a data frame, or x[0], x[1] …
 
     >>> from types import SimpleNamespace
@@ -164,7 +165,7 @@ def column_names(model: Any) -> Callable[[int], str]:
     return (lambda column: f"x[{column}]") if given is None else (lambda column: str(given[column]))
 
 
-def seed_of(random_state: Any) -> Any:
+def seed_of(random_state: Seed) -> Any:
     """The random state itself; a RandomState, as scikit-learn hands on, becomes a seed drawn from a copy of it.
 
     >>> seed_of(3), seed_of(np.random.RandomState(0)) == seed_of(np.random.RandomState(0))
@@ -177,7 +178,7 @@ def seed_of(random_state: Any) -> Any:
     return random_state
 
 
-def weighted_rows(sample_weight: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray | None]:
+def weighted_rows(sample_weight: Weights, n_rows: int) -> tuple[np.ndarray, np.ndarray | None]:
     """Numbers of the rows that count, and their weights; all of them, and None, where nothing is given.
 
     >>> weighted_rows([0, 2.0], 2)

@@ -31,7 +31,7 @@ def estimator_with(method: str, what: str) -> Check:
     )
 
 
-def fit_clone(estimator: Any, *data: Any, role: str, **options: Any) -> Any:
+def fit_clone(estimator: object, *data: Any, role: str, **options: Any) -> Any:
     """A fitted clone of a scikit-learn estimator; InputError with its own words where it refuses the data.
 
     >>> from sklearn.mixture import GaussianMixture
@@ -45,7 +45,9 @@ def fit_clone(estimator: Any, *data: Any, role: str, **options: Any) -> Any:
         raise InputError(f"{role} ({type(estimator).__name__}) cannot be fitted: {error}") from error
 
 
-def node_weights(estimator: Any, weight: np.ndarray | None, rows: np.ndarray, *, role: str) -> dict[str, np.ndarray]:
+def node_weights(
+    estimator: object, weight: np.ndarray | None, rows: np.ndarray, *, role: str
+) -> dict[str, np.ndarray]:
     """Weights (N,) of nodes as an option of ``fit``, if it has one; where it has none they are left out.
 
     A ``role`` is named in a warning if that matters.
@@ -85,7 +87,7 @@ def as_matrix(columns: Columns) -> Any:
     return sparse if columns.dense is None else hstack([sparse, columns.dense], format="csr")
 
 
-def not_stored(what: str, estimator: Any, kept: str) -> str:
+def not_stored(what: str, estimator: object, kept: str) -> str:
     """Why an estimator of scikit-learn is not written to a model file, and what to do instead."""
     return (
         f"a model file holds no code, so the {what} must be {kept}, got {type(estimator).__name__}. Store such a "

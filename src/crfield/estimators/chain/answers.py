@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from crfield.core.checks import one_of
+from crfield.core.estimator import Tags
 from crfield.core.graphs import Graphs
 from crfield.core.parameters import learnt, parameter
 from crfield.core.potentials import Potentials
@@ -20,6 +21,7 @@ from crfield.core.semiring import Semiring
 from crfield.core.states import StateSpace
 from crfield.core.target import Target
 from crfield.core.topology import Chains
+from crfield.core.typing import Labels, Sequences, Weights
 from crfield.data.labels import LabelCoder
 from crfield.errors import LabelError
 from crfield.estimators.base.fitted import Fitted, Model
@@ -65,7 +67,7 @@ class ChainAnswers(PosteriorAnswers, Streaming, Threaded, Fitted[M]):
 
     # ------------------------------ what a model gives
 
-    def potentials(self, X: Any) -> Potentials:
+    def potentials(self, X: Sequences) -> Potentials:
         """The scores of X, for engines and comparisons of your own."""
         raise NotImplementedError
 
@@ -83,7 +85,9 @@ class ChainAnswers(PosteriorAnswers, Streaming, Threaded, Fitted[M]):
         """The states of each label where scores are of states; None where of labels."""
         return self._fitted.states
 
-    def _refuse_impossible(self, total: np.ndarray, potentials: Potentials, X: Any, known: Any = None) -> None:
+    def _refuse_impossible(
+        self, total: np.ndarray, potentials: Potentials, X: Sequences, known: Labels | None = None
+    ) -> None:
         """LabelError where no path is left through the scores of X: total (B,) of −∞."""
         if not np.isneginf(total).any():
             return
@@ -96,18 +100,18 @@ class ChainAnswers(PosteriorAnswers, Streaming, Threaded, Fitted[M]):
             "probability there, so the sequence has none. Raise what smooths counts above 0, or look at this step."
         )
 
-    def _cell(self, X: Any, sequence: int, step: int) -> str:
+    def _cell(self, X: Sequences, sequence: int, step: int) -> str:
         """What is to be said of the features of a step that no label can have; nothing by default."""
         return ""
 
-    def _beliefs(self, X: Any, known: Any = None) -> tuple[np.ndarray, Chains | Graphs]:
+    def _beliefs(self, X: Sequences, known: Labels | None = None) -> tuple[np.ndarray, Chains | Graphs]:
         states = self._states()
         potentials = known_potentials(self.potentials(X), known, self._coder, states)
         beliefs = self._engine.infer(potentials, Semiring.LOG)
         self._refuse_impossible(beliefs.total, potentials, X, known)
         return beliefs.node if states is None else states.label_sums(beliefs.node), potentials.topology
 
-    def _codes(self, X: Any, known: Any = None) -> tuple[np.ndarray, Chains | Graphs]:
+    def _codes(self, X: Sequences, known: Labels | None = None) -> tuple[np.ndarray, Chains | Graphs]:
         if check_decoder(self.decode) == "marginal":
             node, topology = self._beliefs(X, known)
             forbidden = self._forbidden()
@@ -117,7 +121,7 @@ class ChainAnswers(PosteriorAnswers, Streaming, Threaded, Fitted[M]):
         _, path, topology = self._best(X, known)
         return path, topology
 
-    def _best(self, X: Any, known: Any = None) -> tuple[np.ndarray, np.ndarray, Chains | Graphs]:
+    def _best(self, X: Sequences, known: Labels | None = None) -> tuple[np.ndarray, np.ndarray, Chains | Graphs]:
         """Score of the best path of each sequence (B,), its labels (N,), and the chains."""
         states = self._states()
         potentials = known_potentials(self.potentials(X), known, self._coder, states)
@@ -125,7 +129,7 @@ class ChainAnswers(PosteriorAnswers, Streaming, Threaded, Fitted[M]):
         self._refuse_impossible(total, potentials, X, known)
         return total, path if states is None else states.label_of_state[path], potentials.topology
 
-    def predict(self, X: Any, *, known: Any = None) -> np.ndarray:
+    def predict(self, X: Sequences, *, known: Labels | None = None) -> np.ndarray:
         """Labels of every sequence: always a 1-D object array with one label array for each.
 
         ``known`` holds labels that are certain, as ``fit`` reads partial ones: per step a label, a set, or None.
@@ -134,7 +138,7 @@ class ChainAnswers(PosteriorAnswers, Streaming, Threaded, Fitted[M]):
         codes, topology = self._codes(X) if known is None else self._codes(X, known)
         return coder.decode(codes, topology.offsets)
 
-    def predict_proba(self, X: Any, *, known: Any = None) -> np.ndarray:
+    def predict_proba(self, X: Sequences, *, known: Labels | None = None) -> np.ndarray:
         """Marginal probabilities: a 1-D object array of arrays (steps, classes), columns as ``classes_``.
 
         Given ``known`` labels, as in `predict`, they are the probabilities of the other steps given these.
@@ -146,12 +150,12 @@ class ChainAnswers(PosteriorAnswers, Streaming, Threaded, Fitted[M]):
             out[s] = node[start:stop]
         return out
 
-    def predict_marginals(self, X: Any, *, known: Any = None) -> list[list[dict[Hashable, float]]]:
+    def predict_marginals(self, X: Sequences, *, known: Labels | None = None) -> list[list[dict[Hashable, float]]]:
         """Marginal probabilities as one dict ``{label: probability}`` for each step; ``known`` as in `predict`."""
         tables, labels = self.predict_proba(X, known=known), self._coder.labels
         return [[dict(zip(labels, row)) for row in table.tolist()] for table in tables]
 
-    def log_prob(self, X: Any, y: Any) -> np.ndarray:
+    def log_prob(self, X: Sequences, y: Labels) -> np.ndarray:
         """log p(y | x) of every sequence, (B,); for partial labels the probability of all they allow."""
         coder, potentials = self._coder, self.potentials(X)
         chains = potentials.topology
@@ -169,7 +173,7 @@ class ChainAnswers(PosteriorAnswers, Streaming, Threaded, Fitted[M]):
         # Two large numbers that may round past each other; no part weighs more than the whole.
         return np.minimum(clamped - free, 0.0)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: Sequences, y: Labels, sample_weight: Weights = None) -> float:
         """Share of steps whose label is predicted right; steps of unknown label are left out."""
         coder = self._coder
         codes, topology = self._codes(X)
@@ -183,7 +187,7 @@ class ChainAnswers(PosteriorAnswers, Streaming, Threaded, Fitted[M]):
         total = float(weight[counted].sum())
         return float(weight[counted & right].sum() / total) if total > 0 else 0.0
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         tags.input_tags.two_d_array = False
@@ -195,7 +199,9 @@ class ChainAnswers(PosteriorAnswers, Streaming, Threaded, Fitted[M]):
 # ------------------------------------------------------------ labels that are known or impossible
 
 
-def known_potentials(potentials: Potentials, known: Any, coder: LabelCoder, states: Any = None) -> Potentials:
+def known_potentials(
+    potentials: Potentials, known: Labels | None, coder: LabelCoder, states: Any = None
+) -> Potentials:
     """Scores in which every step may only be what ``known`` says of it; None there, or for all, says nothing.
 
     ``states`` tells the states of each label where scores are of states (`crfield.scoring.latent`).

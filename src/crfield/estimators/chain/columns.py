@@ -15,12 +15,13 @@ from crfield.core.graphs import Graphs
 from crfield.core.parameters import learnt
 from crfield.core.potentials import Potentials
 from crfield.core.topology import Chains
+from crfield.core.typing import Labels, Sequences
 from crfield.data.labels import LabelCoder
 from crfield.errors import InputError, ModelFileError
 from crfield.estimators.base.groups import Paired
 from crfield.estimators.chain.answers import ChainAnswers
 from crfield.estimators.chain.model import ColumnModel
-from crfield.estimators.explain.margins import ChainExplanations
+from crfield.estimators.explain.chain import ChainExplanations
 from crfield.estimators.explain.weights import strongest_features
 from crfield.estimators.export.step_scores import StepScorer, column_steps
 from crfield.inference.decode import check_decoder
@@ -44,11 +45,11 @@ class ColumnChain(ChainExplanations, Paired[Any], ChainAnswers[Any]):
 
     # --------------------------------------------------------------- prediction
 
-    def potentials(self, X: Any) -> Potentials:
+    def potentials(self, X: Sequences) -> Potentials:
         """The scores of X, for engines and comparisons of your own."""
         return self._fitted.potentials(X, n_jobs=self._jobs)
 
-    def _codes(self, X: Any, known: Any = None) -> tuple[np.ndarray, Chains | Graphs]:
+    def _codes(self, X: Sequences, known: Labels | None = None) -> tuple[np.ndarray, Chains | Graphs]:
         if known is None and check_decoder(self.decode) != "marginal":  # from packed weights, no scores written out
             return self._fitted.best_paths(X, n_jobs=self._jobs)
         return super()._codes(X, known)
@@ -57,7 +58,7 @@ class ColumnChain(ChainExplanations, Paired[Any], ChainAnswers[Any]):
         return self._fitted.forbidden
 
     def _step_scorer(self, *, history: int | None = None) -> StepScorer:
-        return column_steps(self._columns("stream"), history=history)
+        return column_steps(self.column_model("stream"), history=history)
 
     # -------------------------------------------------------------- explanation
 
@@ -71,7 +72,7 @@ class ColumnChain(ChainExplanations, Paired[Any], ChainAnswers[Any]):
     @property
     def transitions_(self) -> TransitionTable:
         """Transition weights; NaN where a pair of labels has none."""
-        model = self._columns("transitions_")
+        model = self.column_model("transitions_")
         return TransitionTable(model.labels.labels, model.layout.transitions(model.weights))
 
     def top_features(self, n: int = 20, *, label: Hashable | None = None) -> FeatureList:
@@ -79,7 +80,7 @@ class ColumnChain(ChainExplanations, Paired[Any], ChainAnswers[Any]):
 
         Only the names that are shown are made.
         """
-        model = self._columns("top_features")
+        model = self.column_model("top_features")
         return strongest_features(model, model.labels, n, label)
 
     def explain_plan(self) -> str:
@@ -92,7 +93,8 @@ class ColumnChain(ChainExplanations, Paired[Any], ChainAnswers[Any]):
         self._fitted  # noqa: B018  (says so where nothing is fitted)
         return str(self.plan_)
 
-    def _columns(self, name: str) -> ColumnModel:
+    def column_model(self, name: str) -> ColumnModel:
+        """The fitted columns and weights; InputError, for what is called ``name``, where the model has none."""
         model = self._fitted
         if not isinstance(model, ColumnModel):
             raise InputError(f"{name} is for models with columns; this one has functions of two labels: see coef_.")

@@ -9,7 +9,7 @@ the shapes that `crfield.features` reads; y a list of label sequences of the sam
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Self
 
@@ -23,6 +23,7 @@ from crfield.core.graphs import Graphs
 from crfield.core.parameters import learnt, parameter
 from crfield.core.target import Target
 from crfield.core.topology import Chains
+from crfield.core.typing import Labels, Sequences, Weights
 from crfield.data.batch import Batch
 from crfield.data.label_json import label_from_json, label_to_json
 from crfield.data.labels import LabelCoder
@@ -214,7 +215,13 @@ class ChainCRF(TrainedChain, kind="chain_crf", model=ColumnModel):
             )
 
     def partial_fit(
-        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, *, n_sequences: float | None = None
+        self,
+        X: Sequences,
+        y: Labels,
+        classes: Iterable[Hashable] | None = None,
+        sample_weight: Weights = None,
+        *,
+        n_sequences: float | None = None,
     ) -> Self:
         if self.order != 1:
             raise InputError("partial_fit is for chains of order 1; train others by fit, with warm_start to go on.")
@@ -245,22 +252,22 @@ class ChainCRF(TrainedChain, kind="chain_crf", model=ColumnModel):
             self._trained_with = self.constraints
         return model
 
-    def _longer(self, X: Any) -> HigherOrderAnswers | None:
+    def _longer(self, X: Sequences) -> HigherOrderAnswers | None:
         """Answers of a chain of higher order; None where the order is 1."""
         model = self._fitted
         if not isinstance(model, ColumnModel) or not model.higher_order:
             return None
         return HigherOrderAnswers(model, X, n_jobs=self._jobs)
 
-    def _beliefs(self, X: Any, known: Any = None) -> tuple[np.ndarray, Chains | Graphs]:
+    def _beliefs(self, X: Sequences, known: Labels | None = None) -> tuple[np.ndarray, Chains | Graphs]:
         longer = self._longer(X)
         return super()._beliefs(X, known) if longer is None else (longer.beliefs(known), longer.topology)
 
-    def _codes(self, X: Any, known: Any = None) -> tuple[np.ndarray, Chains | Graphs]:
+    def _codes(self, X: Sequences, known: Labels | None = None) -> tuple[np.ndarray, Chains | Graphs]:
         longer = None if known is None or self.decode == "marginal" else self._longer(X)
         return super()._codes(X, known) if longer is None else (longer.best(known), longer.topology)
 
-    def log_prob(self, X: Any, y: Any) -> np.ndarray:
+    def log_prob(self, X: Sequences, y: Labels) -> np.ndarray:
         """log p(y | x) of every sequence, (B,); for partial labels the probability of all they allow."""
         longer = self._longer(X)
         return super().log_prob(X, y) if longer is None else longer.log_prob(y)
@@ -331,7 +338,7 @@ def _joined_runs(old: LabelRuns, weights: np.ndarray, new: LabelRuns) -> tuple[L
 class HigherOrderAnswers:
     """Labels, probabilities and likelihoods of a fitted model of higher order."""
 
-    def __init__(self, model: ColumnModel, X: Any, *, n_jobs: int) -> None:
+    def __init__(self, model: ColumnModel, X: Sequences, *, n_jobs: int) -> None:
         self._model, self._n_jobs = model, n_jobs
         self.scores: RunScores = model.run_scores(X, n_jobs=n_jobs)
 
@@ -340,28 +347,28 @@ class HigherOrderAnswers:
         """The chains of X."""
         return self.scores.topology
 
-    def _masked(self, known: Any) -> np.ndarray:
+    def _masked(self, known: Labels | None) -> np.ndarray:
         if known is None:
             return self.scores.node
         return np.where(self._target(known).mask, self.scores.node, -np.inf)
 
-    def _target(self, y: Any) -> Target:
+    def _target(self, y: Labels) -> Target:
         labels, allowed = self._model.labels.encode(y, self.topology.lengths)
         return Target(self.topology, self._model.labels.n_labels, labels, allowed)
 
-    def beliefs(self, known: Any = None) -> np.ndarray:
+    def beliefs(self, known: Labels | None = None) -> np.ndarray:
         """(N, L) probabilities of labels, given what is known."""
         total, node, _ = self.scores.beliefs(self._masked(known), n_jobs=self._n_jobs)
         refuse_impossible(total, known=known is not None)
         return node
 
-    def best(self, known: Any = None) -> np.ndarray:
+    def best(self, known: Labels | None = None) -> np.ndarray:
         """(N,) labels of the best labelling as a whole."""
         total, path = self.scores.best(self._masked(known), n_jobs=self._n_jobs)
         refuse_impossible(total, known=known is not None)
         return path
 
-    def log_prob(self, y: Any) -> np.ndarray:
+    def log_prob(self, y: Labels) -> np.ndarray:
         """(B,) log p(y | x), summed over what partial labels allow."""
         mask = self._target(y).mask
         free = self.scores.beliefs(n_jobs=self._n_jobs)[0]

@@ -17,15 +17,15 @@ A score costs what predicting the held-out sequences costs; they are encoded onc
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol, Self
 
 import numpy as np
 
+from crfield.core.typing import Labels, Sequences
 from crfield.errors import InputError, ModelFileError
 from crfield.estimators.chain.model import ColumnModel, FunctionModel
 from crfield.metrics import guess_scheme, label_f1, span_f1
@@ -34,6 +34,29 @@ from crfield.optimize.history import CALLBACK, HELD_OUT, MAX_ITER, Result, Step
 _TAG = re.compile(r"O|[BIESLU]-.+", re.DOTALL)
 
 State = tuple[dict[str, Any], dict[str, np.ndarray]]
+
+
+class Probed(Protocol):
+    """An estimator that can be asked with other weights while it is being trained."""
+
+    def holding(self, model: Any) -> Self:
+        """A copy that answers by another model."""
+        ...
+
+    def predict(self, X: Sequences) -> np.ndarray:
+        """Labels of every sequence."""
+        ...
+
+    def log_prob(self, X: Sequences, y: Labels) -> np.ndarray:
+        """(B,) log p(y | x)."""
+        ...
+
+    def score(self, X: Sequences, y: Labels) -> float:
+        """Share of right labels."""
+        ...
+
+
+Scorer = Callable[[Probed, Sequences, Labels], float]
 
 
 class HeldOut:
@@ -45,15 +68,15 @@ class HeldOut:
 
     def __init__(
         self,
-        estimator: Any,
+        estimator: Probed,
         model: ColumnModel | FunctionModel,
-        X: Any,
-        y: Any,
+        X: Sequences,
+        y: Labels,
         *,
         score: str | Callable[[Any, Any, Any], float],
         patience: int,
     ) -> None:
-        self._probe = copy.copy(estimator)
+        self._estimator = estimator
         self._model = replace(model, encoded=model.encode(X)) if isinstance(model, ColumnModel) else model
         self._X, self._y, self._patience = X, y, patience
         self._score = _scorer(score, y) if isinstance(score, str) else score
@@ -64,8 +87,8 @@ class HeldOut:
 
     def after(self, step: Step, weights: np.ndarray) -> tuple[Step, bool]:
         """The step with its score, and whether it is time to stop."""
-        self._probe._learn(replace(self._model, weights=weights))
-        score = float(self._score(self._probe, self._X, self._y))
+        probe = self._estimator.holding(replace(self._model, weights=weights))
+        score = float(self._score(probe, self._X, self._y))
         step = replace(step, score=score)
         self.scores[step.n_iter] = score
         best = -np.inf if self.best is None or self.best.score is None else self.best.score
@@ -128,13 +151,13 @@ class HeldOut:
         return self._waited >= self._patience
 
     @property
-    def data(self) -> list[Any]:
+    def data(self) -> list[object]:
         """The held-out data, encoded where that can be."""
         model = self._model
         return [model.encoded if isinstance(model, ColumnModel) else self._X, self._y]
 
 
-def _scorer(name: str, y: Any) -> Callable[[Any, Any, Any], float]:
+def _scorer(name: str, y: Labels) -> Scorer:
     if name == "accuracy":
         return lambda estimator, X, y: estimator.score(X, y)
     if name == "log_likelihood":
@@ -177,7 +200,7 @@ def numbered(numbers: Sequence[int] | np.ndarray) -> Iterator[None]:
         ) from None
 
 
-def check_validation(validation: Any) -> tuple[Any, Any]:
+def check_validation(validation: object) -> tuple[Sequences, Labels]:
     """(X, y) of held-out sequences, or InputError.
 
     >>> check_validation(3)

@@ -16,6 +16,7 @@ import numpy as np
 
 from crfield.core.checks import function, integer, loudness, number, one_of
 from crfield.core.parameters import declared_parameters, parameter
+from crfield.core.typing import Labels, Sequences, Weights
 from crfield.data.labels import LabelCoder
 from crfield.estimators.base.groups import PENALTY, TOLERANCE, warn_unless_converged
 from crfield.estimators.base.sequences import sequence_target, without_weightless
@@ -78,7 +79,7 @@ class MEstimatedCRF(ColumnChain, kind="m_estimated_crf", model=ColumnModel):
         function("(step, weights)"), default=None, stored=False
     )
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Sequences, y: Labels, sample_weight: Weights = None) -> Self:
         """Learn the weights from sequences X and their labels y.
 
         ``sample_weight`` has one number for each sequence; 0 leaves it out. Ctrl-C ends training with the best
@@ -125,7 +126,7 @@ class MEstimatedCRF(ColumnChain, kind="m_estimated_crf", model=ColumnModel):
         >>> chain.predict(X)[0].tolist(), chain.fit(X, y).converged_
         (['walk', 'read', 'walk'], True)
         """
-        model = self._columns("to_chain")
+        model = self.column_model("to_chain")
         known = declared_parameters(ChainCRF)
         shared = {k: v for k, v in self.get_params(deep=False).items() if k in known and k != "callback"}
         chain = ChainCRF(**{**shared, "warm_start": True, **options})
@@ -140,4 +141,4 @@ class MEstimatedCRF(ColumnChain, kind="m_estimated_crf", model=ColumnModel):
             self.history_,
         )
         chain.plan_ = self.plan_
-        return chain._learn(replace(model, weights=result.weights), result)
+        return chain.holding(replace(model, weights=result.weights), result)

@@ -26,6 +26,7 @@ from crfield.core.parameters import parameter
 from crfield.core.potentials import Potentials
 from crfield.core.target import Target
 from crfield.core.topology import Chains
+from crfield.core.typing import Labels, Sequences
 from crfield.data.batch import Batch
 from crfield.estimators.chain.answers import ChainAnswers
 from crfield.estimators.chain.model import ColumnModel
@@ -77,15 +78,15 @@ class MEMM(TrainedChain, kind="memm", model=ColumnModel):
         engine, layout = ChainEngine(self._jobs), model.layout
         return ChainParts(_Forward(layout), batch, target, engine, likelihood=self._likelihood, column_layout=layout)
 
-    def potentials(self, X: Any) -> Potentials:
+    def potentials(self, X: Sequences) -> Potentials:
         """Log-probabilities of every label given the label before, as scores of edges."""
         return normalised(super().potentials(X))
 
-    def _codes(self, X: Any, known: Any = None) -> tuple[np.ndarray, Chains | Graphs]:
+    def _codes(self, X: Sequences, known: Labels | None = None) -> tuple[np.ndarray, Chains | Graphs]:
         return ChainAnswers._codes(self, X, known)  # packed weights know nothing of the normalisers
 
     def _step_scorer(self, *, history: int | None = None) -> StepScorer:
-        return _NormalisedSteps(column_steps(self._columns("stream"), history=history))
+        return _NormalisedSteps(column_steps(self.column_model("stream"), history=history))
 
 
 @dataclass(frozen=True, eq=False)

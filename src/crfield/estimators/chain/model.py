@@ -16,6 +16,7 @@ import numpy as np
 from crfield.core.potentials import Potentials
 from crfield.core.states import StateSpace
 from crfield.core.topology import Chains
+from crfield.core.typing import Parameters, Sequences
 from crfield.data.batch import Batch
 from crfield.data.labels import LabelCoder
 from crfield.data.large import refuse_unbearable
@@ -75,7 +76,7 @@ class ColumnModel:
         fixed = self.layout.fixed
         return None if fixed is None or not fixed.forbids else np.isneginf(fixed.edge)
 
-    def encode(self, X: Any) -> Batch:
+    def encode(self, X: Sequences) -> Batch:
         """Columns of X, none too large; ModelFileError where encoder and layout, from a file, do not fit together."""
         if self.encoded is not None:
             return self.encoded
@@ -92,19 +93,19 @@ class ColumnModel:
             refuse_unbearable(batch, self.encoder, self.weights)
         return batch
 
-    def run_scores(self, X: Any, *, n_jobs: int) -> RunScores:
+    def run_scores(self, X: Sequences, *, n_jobs: int) -> RunScores:
         """Scores of X for a layout of higher order."""
         assert isinstance(self.layout, RunLayout)
         return RunScores.of(self.layout, self.weights, self.encode(X), n_jobs=n_jobs)
 
-    def potentials(self, X: Any, *, n_jobs: int) -> Potentials:
+    def potentials(self, X: Sequences, *, n_jobs: int) -> Potentials:
         """Scores of X; those of states where the order is above 1."""
         if self.higher_order:
             return self.run_scores(X, n_jobs=n_jobs).potentials()
         batch = self.encode(X)
         return Potentials(*self.tagger.scores(batch, n_jobs=n_jobs), batch.topology)
 
-    def best_paths(self, X: Any, *, n_jobs: int) -> tuple[np.ndarray, Chains]:
+    def best_paths(self, X: Sequences, *, n_jobs: int) -> tuple[np.ndarray, Chains]:
         """Codes of the best path (N,) and the chains they lie on; scores are never written out."""
         batch = self.encode(X)
         if isinstance(self.layout, RunLayout):
@@ -126,13 +127,13 @@ class ColumnModel:
         )
 
     @classmethod
-    def from_state(cls, state: State, parameters: Mapping[str, Any]) -> Self:
+    def from_state(cls, state: State, parameters: Parameters) -> Self:
         """The value whose `state` this is; feature functions, which are code, come with the parameters."""
         labels = LabelCoder.from_json(state.header.get("labels"))
         return cls.over(labels, labels.n_labels, state, parameters)
 
     @classmethod
-    def over(cls, labels: LabelCoder, n_states: int, state: State, parameters: Mapping[str, Any]) -> Self:
+    def over(cls, labels: LabelCoder, n_states: int, state: State, parameters: Parameters) -> Self:
         """Encoder, layout and weights over labels or their states, checked against each other."""
         held = sum(a.nbytes for name, a in state.arrays.items() if name == "weights" or name.startswith("layout/"))
         check_table(8 * n_states**2, held + 32 * n_states, f"the transitions of {n_states:,} labels")
@@ -174,17 +175,17 @@ class FunctionModel:
     forbidden = None
     higher_order = False
 
-    def potentials(self, X: Any, *, n_jobs: int) -> Potentials:
+    def potentials(self, X: Sequences, *, n_jobs: int) -> Potentials:
         """Scores of X."""
         scorer = TableScorer(len(self.functions), self.labels.n_labels)
         return scorer.score(self.weights, self._tables(X))
 
-    def best_paths(self, X: Any, *, n_jobs: int) -> tuple[np.ndarray, Chains]:
+    def best_paths(self, X: Sequences, *, n_jobs: int) -> tuple[np.ndarray, Chains]:
         """Codes of the best path (N,) and the chains they lie on."""
         scorer, tables = TableScorer(len(self.functions), self.labels.n_labels), self._tables(X)
         return ChainEngine(n_jobs).best_path(scorer.score(self.weights, tables))[1], tables.topology
 
-    def _tables(self, X: Any) -> FunctionTables:
+    def _tables(self, X: Sequences) -> FunctionTables:
         return tabulate_sequences(self.functions, self.labels.labels, X)
 
     def state(self) -> State:
@@ -195,7 +196,9 @@ class FunctionModel:
         )
 
 
-def tabulate_sequences(functions: Sequence[LabelFunction], labels: Sequence[Hashable], X: Any) -> FunctionTables:
+def tabulate_sequences(
+    functions: Sequence[LabelFunction], labels: Sequence[Hashable], X: Sequences
+) -> FunctionTables:
     """The functions written out over X, which must be a list of sequences with a length."""
     if isinstance(X, str | bytes) or not hasattr(X, "__len__") or not hasattr(X, "__getitem__"):
         raise FeatureError(f"X must be a list of sequences, got {type(X).__name__}. Write [X] for a single one.")

@@ -16,6 +16,7 @@ from crfield.core.checks import random_generator
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.core.target import Target
+from crfield.core.typing import Labels, Seed, Sequences
 from crfield.data.labels import LabelCoder
 from crfield.errors import InputError, ShapeError
 from crfield.inference.beam import beam_paths
@@ -82,7 +83,7 @@ class PosteriorAnswers:
     _states: Any  # the states of labels that scores are over, or None
     potentials: Any  # X to scores
 
-    def _scored(self, X: Any, known: Any = None) -> tuple[Potentials, np.ndarray]:
+    def _scored(self, X: Sequences, known: Labels | None = None) -> tuple[Potentials, np.ndarray]:
         """Scores of X, of what is ``known`` only, and the label of each of their states (S,)."""
         coder, potentials, states = self._coder, self.potentials(X), self._states()
         label = np.arange(coder.n_labels, dtype=np.int32)
@@ -101,7 +102,7 @@ class PosteriorAnswers:
             potentials = Potentials(node, potentials.edge, topology, potentials.table)
         return potentials, label
 
-    def predict_n_best(self, X: Any, n: int = 5, *, known: Any = None) -> list[list[Labelling]]:
+    def predict_n_best(self, X: Sequences, n: int = 5, *, known: Labels | None = None) -> list[list[Labelling]]:
         """Of every sequence the ``n`` most probable labellings, best first, with their probabilities; exact.
 
         There are fewer where a sequence has no more labellings that are possible. Given ``known`` labels, as in
@@ -117,7 +118,7 @@ class PosteriorAnswers:
             for (paths, scores), total in zip(n_best_paths(potentials, int(n)), totals)
         ]
 
-    def predict_pairs(self, X: Any, *, known: Any = None) -> np.ndarray:
+    def predict_pairs(self, X: Sequences, *, known: Labels | None = None) -> np.ndarray:
         """Probabilities of neighbouring labels: a 1-D object array of arrays (steps − 1, classes, classes)."""
         potentials, label = self._scored(X, known)
         pairs, bounds = self._engine.edge_marginals(potentials), potentials.topology.edge_offsets
@@ -129,19 +130,21 @@ class PosteriorAnswers:
             out[s] = pairs[bounds[s] : bounds[s + 1]]
         return out
 
-    def entropy(self, X: Any, *, known: Any = None) -> np.ndarray:
+    def entropy(self, X: Sequences, *, known: Labels | None = None) -> np.ndarray:
         """(B,) the entropy of p(y | x) of every sequence, in nats: 0 where only one labelling is possible."""
         (potentials, _), engine = self._scored(X, known), self._engine
         return entropies(potentials, engine.infer(potentials, Semiring.LOG), engine.edge_marginals(potentials))
 
-    def sample_labels(self, X: Any, n: int = 1, *, known: Any = None, random_state: Any = None) -> list[np.ndarray]:
+    def sample_labels(
+        self, X: Sequences, n: int = 1, *, known: Labels | None = None, random_state: Seed = None
+    ) -> list[np.ndarray]:
         """Of every sequence ``n`` labellings drawn from p(y | x): arrays (n, steps) of labels."""
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
             raise InputError(f"n must be a whole number of at least 0, how many samples are wanted, got {n!r}.")
         rng, names = random_generator(random_state), _names(self._coder)
         return [names[label[draw(node, pairs, int(n), rng)]] for node, pairs, label in self._each_belief(X, known)]
 
-    def predict_beam(self, X: Any, width: int = 8, *, known: Any = None) -> BeamLabels:
+    def predict_beam(self, X: Sequences, width: int = 8, *, known: Labels | None = None) -> BeamLabels:
         """The best labelling by a beam of ``width`` labels, for large label sets, and a bound on what it may lose."""
         if isinstance(width, bool) or not isinstance(width, int | np.integer) or width < 1:
             raise InputError(f"width must be a whole number of at least 1, labels kept at a step, got {width!r}.")
@@ -153,13 +156,13 @@ class PosteriorAnswers:
 
     def predict_spans(
         self,
-        X: Any,
+        X: Sequences,
         *,
         scheme: str | None = None,
         method: str = "path",
         threshold: float = 0.5,
         offsets: Sequence[Sequence[tuple[int, int]]] | None = None,
-        known: Any = None,
+        known: Labels | None = None,
     ) -> list[list[LabelledSpan]]:
         """The spans of every sequence, each with the probability that exactly this span is there.
 
@@ -197,7 +200,7 @@ class PosteriorAnswers:
         return out
 
     def span_probability(
-        self, X: Any, spans: Sequence[Iterable[tuple[int, int, Hashable]]], *, scheme: str | None = None
+        self, X: Sequences, spans: Sequence[Iterable[tuple[int, int, Hashable]]], *, scheme: str | None = None
     ) -> list[np.ndarray]:
         """For every sequence and each of its (start, stop, kind) the probability that exactly this span is there."""
         _, kinds, rules = self._span_rules(scheme)
@@ -218,7 +221,9 @@ class PosteriorAnswers:
             out.append(np.array(chances))
         return out
 
-    def _each_belief(self, X: Any, known: Any = None) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    def _each_belief(
+        self, X: Sequences, known: Labels | None = None
+    ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Node (T, S) and pair (T − 1, S, S) marginals of every sequence, and the label of each state (S,)."""
         potentials, label = self._scored(X, known)
         node, pairs = self._engine.infer(potentials, Semiring.LOG).node, self._engine.edge_marginals(potentials)

@@ -12,7 +12,6 @@ checkpoint (`storage.checkpoints`); `run_training` puts them around any solver.
 
 from __future__ import annotations
 
-import copy
 import os
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,7 +33,7 @@ from crfield.core.checks import (
 )
 from crfield.core.parameters import learnt, parameter
 from crfield.core.target import Target
-from crfield.core.typing import FilePath, LabelFeature, Labels, Seed, Sequences, Weights
+from crfield.core.typing import File, FilePath, LabelFeature, Labels, Seed, Sequences, Weights
 from crfield.data.batch import Batch
 from crfield.data.label_growth import grown_labels
 from crfield.data.labels import LabelCoder
@@ -357,17 +356,19 @@ class TrainedChain(SolverOptions, ColumnChain):
 
         Predicted paths are the same; ``temperature_`` tells what the weights were divided by.
         """
-        model, twin = self._columns("calibrated"), copy.copy(self)
+        model = self.column_model("calibrated")
 
         def log_prob(temperature: float) -> np.ndarray:
-            return twin._learn(cooled(model, temperature)).log_prob(X, y)
+            return self.holding(cooled(model, temperature)).log_prob(X, y)
 
-        twin.temperature_ = fitted_temperature(log_prob)
-        return twin._learn(cooled(model, twin.temperature_))
+        temperature = fitted_temperature(log_prob)
+        twin = self.holding(cooled(model, temperature))
+        twin.temperature_ = temperature
+        return twin
 
     # ------------------------------------------------------------------ storage
 
-    def save(self, path: FilePath) -> None:
+    def save(self, path: File) -> None:
         """Write the model to one file, atomically; `crfield.load` reads it. Nothing in it is ever executed."""
         kept = self.checkpoint
         if kept is not None and isinstance(path, str | os.PathLike) and same_file(kept, path):

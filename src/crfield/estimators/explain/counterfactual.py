@@ -15,12 +15,12 @@ there.
 from __future__ import annotations
 
 from collections.abc import Collection
-from copy import copy
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 
+from crfield.core.typing import Sequences
 from crfield.data.batch import Batch, Columns
 from crfield.estimators.chain.model import ColumnModel
 from crfield.estimators.explain.margins import StepScores, feature_name
@@ -28,6 +28,18 @@ from crfield.report.explain import Flip, RemovedFeature
 from crfield.scoring.contributions import WeightedColumns
 
 _GAIN = 1e-12  # a removal that lowers the margin by less does nothing
+
+
+class Answering(Protocol):
+    """A fitted chain that can be asked with other columns."""
+
+    def holding(self, model: ColumnModel) -> Self:
+        """A copy that answers by another model."""
+        ...
+
+    def predict(self, X: Sequences) -> np.ndarray:
+        """Labels of every sequence."""
+        ...
 
 
 class Candidate(NamedTuple):
@@ -41,10 +53,10 @@ class Candidate(NamedTuple):
 
 
 def find_flip(
-    estimator: Any, model: ColumnModel, batch: Batch, step: int, chosen: int, *, removals: int, reach: int | None
+    chain: Answering, model: ColumnModel, batch: Batch, step: int, chosen: int, *, removals: int, reach: int | None
 ) -> Flip:
     """The features to set aside, at most ``removals``, for the label ``chosen`` (code) of the step to be another."""
-    labels, size = estimator._coder.labels, model.layout.n_labels
+    labels, size = model.labels.labels, model.layout.n_labels
     left = candidates(model, batch, step, reach)
     count = len(left)
     removed: list[Candidate] = []
@@ -59,11 +71,11 @@ def find_flip(
             break
         removed.append(left.pop(k))
         now = without(batch, removed)
-        margin, code = _margin(model, now, step, chosen), _predicted(estimator, model, now, step)
+        margin, code = _margin(model, now, step, chosen), _predicted(chain, model, now, step)
     if code == chosen:
         return Flip(labels[chosen], None, (), margin, count, len(removed))
     tried = len(removed)
-    removed, code = _needed(estimator, model, batch, step, chosen, removed, code)
+    removed, code = _needed(chain, model, batch, step, chosen, removed, code)
     named = tuple(
         RemovedFeature(feature_name(model, c.kind, c.column), _step_of(c), c.value, c.kind) for c in removed
     )
@@ -72,7 +84,7 @@ def find_flip(
 
 
 def _needed(
-    estimator: Any, model: ColumnModel, batch: Batch, step: int, chosen: int, removed: list[Candidate], code: int
+    chain: Answering, model: ColumnModel, batch: Batch, step: int, chosen: int, removed: list[Candidate], code: int
 ) -> tuple[list[Candidate], int]:
     """The set without what is not needed, and the label without the rest."""
     again = True
@@ -80,7 +92,7 @@ def _needed(
         again = False
         for item in removed[::-1]:  # the last ones did least
             fewer = [other for other in removed if other is not item]
-            if fewer and (found := _predicted(estimator, model, without(batch, fewer), step)) != chosen:
+            if fewer and (found := _predicted(chain, model, without(batch, fewer), step)) != chosen:
                 removed, code, again = fewer, found, True
     return removed, code
 
@@ -151,13 +163,12 @@ def _margin(model: ColumnModel, batch: Batch, step: int, chosen: int) -> float:
     return totals[0] - totals[1]
 
 
-def _predicted(estimator: Any, model: ColumnModel, batch: Batch, step: int) -> int:
+def _predicted(chain: Answering, model: ColumnModel, batch: Batch, step: int) -> int:
     """The code of the label that the estimator's own ``predict`` gives the step of an encoded sequence."""
     fitted = replace(model, encoded=batch)
     fitted.__dict__["tagger"] = model.tagger  # the same weights, so they need not be laid out again
-    twin = copy(estimator)
-    twin._model = fitted
-    return int(twin._codes([None])[0][step])
+    labels = chain.holding(fitted).predict([None])
+    return int(model.labels.encode(labels, batch.topology.lengths)[0][step])
 
 
 def _step_of(candidate: Candidate) -> int:

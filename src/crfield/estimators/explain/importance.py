@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from numbers import Integral
-from typing import Any
 
 import numpy as np
 
+from crfield.core.typing import Sequences
 from crfield.data.batch import Batch
 from crfield.errors import InputError
 from crfield.estimators.chain.model import ColumnModel
@@ -30,7 +30,12 @@ _Part = tuple[str, np.ndarray, np.ndarray, np.ndarray]  # kind, columns, importa
 
 
 def column_importances(
-    estimator: Any, model: ColumnModel, X: Any, n: int | None, measure: str, by: Any
+    model: ColumnModel,
+    predict_proba: Callable[[Sequences], np.ndarray],
+    X: Sequences,
+    n: int | None,
+    measure: str,
+    by: str | Callable[[str], str],
 ) -> ImportanceList:
     """The n largest importances of the features of X; see `ChainCRF.feature_importance`."""
     if n is not None and (isinstance(n, bool) or not isinstance(n, Integral) or int(n) < 0):
@@ -45,7 +50,7 @@ def column_importances(
     if measure == "deviation":
         parts = _by_deviation(model, batch)
     else:
-        parts = _by_margin(model, batch, np.concatenate(list(estimator.predict_proba(X)))) if _several(model) else []
+        parts = _by_margin(model, batch, np.concatenate(list(predict_proba(X)))) if _several(model) else []
     kinds = [kind for kind, column, *_ in parts for _ in range(len(column))]
     columns, amounts, steps = (
         np.concatenate([part[k] for part in parts]) if parts else np.zeros(0) for k in (1, 2, 3)
@@ -54,14 +59,14 @@ def column_importances(
     order = np.argsort(-amounts, kind="stable")
     order = order[amounts[order] > 0]
     if by != "feature":
-        group = field_of if by == "field" else by
+        group = by if callable(by) else field_of
         return ImportanceList(_grouped(model, kinds, columns, amounts, steps, order, group, total)[:n], measure)
     items = []
     for k in order[:n].tolist():
         kind, column = kinds[k], int(columns[k])
         name, label = (
             feature_name(model, kind, column),
-            _favoured(model, batch, estimator._coder.labels, kind, column),
+            _favoured(model, batch, model.labels.labels, kind, column),
         )
         items.append(
             FeatureImportance(name, label, float(amounts[k]), float(amounts[k]) / total, int(steps[k]), kind)

@@ -24,7 +24,8 @@ def chain_listing(model: ChainCRF) -> dict[str, Any]:
     >>> listing["labels"], [feature["name"] for feature in listing["features"]]
     (['N', 'V'], ['w=a', 'w=b', '(bias)', '(bias)'])
     """
-    inner, coder = model._columns("a listing"), model._coder
+    inner = model.column_model("a listing")
+    coder = inner.labels
     labels = [_name(label) for label in coder.labels]
     pairs = model.transitions_.to_dict()
     features = strongest_features(inner, coder, int(np.count_nonzero(inner.weights)), None)
@@ -45,7 +46,8 @@ def chain_listing(model: ChainCRF) -> dict[str, Any]:
 
 def _more(model: ChainCRF) -> dict[str, Any]:
     """Pairs that rules forbid, and weights of longer runs of labels, where there are any."""
-    inner, labels = model._columns("a listing"), [_name(label) for label in model._coder.labels]
+    inner = model.column_model("a listing")
+    labels = [_name(label) for label in inner.labels.labels]
     more: dict[str, Any] = {}
     if inner.layout.fixed is not None:
         more["forbidden"] = [[labels[i], labels[j]] for i, j in np.argwhere(np.isneginf(inner.layout.fixed.edge))]

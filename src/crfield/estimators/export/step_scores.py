@@ -22,6 +22,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from crfield.core.potentials import Potentials
+from crfield.core.typing import Sequences
 from crfield.errors import FeatureError, InputError, ShapeError
 from crfield.estimators.chain.model import ColumnModel
 from crfield.features.matrices import is_sparse
@@ -215,11 +216,9 @@ class SequenceSteps:
         return self._digest
 
 
-def is_dense(model: Any) -> bool:
+def is_dense(model: ColumnModel) -> bool:
     """Whether a fitted model is weights times plain numbers."""
-    return (
-        isinstance(model, ColumnModel) and model.encoder.kind == "matrix" and not model.encoder.state()[0]["sparse"]
-    )
+    return model.encoder.kind == "matrix" and not model.encoder.state()[0]["sparse"]
 
 
 def column_steps(model: ColumnModel, *, history: int | None) -> DenseSteps | SequenceSteps:
@@ -290,8 +289,16 @@ def chain_tables(layout: Layout, weights: np.ndarray) -> tuple[np.ndarray, np.nd
     return start + fixed.start, transitions + fixed.edge, end + fixed.end
 
 
+class Scoring(Protocol):
+    """An estimator that scores sequences."""
+
+    def potentials(self, X: Sequences) -> Potentials:
+        """The scores of X."""
+        ...
+
+
 def single_steps(
-    model: Any, tables: dict[str, np.ndarray], *, varied: bool, window: int, more: Sequence[np.ndarray]
+    model: Scoring, tables: dict[str, np.ndarray], *, varied: bool, window: int, more: Sequence[np.ndarray]
 ) -> SequenceSteps:
     """Scores of single steps of any model with ``potentials`` whose scores look at their own step alone.
 

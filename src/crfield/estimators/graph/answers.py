@@ -8,18 +8,20 @@ layers over time) say how their data become graphs and how answers for nodes go 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
 from crfield.core.beliefs import Beliefs
 from crfield.core.checks import one_of, resolve_jobs, threads
+from crfield.core.estimator import Tags
 from crfield.core.parameters import learnt, parameter
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
+from crfield.core.typing import Graphlike, Labels, Weights
 from crfield.data.graphs.batch import GraphBatch
 from crfield.data.graphs.graph import Graph
 from crfield.data.graphs.labels import GraphLabels
@@ -62,7 +64,7 @@ class GraphScores(Model, Protocol):
         """The labels of every kind of nodes."""
         ...
 
-    def potentials(self, graphs: Any) -> tuple[Potentials, GraphBatch]:
+    def potentials(self, graphs: Sequence[Graph]) -> tuple[Potentials, GraphBatch]:
         """Scores of graphs, and their encoding."""
         ...
 
@@ -92,19 +94,19 @@ class GraphAnswers(Fitted[M]):
 
     # ------------------------------------------------------------ what a model gives
 
-    def _scored(self, X: Any) -> tuple[Potentials, GraphBatch]:
+    def _scored(self, X: Graphlike) -> tuple[Potentials, GraphBatch]:
         """Scores of X, and the graphs that it means."""
         return self._fitted.potentials(self._graphs(X))
 
-    def _graphs(self, X: Any) -> list[Graph]:
+    def _graphs(self, X: Graphlike) -> Sequence[Graph]:
         """The graphs that X means."""
-        return X
+        return cast(Sequence[Graph], X)  # what is none is refused by the encoder
 
-    def _labels(self, y: Any, X: Any) -> Any:
+    def _labels(self, y: Labels, X: Graphlike) -> Labels:
         """Labels in the order of the nodes, one entry for each graph."""
         return y
 
-    def _shaped(self, rows: np.ndarray, X: Any) -> np.ndarray:
+    def _shaped(self, rows: np.ndarray, X: Graphlike) -> np.ndarray:
         """Answers for the nodes of each graph in the shape that the user's data has."""
         return rows
 
@@ -119,7 +121,7 @@ class GraphAnswers(Fitted[M]):
 
     # ------------------------------------------------------------------- questions
 
-    def potentials(self, X: Any) -> Potentials:
+    def potentials(self, X: Graphlike) -> Potentials:
         """The scores of X, for engines and comparisons of your own."""
         return self._scored(X)[0]
 
@@ -140,7 +142,7 @@ class GraphAnswers(Fitted[M]):
         engine, name = resolve_engine(wanted, n_jobs=jobs)
         return engine, f"{name}, as asked for"
 
-    def _codes(self, X: Any) -> tuple[np.ndarray, GraphBatch]:
+    def _codes(self, X: Graphlike) -> tuple[np.ndarray, GraphBatch]:
         potentials, batch = self._scored(X)
         if self._decoder(potentials) == "marginal":
             return best_marginals(self._marginals(potentials).node), batch
@@ -171,12 +173,12 @@ class GraphAnswers(Fitted[M]):
             )
         return beliefs
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Graphlike) -> np.ndarray:
         """Labels of the nodes of every graph: always a 1-D object array with one label array for each."""
         codes, batch = self._codes(X)
         return self._shaped(self._coder.decode(codes, batch), X)
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: Graphlike) -> np.ndarray:
         """Marginal probabilities: a 1-D object array of arrays (nodes, labels), columns as ``classes_``.
 
         Where kinds have different numbers of labels, the columns of a node are those of its kind's labels and the
@@ -190,7 +192,7 @@ class GraphAnswers(Fitted[M]):
             out[graph] = node[offsets[graph] : offsets[graph + 1]]
         return self._shaped(out, X)
 
-    def predict_marginals(self, X: Any) -> list[list[dict[Hashable, float]]]:
+    def predict_marginals(self, X: Graphlike) -> list[list[dict[Hashable, float]]]:
         """Marginal probabilities as one dict ``{label: probability}`` for each node."""
         potentials, batch = self._scored(X)
         node = self._marginals(potentials).node
@@ -199,7 +201,7 @@ class GraphAnswers(Fitted[M]):
         offsets = batch.topology.offsets.tolist()
         return [rows[start:stop] for start, stop in pairwise(offsets)]
 
-    def log_prob(self, X: Any, y: Any) -> np.ndarray:
+    def log_prob(self, X: Graphlike, y: Labels) -> np.ndarray:
         """log p(y | x) of every graph, (B,); for partial labels the probability of all they allow.
 
         With an approximate engine it is an estimate, or a bound on the other side of that of log Z.
@@ -225,7 +227,7 @@ class GraphAnswers(Fitted[M]):
         # Exact totals may round past each other; no part weighs more than the whole.
         return np.minimum(clamped - free.total, 0.0) if free.exact else clamped - free.total
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: Graphlike, y: Labels, sample_weight: Weights = None) -> float:
         """Share of nodes whose label is predicted right; nodes of unknown label are left out."""
         codes, batch = self._codes(X)
         target = target_of(batch, self._coder, self._labels(y, X), None)
@@ -237,7 +239,7 @@ class GraphAnswers(Fitted[M]):
         total = float(weight[counted].sum())
         return float(weight[counted & right].sum() / total) if total > 0 else 0.0
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         tags.input_tags.two_d_array = False

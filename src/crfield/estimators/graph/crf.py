@@ -11,7 +11,7 @@ decides and tells why (``plan_``, `explain`). (Lafferty, McCallum & Pereira 2001
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -19,6 +19,7 @@ import numpy as np
 
 from crfield.core.checks import flag, one_of, random_generator, resolve_jobs, seed
 from crfield.core.parameters import learnt, parameter
+from crfield.core.typing import Graphlike, Labels, Seed, Weights
 from crfield.data.graphs.graph import Graph
 from crfield.errors import DataWarning
 from crfield.estimators.base.groups import MIN_COUNT, Optimised, Penalised
@@ -98,13 +99,13 @@ class GraphCRF(Penalised, Optimised, Coupled, GraphAnswers[GraphModel], kind="gr
     penalize_intercepts: bool = parameter(flag, default=True)
     decode: str = parameter(one_of("auto", *DECODERS), default="auto")
     warm_start: bool = parameter(flag, default=False)
-    random_state: Any = parameter(seed, default=0)
+    random_state: Seed = parameter(seed, default=0)
 
     plan_: Plan = learnt()
 
     # ------------------------------------------------------------------ fitting
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Graphlike, y: Labels, sample_weight: Weights = None) -> Self:
         """Learn the weights from graphs X and the labels y of their nodes, in the order of the nodes.
 
         A node's label may be ``None`` (unknown) or a set (one of these). ``sample_weight`` has one number for each
@@ -135,7 +136,7 @@ class GraphCRF(Penalised, Optimised, Coupled, GraphAnswers[GraphModel], kind="gr
         self._warn_unless_converged(result, advice_on(plan, result), plan.remark and f"The model is {plan.remark}")
         return self
 
-    def _taught(self, X: Any, y: Any) -> tuple[list[Graph], Any]:
+    def _taught(self, X: Graphlike, y: Labels) -> tuple[Sequence[Graph], Labels]:
         """The graphs of training, and the labels of their nodes."""
         return self._graphs(X), self._labels(y, X)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from crfield.core.target import Target
+from crfield.core.typing import Labels, Weights
 from crfield.data.graphs.batch import GraphBatch
 from crfield.data.graphs.graph import Graph
 from crfield.data.graphs.labels import GraphLabels
@@ -28,8 +28,8 @@ class GraphData:
 
 def read_graphs(
     graphs: Sequence[Graph],
-    y: Any,
-    sample_weight: Any = None,
+    y: Labels,
+    sample_weight: Weights = None,
     *,
     standardize: bool = False,
     min_count: int = 1,
@@ -54,7 +54,7 @@ def read_graphs(
     return GraphData(encoder, labels, batch, target_of(batch, labels, y, sample_weight))
 
 
-def target_of(batch: GraphBatch, coder: GraphLabels, labels: Any, sample_weight: Any) -> Target:
+def target_of(batch: GraphBatch, coder: GraphLabels, labels: Labels, sample_weight: Weights) -> Target:
     """The truth of a batch, with one weight for each graph if given."""
     codes, allowed = coder.encode(labels, batch)
     weight = None if sample_weight is None else check_weights(sample_weight, batch.n_graphs)

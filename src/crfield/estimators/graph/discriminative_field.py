@@ -11,7 +11,7 @@ seen, and an interaction fitted to such certainty would be too weak for new data
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -20,7 +20,9 @@ import numpy as np
 from crfield.core.checks import integer, one_of, resolve_jobs
 from crfield.core.parameters import learnt, parameter
 from crfield.core.potentials import Potentials
+from crfield.core.typing import Graphlike, Labels, Parameters, Weights
 from crfield.data.graphs.batch import GraphBatch
+from crfield.data.graphs.graph import Graph
 from crfield.data.graphs.labels import GraphLabels
 from crfield.data.large import refuse_large
 from crfield.errors import ConvergenceWarning, InputError, ModelFileError
@@ -52,7 +54,7 @@ class DiscriminativeField:
     scale: np.ndarray  # (D,) deviations of what lies between sites
     weights: np.ndarray  # (W,) as `InteractionScorer` has them
 
-    def potentials(self, graphs: Any) -> tuple[Potentials, GraphBatch]:
+    def potentials(self, graphs: Sequence[Graph]) -> tuple[Potentials, GraphBatch]:
         """Scores of graphs, and their encoding."""
         batch = self.encoder.encode(graphs)
         refuse_large(batch, self.encoder, doing="be scored")
@@ -74,7 +76,7 @@ class DiscriminativeField:
         return State(state.header, {**state.arrays, "weights": self.weights, "scale": self.scale, **arrays})
 
     @classmethod
-    def from_state(cls, state: State, parameters: Mapping[str, Any]) -> Self:
+    def from_state(cls, state: State, parameters: Parameters) -> Self:
         """The value whose `state` this is; ModelFileError for whatever does not fit."""
         from sklearn.linear_model import LogisticRegression
 
@@ -144,7 +146,7 @@ class DiscriminativeRandomField(
 
     report = ("objective_", "n_iter_", "converged_")
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Graphlike, y: Labels, sample_weight: Weights = None) -> Self:
         """Fit the local classifier, then the interaction; ``sample_weight`` has one number for each image."""
         self.check()
         X, y, sample_weight = without_weightless(X, y, sample_weight)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from crfield.core.parameters import parameter
+from crfield.core.typing import Graphlike, Labels
 from crfield.data.graphs.builders import layers as build_layers
 from crfield.data.graphs.graph import Graph
 from crfield.errors import InputError, ShapeError
@@ -80,19 +81,19 @@ class FactorialCRF(GraphCRF, kind="factorial_crf"):
         """Names of the layers, in the order of the columns of a prediction."""
         return list(self._coder.kinds)
 
-    def _taught(self, X: Any, y: Any) -> tuple[list[Graph], Any]:
+    def _taught(self, X: Graphlike, y: Labels) -> tuple[Sequence[Graph], Labels]:
         if not hasattr(y, "__len__") or isinstance(y, str | Mapping) or len(y) == 0:
             raise InputError("y must hold the labels of the layers for each sequence: dicts or arrays (T, layers).")
         names = layers_of(y[0]) if self.layers is None else list(self.layers)
         return self._layered(X, names), labels_by_layer(y, names)
 
-    def _graphs(self, X: Any) -> list[Graph]:
+    def _graphs(self, X: Graphlike) -> list[Graph]:
         return self._layered(X, self.layers_)
 
-    def _labels(self, y: Any, X: Any) -> Any:
+    def _labels(self, y: Labels, X: Graphlike) -> Labels:
         return labels_by_layer(y, self.layers_)
 
-    def _layered(self, X: Any, names: list[str]) -> list[Graph]:
+    def _layered(self, X: Graphlike, names: list[str]) -> list[Graph]:
         if isinstance(X, str | Mapping) or not hasattr(X, "__len__"):
             raise InputError(f"X must be a list of sequences, got {type(X).__name__}. Write [X] for a single one.")
         made = []
@@ -112,7 +113,7 @@ class FactorialCRF(GraphCRF, kind="factorial_crf"):
                 raise type(error)(f"sequence {number}: {error}") from None
         return made
 
-    def _shaped(self, rows: np.ndarray, X: Any) -> np.ndarray:
+    def _shaped(self, rows: np.ndarray, X: Graphlike) -> np.ndarray:
         """Labels (T, layers); probabilities as dicts ``{layer: (T, labels)}``."""
         names, sizes = self.layers_, self._coder.sizes
         count = len(names)
@@ -142,7 +143,7 @@ def layers_of(labels: Any) -> list[str]:
     return names
 
 
-def labels_by_layer(y: Any, names: list[str]) -> list[Mapping[str, Any]]:
+def labels_by_layer(y: Labels, names: list[str]) -> list[Mapping[str, Any]]:
     """The labels of every sequence as a dict of those of its layers."""
     out = []
     for number, labels in enumerate(y):

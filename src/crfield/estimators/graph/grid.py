@@ -14,13 +14,14 @@ import numpy as np
 from crfield.core.checks import Check, flag, is_integer
 from crfield.core.estimator import Estimator
 from crfield.core.parameters import parameter
+from crfield.core.typing import Graphlike, Labels
 from crfield.data.graphs.builders import EdgeFeatures, grid
 from crfield.data.graphs.graph import Graph
 from crfield.errors import InputError, LabelError, ShapeError
 from crfield.estimators.graph.crf import GraphCRF
 
 
-def as_grids(X: Any, **options: Any) -> list[Graph]:
+def as_grids(X: Graphlike, **options: Any) -> list[Graph]:
     """Images as graphs; what is a `Graph` already stays.
 
     >>> as_grids([np.zeros((2, 3))], neighbours=4)
@@ -49,10 +50,10 @@ class PixelGrids(Estimator):
 
     neighbours: int = parameter(Check("4 or 8", lambda value: is_integer(value) and value in (4, 8)), default=4)
 
-    def _graphs(self, X: Any) -> list[Graph]:
+    def _graphs(self, X: Graphlike) -> list[Graph]:
         return as_grids(X, neighbours=self.neighbours)
 
-    def _labels(self, y: Any, X: Any) -> Any:
+    def _labels(self, y: Labels, X: Graphlike) -> Labels:
         if not hasattr(y, "__len__") or isinstance(y, str | bytes):
             raise LabelError(f"y must be a list of images of labels, one for each image, got {type(y).__name__}.")
         flat = []
@@ -70,7 +71,7 @@ class PixelGrids(Estimator):
             raise ShapeError(f"X has {len(X)} images and y has {len(y)} entries: give both one entry per image.")
         return flat
 
-    def _shaped(self, rows: np.ndarray, X: Any) -> np.ndarray:
+    def _shaped(self, rows: np.ndarray, X: Graphlike) -> np.ndarray:
         out = np.empty(len(rows), dtype=object)
         for number, (values, image) in enumerate(zip(rows, X)):
             shape = () if isinstance(image, Graph) else np.shape(image)[:2]
@@ -108,5 +109,5 @@ class GridCRF(PixelGrids, GraphCRF, kind="grid_crf"):
     directed: bool = parameter(flag, default=False)
     edge_features: EdgeFeatures = parameter(default=None)  # the builder of grids says what it may be
 
-    def _graphs(self, X: Any) -> list[Graph]:
+    def _graphs(self, X: Graphlike) -> list[Graph]:
         return as_grids(X, neighbours=self.neighbours, directed=self.directed, edge_features=self.edge_features)

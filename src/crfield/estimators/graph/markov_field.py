@@ -10,7 +10,7 @@ those of neighbouring windows do, would be counted as independent evidence sever
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -20,6 +20,7 @@ from sklearn.base import clone
 from crfield.core.checks import Check, integer
 from crfield.core.parameters import learnt, parameter
 from crfield.core.potentials import Potentials
+from crfield.core.typing import Graphlike, Labels, Parameters, Weights
 from crfield.data.graphs.batch import GraphBatch
 from crfield.data.graphs.graph import Edges, Graph
 from crfield.data.graphs.labels import GraphLabels
@@ -53,7 +54,7 @@ class MarkovField:
     densities: list[Any]
     field: GraphCRF
 
-    def potentials(self, graphs: list[Graph]) -> tuple[Potentials, GraphBatch]:
+    def potentials(self, graphs: Sequence[Graph]) -> tuple[Potentials, GraphBatch]:
         """Scores of graphs, and their encoding."""
         batch = self.encoder.encode(graphs)
         refuse_large(batch, self.encoder, doing="be scored")
@@ -83,7 +84,7 @@ class MarkovField:
         return State({**state.header, "covariance_type": covariance_type}, {**state.arrays, **arrays})
 
     @classmethod
-    def from_state(cls, state: State, parameters: Mapping[str, Any]) -> Self:
+    def from_state(cls, state: State, parameters: Parameters) -> Self:
         """The value whose `state` this is; ModelFileError for whatever does not fit."""
         encoder, labels = graph_parts(state)
         field = GraphCRF._from_state(state.part("field"))
@@ -139,7 +140,7 @@ class MarkovRandomField(PixelGrids, GraphAnswers[MarkovField], kind="markov_fiel
 
     report = ()
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Graphlike, y: Labels, sample_weight: Weights = None) -> Self:
         """Fit a density for each label, then the field of the labels."""
         self.check()
         X, y, sample_weight = without_weightless(X, y, sample_weight)
@@ -179,7 +180,7 @@ class MarkovRandomField(PixelGrids, GraphAnswers[MarkovField], kind="markov_fiel
         self.converged_ = model.field.converged_
 
 
-def without_features(graphs: list[Graph]) -> list[Graph]:
+def without_features(graphs: Sequence[Graph]) -> list[Graph]:
     """Graphs without features of nodes and edges, of which the field of the labels knows nothing."""
     return [
         Graph(graph.n_nodes, {name: Edges(edges.pairs, None, edges.symmetric) for name, edges in graph.edges.items()})

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 
 from crfield.core.potentials import Potentials
+from crfield.core.typing import Parameters
 from crfield.data.graphs.batch import GraphBatch, Relation
+from crfield.data.graphs.graph import Graph
 from crfield.data.graphs.labels import GraphLabels
 from crfield.data.large import refuse_unbearable
 from crfield.errors import InputError, LabelError, ModelFileError
@@ -55,7 +57,7 @@ class GraphModel:
         return State(state.header, {"weights": self.weights, **state.arrays}).with_part("plan", self.plan.state())
 
     @classmethod
-    def from_state(cls, state: State, parameters: Mapping[str, Any]) -> Self:
+    def from_state(cls, state: State, parameters: Parameters) -> Self:
         """The value whose `state` this is; ModelFileError for whatever does not fit."""
         plan = Plan.from_state(state.part("plan"))
         encoder, labels = graph_parts(state)
@@ -67,7 +69,7 @@ class GraphModel:
             raise ModelFileError("the labels of the model file do not fit its weights: the file is damaged.")
         return cls(encoder, labels, layout, state.array("weights", (layout.n_weights,)), plan)
 
-    def potentials(self, graphs: Any) -> tuple[Potentials, GraphBatch]:
+    def potentials(self, graphs: Sequence[Graph]) -> tuple[Potentials, GraphBatch]:
         """Scores of graphs, and their encoding."""
         batch = self.encoder.encode(graphs)
         refuse_unbearable(batch, self.encoder, self.weights)

@@ -21,8 +21,9 @@ from typing import Any, Self
 import numpy as np
 
 from crfield.core.checks import integer, resolve_jobs
-from crfield.core.estimator import ClassifierMixin
+from crfield.core.estimator import ClassifierMixin, Tags
 from crfield.core.parameters import learnt, parameter
+from crfield.core.typing import Labels, Sequences, Weights
 from crfield.data.labels import LabelCoder
 from crfield.errors import InputError, LabelError
 from crfield.estimators.base.groups import Columned
@@ -93,7 +94,7 @@ class HiddenCRF(ClassifierMixin, Columned[HiddenModel], LatentTraining, kind="hi
 
     # ------------------------------------------------------------------ fitting
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Sequences, y: Labels, sample_weight: Weights = None) -> Self:
         """Learn from sequences X and the label of each, y (B,).
 
         ``sample_weight`` has one number for each sequence; 0 leaves it out. Ctrl-C ends training with the best
@@ -122,26 +123,26 @@ class HiddenCRF(ClassifierMixin, Columned[HiddenModel], LatentTraining, kind="hi
 
     # --------------------------------------------------------------- prediction
 
-    def decision_function(self, X: Any) -> np.ndarray:
+    def decision_function(self, X: Sequences) -> np.ndarray:
         """(B, K) log Z_y(x): the log of the summed scores of all state paths of each class."""
         model = self._fitted
         return class_totals(model.scorer, model.weights, model.encode(X), n_jobs=resolve_jobs(self.n_jobs))
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: Sequences) -> np.ndarray:
         """(B, K) probabilities of the classes, columns as ``classes_``."""
         return pooled(self.decision_function(X))[1]
 
-    def predict_log_proba(self, X: Any) -> np.ndarray:
+    def predict_log_proba(self, X: Sequences) -> np.ndarray:
         """(B, K) log p(y | x), also where the probability itself is too small for a number."""
         totals = self.decision_function(X)
         return totals - pooled(totals)[0][:, None]
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Sequences) -> np.ndarray:
         """(B,) the most probable label of every sequence; the first of equal ones."""
         totals = self.decision_function(X)
         return self._fitted.labels.classes_[totals.argmax(axis=1)]
 
-    def predict_states(self, X: Any) -> np.ndarray:
+    def predict_states(self, X: Sequences) -> np.ndarray:
         """The best path of hidden states under the predicted class: a 1-D object array of int arrays."""
         model = self._fitted
         batch = model.encode(X)
@@ -154,13 +155,13 @@ class HiddenCRF(ClassifierMixin, Columned[HiddenModel], LatentTraining, kind="hi
             out[s] = paths[best[s]][start:stop]
         return out
 
-    def log_prob(self, X: Any, y: Any) -> np.ndarray:
+    def log_prob(self, X: Sequences, y: Labels) -> np.ndarray:
         """(B,) log p(y | x); where y names several labels, of all of them together."""
         labels, totals = self._fitted.labels, self.decision_function(X)
         allowed = _allowed(labels, _single(y), len(totals))
         return np.minimum(pooled(np.where(allowed, totals, -np.inf))[0] - pooled(totals)[0], 0.0)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: Sequences, y: Labels, sample_weight: Weights = None) -> float:
         """Share of sequences whose label is predicted right; those of unknown label are left out."""
         labels, codes = self._fitted.labels, self.decision_function(X).argmax(axis=1)
         allowed = _allowed(labels, _single(y), len(codes))
@@ -189,7 +190,7 @@ class HiddenCRF(ClassifierMixin, Columned[HiddenModel], LatentTraining, kind="hi
         """(K, S, S) θ(y, h, h′): in which order; read-only."""
         return self._fitted.scorer.tables(self.coef_)[1]
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = False
         tags.input_tags.allow_nan = False
@@ -197,7 +198,7 @@ class HiddenCRF(ClassifierMixin, Columned[HiddenModel], LatentTraining, kind="hi
         return tags
 
 
-def _single(y: Any) -> list[list[Any]]:
+def _single(y: Labels) -> list[list[Any]]:
     """Each label as a sequence of one; LabelError where y is no list with one label for each sequence."""
     if isinstance(y, str | bytes | dict | set | frozenset) or not hasattr(y, "__iter__") or not hasattr(y, "__len__"):
         raise LabelError(f"y must be a list with one label for each sequence, got {type(y).__name__}.")

@@ -27,6 +27,7 @@ from crfield.core.parameters import parameter
 from crfield.core.potentials import Potentials
 from crfield.core.states import StateSpace, check_counts, count_for_each
 from crfield.core.topology import Chains
+from crfield.core.typing import Labels, Sequences, Weights
 from crfield.data.label_json import counts_from_json, counts_to_json
 from crfield.data.labels import LabelCoder
 from crfield.estimators.base.groups import Paired
@@ -115,7 +116,7 @@ class LatentDynamicCRF(
 
     # ------------------------------------------------------------------ fitting
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Sequences, y: Labels, sample_weight: Weights = None) -> Self:
         """Learn the weights from sequences X and their labels y.
 
         ``sample_weight`` has one number for each sequence; 0 leaves it out. Ctrl-C ends training with the best
@@ -143,17 +144,17 @@ class LatentDynamicCRF(
 
     # --------------------------------------------------------------- prediction
 
-    def potentials(self, X: Any) -> Potentials:
+    def potentials(self, X: Sequences) -> Potentials:
         """The scores of X over latent states, for engines and comparisons of your own."""
         return self._fitted.columns.potentials(X, n_jobs=resolve_jobs(self.n_jobs))
 
-    def _codes(self, X: Any, known: Any = None) -> tuple[np.ndarray, Chains | Graphs]:
+    def _codes(self, X: Sequences, known: Labels | None = None) -> tuple[np.ndarray, Chains | Graphs]:
         if known is not None or check_decoder(self.decode) == "marginal":
             return super()._codes(X, known)
         path, chains = self._fitted.columns.best_paths(X, n_jobs=resolve_jobs(self.n_jobs))
         return self._fitted.states.label_of_state[path], chains
 
-    def predict_states(self, X: Any) -> np.ndarray:
+    def predict_states(self, X: Sequences) -> np.ndarray:
         """The best path of latent states: a 1-D object array of int arrays, numbers as in ``states_``."""
         path, chains = self._fitted.columns.best_paths(X, n_jobs=resolve_jobs(self.n_jobs))
         out = np.empty(chains.n_sequences, dtype=object)

@@ -6,14 +6,14 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
 from crfield.core.states import StateSpace
 from crfield.core.topology import Chains
+from crfield.core.typing import Parameters, Sequences
 from crfield.data.batch import Batch, Columns
 from crfield.data.labels import LabelCoder
 from crfield.data.large import refuse_unbearable
@@ -54,7 +54,7 @@ class LatentChainModel:
         return State(state.header | header, state.arrays)
 
     @classmethod
-    def from_state(cls, state: State, parameters: Mapping[str, Any]) -> Self:
+    def from_state(cls, state: State, parameters: Parameters) -> Self:
         """The value whose `state` this is; ModelFileError for whatever does not fit."""
         labels = LabelCoder.from_json(state.header.get("labels"))
         counts = state.listed("states")
@@ -76,7 +76,7 @@ class HiddenModel:
     weights: np.ndarray
     starts: np.ndarray  # (n_init,) the objective at the end of each start
 
-    def encode(self, X: Any) -> Batch:
+    def encode(self, X: Sequences) -> Batch:
         """Columns of X, those of neighbouring steps beside them, none too large."""
         batch = self.encoder.encode(X)
         refuse_unbearable(batch, self.encoder, self.weights)
@@ -88,7 +88,7 @@ class HiddenModel:
         return state.with_part("encoder", self.encoder.state()).with_part("layout", self.scorer.columns.state())
 
     @classmethod
-    def from_state(cls, state: State, parameters: Mapping[str, Any]) -> Self:
+    def from_state(cls, state: State, parameters: Parameters) -> Self:
         """The value whose `state` this is; ModelFileError for whatever does not fit."""
         labels, functions = LabelCoder.from_json(state.header.get("labels")), parameters["functions"]
         encoder = encoder_from_state(state.part("encoder").header, state.under("encoder"), functions=functions)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from crfield.core.checks import integer, number, one_of, random_generator, resolve_jobs, seed, threads
 from crfield.core.parameters import learnt, parameter
+from crfield.core.typing import Seed
 from crfield.errors import InputError
 from crfield.estimators.base.groups import Optimised, Penalised
 from crfield.estimators.base.progress import Progress
@@ -26,7 +26,7 @@ class LatentTraining(Penalised, Optimised):
         number(above=0, hint="From weights of zero all states would stay alike."), default=0.3
     )
     n_jobs: int | None = parameter(threads, default=None)
-    random_state: Any = parameter(seed, default=0)
+    random_state: Seed = parameter(seed, default=0)
 
     start_objectives_: np.ndarray = learnt()
 

@@ -25,11 +25,13 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from crfield.core.checks import integer, is_integer, loudness, number, one_of, random_generator, resolve_jobs, seed
+from crfield.core.estimator import Tags
 from crfield.core.parameters import learnt, parameter
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.core.states import check_counts
 from crfield.core.topology import Chains
+from crfield.core.typing import Labels, Seed, Sequences, Weights
 from crfield.data.batch import Columns
 from crfield.data.labels import LabelCoder
 from crfield.data.large import ADVICE, LARGEST, ROOM, largest_cell, refuse_large
@@ -137,7 +139,7 @@ class HMM(ChainAnswers[HiddenMarkov], kind="hmm", model=HiddenMarkov):
     tol: float = parameter(number(above=0), default=1e-4)
     max_iter: int = parameter(integer(1), default=200)
     decode: str = parameter(one_of(*DECODERS), default="marginal")
-    random_state: Any = parameter(seed, default=0)
+    random_state: Seed = parameter(seed, default=0)
     verbose: int = parameter(loudness, default=0)
 
     emissions_: Any = learnt()
@@ -158,7 +160,7 @@ class HMM(ChainAnswers[HiddenMarkov], kind="hmm", model=HiddenMarkov):
         if self.training == "discriminative" and (isinstance(self.min_duration, Mapping) or self.min_duration != 1):
             raise InputError("min_duration must be 1 in discriminative training; use 'counting' or 'em' with others.")
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Sequences, y: Labels | None = None, sample_weight: Weights = None) -> Self:
         """Learn the tables and densities; ``sample_weight`` has one number for each sequence, 0 leaves it out.
 
         Ctrl-C ends training with the best parameters so far.
@@ -192,7 +194,7 @@ class HMM(ChainAnswers[HiddenMarkov], kind="hmm", model=HiddenMarkov):
 
     # ------------------------------------------------------------------------- answers
 
-    def potentials(self, X: Any) -> Potentials:
+    def potentials(self, X: Sequences) -> Potentials:
         """The scores of X: log p(x | c), and log p(c) at first steps; log p(c | b) on edges.
 
         With ``min_duration`` they are over the states that see to it (`crfield.training.markov.durations`).
@@ -212,14 +214,14 @@ class HMM(ChainAnswers[HiddenMarkov], kind="hmm", model=HiddenMarkov):
             )
         return scores
 
-    def _cell(self, X: Any, sequence: int, step: int) -> str:
+    def _cell(self, X: Sequences, sequence: int, step: int) -> str:
         encoder = self._fitted.encoder
         batch = encoder.encode(X)
         row = int(batch.topology.offsets[sequence]) + step
         column = self.emissions_.farthest(dense_rows(batch.node)[row])
         return f" ({largest_cell(batch, encoder, row, column=column).split(': ', 1)[-1]})"
 
-    def best_labellings(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+    def best_labellings(self, X: Sequences) -> tuple[np.ndarray, np.ndarray]:
         """log p(y, x) (B,) of the best labelling of each sequence, and the labellings themselves.
 
         >>> model = HMM().fit([[[0.0], [0.1], [2.0], [1.8]]], [["a", "a", "b", "b"]])
@@ -238,7 +240,7 @@ class HMM(ChainAnswers[HiddenMarkov], kind="hmm", model=HiddenMarkov):
             start, transition = np.log(model.markov.start), np.log(model.markov.transition)
         return density_steps(self, model.encoder, model.markov.emissions, start, transition)
 
-    def log_likelihood(self, X: Any) -> np.ndarray:
+    def log_likelihood(self, X: Sequences) -> np.ndarray:
         """(B,) log p(x) of every sequence, labels summed out.
 
         >>> model = HMM().fit([[[0.0], [2.0]]], [["a", "a"]])
@@ -247,7 +249,7 @@ class HMM(ChainAnswers[HiddenMarkov], kind="hmm", model=HiddenMarkov):
         """
         return self._engine.infer(self.potentials(X), Semiring.LOG).total
 
-    def sample(self, lengths: Any, *, random_state: Any = 0) -> tuple[list[np.ndarray], np.ndarray]:
+    def sample(self, lengths: Any, *, random_state: Seed = 0) -> tuple[list[np.ndarray], np.ndarray]:
         """Sequences of the given lengths (a number for one, or a list) as the model would make them: X and y.
 
         Columns are the encoder's: those of the arrays that ``fit`` read, or of what else it was.
@@ -281,7 +283,7 @@ class HMM(ChainAnswers[HiddenMarkov], kind="hmm", model=HiddenMarkov):
 
     # ----------------------------------------------------------------- as a conditional random field
 
-    def statistics(self, X: Any) -> list[np.ndarray]:
+    def statistics(self, X: Sequences) -> list[np.ndarray]:
         """The columns in which log p(x | label) is linear, for `to_crf`: one array (steps, K) for each sequence.
 
         For normal columns they are x and its squares, or products, about the middle of the densities; for symbols
@@ -315,7 +317,7 @@ class HMM(ChainAnswers[HiddenMarkov], kind="hmm", model=HiddenMarkov):
 
         return as_crf(self._fitted, decode=self.decode, n_jobs=self.n_jobs)
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = self.n_states is None
         return tags

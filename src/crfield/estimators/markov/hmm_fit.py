@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from crfield.core.checks import random_generator, resolve_jobs
 from crfield.core.target import Target
 from crfield.core.topology import Chains
+from crfield.core.typing import Seed
 from crfield.data.batch import Batch
 from crfield.data.labels import LabelCoder
 from crfield.errors import ConvergenceWarning, InputError, LabelError
@@ -26,7 +28,29 @@ from crfield.training.markov.gradient import fit_discriminative
 Report = dict[str, Any]
 
 
-def trained(model: Any, batch: Batch, rows: np.ndarray, target: Target, coder: LabelCoder) -> tuple[Markov, Report]:
+class Options(Protocol):
+    """The parameters of an `HMM`."""
+
+    emissions: Any  # the name of a family, or a density of scikit-learn
+    training: str
+    n_components: int
+    n_init: int
+    deviation_factor: float
+    variance_floor: float
+    smoothing: float
+    emission_smoothing: float
+    min_duration: int | Mapping[Any, int]
+    l2: float
+    tol: float
+    max_iter: int
+    n_jobs: int | None
+    random_state: Seed
+    verbose: int
+
+
+def trained(
+    model: Options, batch: Batch, rows: np.ndarray, target: Target, coder: LabelCoder
+) -> tuple[Markov, Report]:
     """Parameters and what is to be said of training, by the options of an `HMM`."""
     family = chosen_family(model.emissions, batch)
     durations = Durations.of_labels(coder.labels, model.min_duration)
@@ -90,7 +114,7 @@ def _responsibility(target: Target, coder: LabelCoder) -> np.ndarray:
 
 
 def _climbed(
-    model: Any, family: Any, rows: np.ndarray, target: Target, fitting: Fitting, durations: Durations
+    model: Options, family: Any, rows: np.ndarray, target: Target, fitting: Fitting, durations: Durations
 ) -> tuple[Markov, Report]:
     """The best of several starts of EM; without hidden steps there is only one."""
     rng = random_generator(model.random_state)
@@ -131,7 +155,7 @@ def _climbed(
     return made, {**_told(best[1]), "start_objectives_": np.array(reached)}
 
 
-def _discriminative(model: Any, rows: np.ndarray, target: Target, found: Markov) -> tuple[Markov, Report]:
+def _discriminative(model: Options, rows: np.ndarray, target: Target, found: Markov) -> tuple[Markov, Report]:
     with Progress(model.verbose, total=model.max_iter, description="HMM") as progress:
 
         def after(step: Step, weights: np.ndarray) -> None:
@@ -153,7 +177,7 @@ def _discriminative(model: Any, rows: np.ndarray, target: Target, found: Markov)
     return Markov(*tables), _told(result)
 
 
-def _warn(model: Any, result: Result) -> None:
+def _warn(model: Options, result: Result) -> None:
     if result.converged:
         return
     advice = "The best so far is kept" if result.reason == INTERRUPTED else "Raise max_iter, tol or l2"

@@ -13,7 +13,7 @@ import numpy as np
 
 from crfield.data.large import ADVICE, ROOM
 from crfield.errors import FeatureError
-from crfield.estimators.export.step_scores import StepScorer, hashed, observed_rows, single_steps
+from crfield.estimators.export.step_scores import Scoring, StepScorer, hashed, observed_rows, single_steps
 from crfield.features.encoder import Encoder
 from crfield.scoring.densities.gaussian import DiagonalGaussian, most_deviant
 
@@ -90,7 +90,7 @@ class GaussianSteps:
 
 
 def density_steps(
-    model: Any, encoder: Encoder, emissions: Any, start: np.ndarray, transitions: np.ndarray
+    model: Scoring, encoder: Encoder, emissions: Any, start: np.ndarray, transitions: np.ndarray
 ) -> StepScorer:
     """Scores of single steps of a hidden Markov model with log probabilities (L,) and (L, L)."""
     header = encoder.state()[0]

@@ -83,4 +83,4 @@ def as_crf(model: HiddenMarkov, **options: Any) -> ChainCRF:
     )
     result = Result(weights, 0.0, 0, 0, True, "converted", [])
     field.plan_ = Plan("likelihood", "none", "converted from a hidden Markov model")
-    return field._learn(ColumnModel(model.labels, encoder, layout, weights), result)
+    return field.holding(ColumnModel(model.labels, encoder, layout, weights), result)

@@ -20,10 +20,12 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d, vali
 
 from crfield.core.checks import flag, one_of, random_generator, resolve_jobs, threads
 from crfield.core.parameters import learnt, parameter
+from crfield.core.typing import Labels, Seed, Tabular, Weights
 from crfield.data.large import bearable, refuse_large_rows
 from crfield.errors import InputError
 from crfield.estimators.base.groups import TOLERANCE, Optimised, Penalised
 from crfield.estimators.base.rows import RowClassifier, RowTask, column_names, row_seed, seed_of, weighted_rows
+from crfield.estimators.base.sequences import taken
 from crfield.estimators.maxent.model import MaxentModel, RowReader, looks_like_records, named_functions
 from crfield.optimize.history import Result
 from crfield.optimize.penalty import Penalty
@@ -114,13 +116,13 @@ class MaxentClassifier(RowClassifier[MaxentModel], Penalised, Optimised, kind="m
     solver: str = parameter(one_of(*SOLVERS), default="auto")
     tol: float = parameter(TOLERANCE, default=1e-6)
     n_jobs: int | None = parameter(threads, default=None)
-    random_state: Any = parameter(row_seed, default=0)
+    random_state: Seed = parameter(row_seed, default=0)
 
     feature_names_: list[str] = learnt()
 
     # ------------------------------------------------------------------ fitting
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Tabular, y: Labels, sample_weight: Weights = None) -> Self:
         """Learn the weights from rows X and their classes y (N,); rows of weight 0 are left out.
 
         Ctrl-C ends training with the best weights so far.
@@ -143,29 +145,30 @@ class MaxentClassifier(RowClassifier[MaxentModel], Penalised, Optimised, kind="m
         super()._show(model)
         self.feature_names_ = model.reader.names(model.task.column_names)
 
-    def _training_rows(self, X: Any, y: Any, sample_weight: Any) -> tuple[RowReader, Any, np.ndarray, Any]:
+    def _training_rows(
+        self, X: Tabular, y: Labels, sample_weight: Weights
+    ) -> tuple[RowReader, Tabular, np.ndarray, np.ndarray | None]:
         if self.functions is not None or looks_like_records(X):
             reader = RowReader("records" if self.functions is None else "functions", self.functions)
             if not hasattr(X, "__len__") or isinstance(X, str | bytes):
                 raise InputError(f"X must be a list of observations, got {type(X).__name__}.")
-            y = column_or_1d(y, warn=True)
-            check_consistent_length(X, y)
-            if not len(y):
+            truth: np.ndarray = column_or_1d(y, warn=True)
+            check_consistent_length(X, truth)
+            if not len(truth):
                 raise InputError("X holds no rows; at least one is needed to train.")
             for name in ("n_features_in_", "feature_names_in_"):
                 if hasattr(self, name):
                     delattr(self, name)
         else:
             reader = RowReader("matrix")
-            X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
-        check_classification_targets(y)
+            X, truth = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
+        check_classification_targets(truth)
         if sample_weight is None:
-            return reader, X, y, None
-        kept, weight = weighted_rows(sample_weight, len(y))
-        X = X[kept] if hasattr(X, "shape") else [X[k] for k in kept.tolist()]
-        return reader, X, y[kept], weight
+            return reader, X, truth, None
+        kept, weight = weighted_rows(sample_weight, len(truth))
+        return reader, taken(X, kept), truth[kept], weight
 
-    def _rows(self, data: Any, codes: np.ndarray, size: int, weight: Any) -> ColumnRows | FunctionRows:
+    def _rows(self, data: Any, codes: np.ndarray, size: int, weight: np.ndarray | None) -> ColumnRows | FunctionRows:
         jobs = resolve_jobs(self.n_jobs)
         if self.functions is not None:
             return FunctionRows(data, codes, weight=weight, n_jobs=jobs)
@@ -184,7 +187,7 @@ class MaxentClassifier(RowClassifier[MaxentModel], Penalised, Optimised, kind="m
 
     # --------------------------------------------------------------- prediction
 
-    def _read(self, X: Any) -> Any:
+    def _read(self, X: Tabular) -> Any:
         reader = self._fitted.reader
         if reader.kind == "matrix":
             X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
@@ -204,7 +207,7 @@ class MaxentClassifier(RowClassifier[MaxentModel], Penalised, Optimised, kind="m
         found.flags.writeable = False
         return found
 
-    def _scores(self, X: Any) -> np.ndarray:
+    def _scores(self, X: Tabular) -> np.ndarray:
         model, data = self._fitted, self._read(X)
         if model.reader.kind == "functions":
             return np.asarray(np.tensordot(model.weights, data, axes=1))
@@ -216,7 +219,7 @@ class MaxentClassifier(RowClassifier[MaxentModel], Penalised, Optimised, kind="m
 
     # -------------------------------------------------------------- explanation
 
-    def feature_counts(self, X: Any, y: Any, sample_weight: Any = None) -> list[FeatureCount]:
+    def feature_counts(self, X: Tabular, y: Labels, sample_weight: Weights = None) -> list[FeatureCount]:
         """Σ_n weight f_j(o_n, y_n) and Σ_n weight Σ_y p(y | o_n) f_j(o_n, y) of every feature.
 
         On the training data without penalties the two are equal: the constraints of the maximum-entropy model. A

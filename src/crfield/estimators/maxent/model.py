@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from crfield.core.typing import Parameters, Tabular
 from crfield.errors import FeatureError, InputError
 from crfield.estimators.base.rows import RowTask
 from crfield.features.detect import encoder_for, encoder_from_state
@@ -62,7 +63,7 @@ class MaxentModel:
         return state if self.reader.encoder is None else state.with_part("encoder", self.reader.encoder.state())
 
     @classmethod
-    def from_state(cls, state: State, parameters: Mapping[str, Any]) -> Self:
+    def from_state(cls, state: State, parameters: Parameters) -> Self:
         """The value whose `state` this is; ModelFileError for whatever does not fit."""
         task, width = RowTask.from_state(state), state.integer("width")
         reader = RowReader(state.word("rows", ("matrix", "records")), width=width)
@@ -96,18 +97,19 @@ class RowReader:
         self.labels = labels
         return self
 
-    def rows(self, X: Any, *, fit: bool = False) -> Any:
+    def rows(self, X: Tabular, *, fit: bool = False) -> Any:
         """The matrix or table of X; ``fit`` learns the columns."""
         if self.kind == "functions":
             return self._table(X)
         if self.kind == "matrix":
+            matrix: Any = X
             if not isinstance(X, np.ndarray):
                 from scipy.sparse import csr_array
 
-                X = csr_array(X)
-                X.sum_duplicates()
-            self.width = X.shape[1] if fit else self.width
-            return X
+                matrix = csr_array(X)
+                matrix.sum_duplicates()
+            self.width = matrix.shape[1] if fit else self.width
+            return matrix
         if not fit and not (hasattr(X, "__len__") and len(X)):
             return np.zeros((0, self.width))
         alone = [[x] for x in X]
@@ -121,7 +123,7 @@ class RowReader:
         self.width = made.shape[1] if fit else self.width
         return made
 
-    def _table(self, X: Any) -> np.ndarray:
+    def _table(self, X: Tabular) -> np.ndarray:
         if isinstance(X, str | bytes) or not hasattr(X, "__len__"):
             raise FeatureError(f"X must be a list of observations, got {type(X).__name__}.")
 
@@ -145,7 +147,7 @@ class RowReader:
         return [encoder.node_name(k) if k < sparse else encoder.dense_name(k - sparse) for k in range(self.width)]
 
 
-def looks_like_records(X: Any) -> bool:
+def looks_like_records(X: Tabular) -> bool:
     """Whether X is a list of dicts or of lists of strings.
 
     >>> looks_like_records([{"a": 1}]), looks_like_records([["x", "y"], []]), looks_like_records([[1.0, 2.0]])

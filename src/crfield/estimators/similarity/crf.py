@@ -18,6 +18,7 @@ import numpy as np
 
 from crfield.core.checks import flag, integer, one_of, random_generator, resolve_jobs, seed
 from crfield.core.parameters import learnt, parameter
+from crfield.core.typing import Graphlike, Labels, Seed, Weights
 from crfield.data.graphs.batch import GraphBatch
 from crfield.data.graphs.labels import GraphLabels
 from crfield.data.large import refuse_large
@@ -103,7 +104,7 @@ class KernelCRF(
     boundaries: bool = parameter(flag, default=True)
     penalize_intercepts: bool = parameter(flag, default=True)
     tol: float = parameter(TOLERANCE, default=1e-3)
-    random_state: Any = parameter(seed, default=0)
+    random_state: Seed = parameter(seed, default=0)
 
     basis_: str = learnt()
     n_components_: int = learnt()
@@ -115,7 +116,7 @@ class KernelCRF(
 
     # ------------------------------------------------------------------ fitting
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Graphlike, y: Labels, sample_weight: Weights = None) -> Self:
         """Learn from sequences or graphs X and the labels y of their nodes.
 
         ``sample_weight`` has one number for each sequence or graph; 0 leaves it out. Ctrl-C ends training with the
@@ -161,7 +162,7 @@ class KernelCRF(
         self._warn_unless_converged(trained.result, "Raise max_iter or tol")
         return self
 
-    def _read(self, X: Any) -> tuple[StepsOrGraphs, GraphBatch]:
+    def _read(self, X: Graphlike) -> tuple[StepsOrGraphs, GraphBatch]:
         """A reader for data like X, fitted to it, and the columns of X."""
         reader = StepsOrGraphs(standardize=self.standardize)
         with warnings.catch_warnings():

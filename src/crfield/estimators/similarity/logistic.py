@@ -21,6 +21,7 @@ from sklearn.utils.validation import validate_data
 
 from crfield.core.checks import Check, flag, integer, is_number, one_of, random_generator, resolve_jobs, threads
 from crfield.core.parameters import learnt, parameter
+from crfield.core.typing import Labels, Seed, Tabular, Weights
 from crfield.data.large import ADVICE, refuse_large_rows
 from crfield.errors import FeatureError
 from crfield.estimators.base.groups import PENALTY, TOLERANCE, Optimised
@@ -45,13 +46,13 @@ GAIN = Check("a number ≥ 0 and < 1", lambda value: is_number(value) and 0 <= v
 class Rows(NamedTuple):
     """Rows of training, without those of weight 0."""
 
-    X: Any  # (N, D), dense or CSR
+    X: Tabular  # (N, D), dense or CSR
     codes: np.ndarray  # (N,)
     n_classes: int
     weight: np.ndarray | None  # (N,)
 
 
-def _logistic(model: Any) -> bool:
+def _logistic(model: KernelLogistic) -> bool:
     if model.loss == "hinge":
         raise AttributeError("the hinge loss gives decisions without probabilities; use loss='logistic' for these.")
     return True
@@ -121,7 +122,7 @@ class KernelLogistic(
     tol: float = parameter(TOLERANCE, default=1e-6)
     max_iter: int = parameter(integer(1, meaning="the most steps of the optimiser"), default=1000)
     n_jobs: int | None = parameter(threads, default=None)
-    random_state: Any = parameter(row_seed, default=0)
+    random_state: Seed = parameter(row_seed, default=0)
 
     basis_: str = learnt()
     intercept_: np.ndarray = learnt()
@@ -129,7 +130,7 @@ class KernelLogistic(
 
     # ------------------------------------------------------------------ fitting
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Tabular, y: Labels, sample_weight: Weights = None) -> Self:
         """Learn from rows X (N, D), dense or sparse, and their classes y (N,); rows of weight 0 are left out."""
         self.check()
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
@@ -236,14 +237,14 @@ class KernelLogistic(
         """How many rows scores are made of."""
         return int(self.centres_.shape[0])
 
-    def _scores(self, X: Any) -> np.ndarray:
+    def _scores(self, X: Tabular) -> np.ndarray:
         model = self._fitted
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         scores = model.scored.columns(X) + model.intercept
         self._refuse_far(X, np.flatnonzero(~np.isfinite(scores).all(axis=1)))
         return scores
 
-    def _refuse_far(self, X: Any, rows: np.ndarray) -> None:
+    def _refuse_far(self, X: Tabular, rows: np.ndarray) -> None:
         """FeatureError with the largest cell of the first of these rows, whose similarities are no finite numbers."""
         if len(rows):
             row = X[rows[:1]]

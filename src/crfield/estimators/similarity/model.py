@@ -9,7 +9,6 @@ weights, so a field in training is `GraphScorer` on mapped columns, and a fitted
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -17,6 +16,7 @@ import numpy as np
 
 from crfield.core.potentials import Potentials
 from crfield.core.topology import Chains
+from crfield.core.typing import Graphlike, Parameters
 from crfield.data.graphs.batch import GraphBatch
 from crfield.data.graphs.labels import GraphLabels
 from crfield.errors import InputError, ModelFileError
@@ -49,7 +49,7 @@ class SimilarityField:
     plan: Plan
     cliques: list[tuple[int, int]] | None = None  # (sequence, step) of nodes that were selected
 
-    def potentials(self, graphs: Any) -> tuple[Potentials, GraphBatch]:
+    def potentials(self, graphs: Graphlike) -> tuple[Potentials, GraphBatch]:
         """Scores of sequences or graphs, and their encoding."""
         batch = self.reader.encode(graphs)
         rest = with_columns(batch, [np.zeros((batch.topology.n_nodes, 0))] * len(self.maps), ends=self.ends)
@@ -80,7 +80,7 @@ class SimilarityField:
         return state.with_part("plan", self.plan.state())
 
     @classmethod
-    def from_state(cls, state: State, parameters: Mapping[str, Any]) -> Self:
+    def from_state(cls, state: State, parameters: Parameters) -> Self:
         """The value whose `state` this is; ModelFileError for whatever does not fit."""
         plan, part = Plan.from_state(state.part("plan")), state.part("reader", arrays="encoder")
         reader = StepsOrGraphs.from_state(part.header, part.arrays)  # type: ignore[arg-type]
@@ -122,7 +122,7 @@ class SimilarityClassifier:
         return State(header, arrays)
 
     @classmethod
-    def from_state(cls, state: State, parameters: Mapping[str, Any]) -> Self:
+    def from_state(cls, state: State, parameters: Parameters) -> Self:
         """The value whose `state` this is; ModelFileError for whatever does not fit."""
         task = RowTask.from_state(state)
         scored = _map_of(state.part("similarity").header, state.under("map"), task.n_columns)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from crfield.core.checks import random_generator, resolve_jobs
+from crfield.core.typing import Labels, Sequences, Weights
 from crfield.data.labels import LabelCoder
 from crfield.errors import InputError
 from crfield.estimators.chain.crf import ChainCRF
@@ -32,15 +33,15 @@ TIME_LIMIT = "time limit"
 
 
 def compare_trainers(
-    X: Any,
-    y: Any,
+    X: Sequences,
+    y: Labels,
     *,
-    X_test: Any,
-    y_test: Any,
+    X_test: Sequences,
+    y_test: Labels,
     trainers: Sequence[str] | None = None,
     scheme: str | None = None,
     time_limit: float = 30.0,
-    sample_weight: Any = None,
+    sample_weight: Weights = None,
     told: Callable[[TrainerRow], None] | None = None,
     **options: Any,
 ) -> TrainerComparison:

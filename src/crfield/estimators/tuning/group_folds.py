@@ -12,22 +12,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from crfield.core.typing import Labels, Sequences
 from crfield.errors import InputError
 from crfield.metrics import edit_score, label_f1, segment_f1, segment_report, token_accuracy
 from crfield.metrics.notebook import ShownAsTables, Table
 from crfield.metrics.segments import SegmentReport
 
 
-def accuracy(y_true: Any, y_pred: Any) -> float:
+def accuracy(y_true: Labels, y_pred: Labels) -> float:
     """Share of right steps."""
     return token_accuracy(y_true, y_pred)
 
 
-def macro_f1(y_true: Any, y_pred: Any) -> float:
+def macro_f1(y_true: Labels, y_pred: Labels) -> float:
     """Mean F1 of the labels that the truth holds.
 
     >>> macro_f1([["a", "a", "b"]], [["a", "c", "b"]])
@@ -90,10 +91,22 @@ class GroupPredictions(ShownAsTables):
         )
 
 
+class Predictor(Protocol):
+    """An estimator of scikit-learn, or a search around one."""
+
+    def fit(self, X: Any, y: Any) -> Any:
+        """Learn from X and y."""
+        ...
+
+    def predict(self, X: Any) -> Any:
+        """Labels of X."""
+        ...
+
+
 def predict_by_group(
-    estimator: Any,
-    X: Sequence[Any],
-    y: Sequence[Any],
+    estimator: Predictor,
+    X: Sequences,
+    y: Labels,
     groups: Sequence[Hashable],
     *,
     folds: int | None = None,
