@@ -18,7 +18,7 @@ from typing import Any, Self
 import numpy as np
 
 from crfield.core.checks import flag, one_of, share
-from crfield.core.estimator import RegressorMixin, Tags
+from crfield.core.estimator import RegressorMixin
 from crfield.core.parameters import parameter
 from crfield.core.quadratic import Gaussian, Quadratic
 from crfield.core.typing import Graphlike, Labels, Parameters, Weights
@@ -28,7 +28,7 @@ from crfield.data.large import refuse_large
 from crfield.errors import InputError, LabelError, ShapeError
 from crfield.estimators.base.fitted import Fitted
 from crfield.estimators.base.groups import MIN_COUNT, PENALTY, TOLERANCE, Optimised
-from crfield.estimators.base.sequences import check_weights, without_weightless
+from crfield.estimators.base.sequences import StructuredData, check_weights, without_weightless
 from crfield.features.graphs.sequences_as_graphs import StepsOrGraphs
 from crfield.inference.gaussian import GaussianEngine
 from crfield.objectives.gaussian import clamp
@@ -86,7 +86,9 @@ class ContinuousModel:
         return cls(reader, scorer, weights, centre, scale, errors)
 
 
-class ContinuousCRF(RegressorMixin, Fitted[ContinuousModel], Optimised, kind="continuous_crf", model=ContinuousModel):
+class ContinuousCRF(
+    StructuredData, RegressorMixin, Fitted[ContinuousModel], Optimised, kind="continuous_crf", model=ContinuousModel
+):
     """Gaussian conditional random field for regression on sequences and graphs.
 
     X is a list of sequences (2-D arrays, CSR matrices, dicts or lists of strings for every step) or of `Graph`; y has
@@ -287,14 +289,6 @@ class ContinuousCRF(RegressorMixin, Fitted[ContinuousModel], Optimised, kind="co
                 for number, relation in enumerate(model.reader.schema.relations)
             },
         }
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        tags.input_tags.two_d_array = False
-        tags.input_tags.allow_nan = False
-        tags.no_validation = True
-        return tags
 
 
 def scorer_of(association: str, reader: StepsOrGraphs, batch: GraphBatch) -> QuadraticScorer:

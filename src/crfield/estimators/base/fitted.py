@@ -205,6 +205,13 @@ class Fitted(Estimator, Generic[M]):
         return self.model_type.from_state(state, self.get_params(deep=False))
 
 
+def read_only(weights: np.ndarray) -> np.ndarray:
+    """The same numbers, to be looked at and not changed."""
+    seen = weights.view()
+    seen.flags.writeable = False
+    return seen
+
+
 def json_value(value: Any) -> Any:
     """A number, word or list as JSON has it; None for whatever has no place there, such as code.
 

@@ -1,4 +1,4 @@
-"""The user's sequences, labels and weights as every model of chains reads them: checked, and made into a `Target`."""
+"""The user's sequences, labels and weights as every model of them reads them: checked, and made into a `Target`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from crfield.core.estimator import Estimator, Tags
 from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.core.typing import Labels, Sequences, Weights
@@ -77,3 +78,31 @@ def taken(sequences: Sequences, numbers: Sequence[int] | np.ndarray) -> Sequence
     if hasattr(sequences, "shape"):
         return sequences[chosen]
     return [sequences[k] for k in chosen.tolist()]
+
+
+def right_share(codes: np.ndarray, target: Target, sample_weight: Weights) -> float:
+    """Share of nodes whose label the target allows, as their sequences are weighted; unknown ones are left out.
+
+    >>> right_share(np.array([1, 0]), Target(Chains.from_lengths([2]), 2, np.array([1, 1])), None)
+    0.5
+    """
+    topology = target.topology
+    counted = (target.labels >= 0) | ~target.mask.all(axis=1)
+    right = target.mask[np.arange(len(codes)), codes]
+    weight = np.ones(len(codes))
+    if sample_weight is not None:
+        weight = np.repeat(check_weights(sample_weight, topology.n_sequences), topology.lengths)
+    total = float(weight[counted].sum())
+    return float(weight[counted & right].sum() / total) if total > 0 else 0.0
+
+
+class StructuredData(Estimator):
+    """What models of sequences and graphs tell scikit-learn: X is no table, and y is needed."""
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.input_tags.two_d_array = False
+        tags.input_tags.allow_nan = False
+        tags.no_validation = True
+        return tags

@@ -13,7 +13,6 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from crfield.core.checks import one_of
-from crfield.core.estimator import Tags
 from crfield.core.graphs import Graphs
 from crfield.core.parameters import learnt, parameter
 from crfield.core.potentials import Potentials
@@ -26,7 +25,7 @@ from crfield.data.labels import LabelCoder
 from crfield.errors import LabelError
 from crfield.estimators.base.fitted import Fitted, Model
 from crfield.estimators.base.groups import Threaded
-from crfield.estimators.base.sequences import check_weights
+from crfield.estimators.base.sequences import StructuredData, right_share
 from crfield.estimators.chain.posterior import PosteriorAnswers
 from crfield.estimators.export.stream import Streaming
 from crfield.inference.chain import ChainEngine
@@ -51,7 +50,7 @@ class ChainModel(Model, Protocol):
 M = TypeVar("M", bound=ChainModel)
 
 
-class ChainAnswers(PosteriorAnswers, Streaming, Threaded, Fitted[M]):
+class ChainAnswers(PosteriorAnswers, Streaming, StructuredData, Threaded, Fitted[M]):
     """Prediction, probabilities and scores for models of chains."""
 
     decode: str = parameter(one_of(*DECODERS), default="viterbi")
@@ -179,21 +178,7 @@ class ChainAnswers(PosteriorAnswers, Streaming, Threaded, Fitted[M]):
         codes, topology = self._codes(X)
         labels, allowed = coder.encode(y, topology.lengths)
         target = Target(topology, coder.n_labels, labels, allowed)
-        counted = (labels >= 0) | ~target.mask.all(axis=1)
-        right = target.mask[np.arange(len(codes)), codes]
-        weight = np.ones(len(codes))
-        if sample_weight is not None:
-            weight = np.repeat(check_weights(sample_weight, topology.n_sequences), topology.lengths)
-        total = float(weight[counted].sum())
-        return float(weight[counted & right].sum() / total) if total > 0 else 0.0
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        tags.input_tags.two_d_array = False
-        tags.input_tags.allow_nan = False
-        tags.no_validation = True
-        return tags
+        return right_share(codes, target, sample_weight)
 
 
 # ------------------------------------------------------------ labels that are known or impossible

@@ -18,6 +18,7 @@ from crfield.core.topology import Chains
 from crfield.core.typing import Labels, Sequences
 from crfield.data.labels import LabelCoder
 from crfield.errors import InputError, ModelFileError
+from crfield.estimators.base.fitted import read_only
 from crfield.estimators.base.groups import Paired
 from crfield.estimators.chain.answers import ChainAnswers
 from crfield.estimators.chain.model import ColumnModel
@@ -65,9 +66,7 @@ class ColumnChain(ChainExplanations, Paired[Any], ChainAnswers[Any]):
     @property
     def coef_(self) -> np.ndarray:
         """(W,) the weights, read-only; `top_features` and ``transitions_`` give them names."""
-        weights: np.ndarray = self._fitted.weights.view()
-        weights.flags.writeable = False
-        return weights
+        return read_only(self._fitted.weights)
 
     @property
     def transitions_(self) -> TransitionTable:
@@ -88,7 +87,7 @@ class ColumnChain(ChainExplanations, Paired[Any], ChainAnswers[Any]):
 
         >>> from crfield import ChainCRF
         >>> print(ChainCRF().fit([[["sunny"], ["rainy"]]], [["walk", "read"]]).explain_plan())
-        Objective: likelihood. Solver: lbfgs, since ...
+        Objective: likelihood. Solver: L-BFGS.
         """
         self._fitted  # noqa: B018  (says so where nothing is fitted)
         return str(self.plan_)

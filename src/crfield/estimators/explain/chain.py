@@ -18,8 +18,6 @@ from crfield.core.typing import Labels, Sequences
 from crfield.data.labels import LabelCoder
 from crfield.errors import InputError, LabelError
 from crfield.estimators.chain.model import ColumnModel
-from crfield.estimators.explain.counterfactual import find_flip
-from crfield.estimators.explain.importance import column_importances
 from crfield.estimators.explain.margins import StepScores, contribution
 from crfield.report.explain import Explanation
 from crfield.report.importance import ImportanceList
@@ -74,6 +72,8 @@ class ChainExplanations:
         >>> abs(sum(c.amount for c in told.contributions) - told.margin) < 1e-9
         True
         """
+        from crfield.estimators.explain.counterfactual import find_flip
+
         model = self._explained()
         coder = model.labels
         _check_options(removals, reach)
@@ -141,6 +141,8 @@ class ChainExplanations:
         >>> [item.name for item in model.feature_importance(X, 2)], model.feature_importance(X, by="field")[0].name
         (['(transition)', '(start)'], 'w')
         """
+        from crfield.estimators.explain.importance import column_importances
+
         return column_importances(self._explained(), self.predict_proba, X, n, measure, by)
 
 

@@ -17,7 +17,6 @@ import numpy as np
 
 from crfield.core.beliefs import Beliefs
 from crfield.core.checks import one_of, resolve_jobs, threads
-from crfield.core.estimator import Tags
 from crfield.core.parameters import learnt, parameter
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
@@ -27,7 +26,7 @@ from crfield.data.graphs.graph import Graph
 from crfield.data.graphs.labels import GraphLabels
 from crfield.errors import ConvergenceWarning
 from crfield.estimators.base.fitted import Fitted, Model
-from crfield.estimators.base.sequences import check_weights
+from crfield.estimators.base.sequences import StructuredData, right_share
 from crfield.estimators.graph.data import target_of
 from crfield.estimators.graph.parameters import check_engine, check_optional_engine, engine_from_json, engine_to_json
 from crfield.inference.decode import DECODERS, best_marginals
@@ -72,7 +71,7 @@ class GraphScores(Model, Protocol):
 M = TypeVar("M", bound=GraphScores)
 
 
-class GraphAnswers(Fitted[M]):
+class GraphAnswers(StructuredData, Fitted[M]):
     """Prediction, probabilities and scores for models of graphs."""
 
     engine: Any = parameter(check_engine, default="auto", to_json=engine_to_json, from_json=engine_from_json)
@@ -231,18 +230,4 @@ class GraphAnswers(Fitted[M]):
         """Share of nodes whose label is predicted right; nodes of unknown label are left out."""
         codes, batch = self._codes(X)
         target = target_of(batch, self._coder, self._labels(y, X), None)
-        counted = ~target.mask.all(axis=1) | (target.labels >= 0)
-        right = target.mask[np.arange(len(codes)), codes]
-        weight = np.ones(len(codes))
-        if sample_weight is not None:
-            weight = np.repeat(check_weights(sample_weight, batch.n_graphs), batch.topology.lengths)
-        total = float(weight[counted].sum())
-        return float(weight[counted & right].sum() / total) if total > 0 else 0.0
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        tags.input_tags.two_d_array = False
-        tags.input_tags.allow_nan = False
-        tags.no_validation = True
-        return tags
+        return right_share(codes, target, sample_weight)

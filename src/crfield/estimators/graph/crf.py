@@ -22,6 +22,7 @@ from crfield.core.parameters import learnt, parameter
 from crfield.core.typing import Graphlike, Labels, Seed, Weights
 from crfield.data.graphs.graph import Graph
 from crfield.errors import DataWarning
+from crfield.estimators.base.fitted import read_only
 from crfield.estimators.base.groups import MIN_COUNT, Optimised, Penalised
 from crfield.estimators.base.sequences import without_weightless
 from crfield.estimators.graph.answers import GraphAnswers
@@ -182,9 +183,7 @@ class GraphCRF(Penalised, Optimised, Coupled, GraphAnswers[GraphModel], kind="gr
     @property
     def coef_(self) -> np.ndarray:
         """(W,) the weights, read-only; `top_features` and `relation_weights` give them names."""
-        weights = self._fitted.weights.view()
-        weights.flags.writeable = False
-        return weights
+        return read_only(self._fitted.weights)
 
     @property
     def _whole(self) -> bool:

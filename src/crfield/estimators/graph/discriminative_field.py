@@ -26,6 +26,7 @@ from crfield.data.graphs.graph import Graph
 from crfield.data.graphs.labels import GraphLabels
 from crfield.data.large import refuse_large
 from crfield.errors import ConvergenceWarning, InputError, ModelFileError
+from crfield.estimators.base.fitted import read_only
 from crfield.estimators.base.groups import PENALTY, TOLERANCE
 from crfield.estimators.base.sequences import without_weightless
 from crfield.estimators.base.sklearn_parts import as_matrix, estimator_with, fit_clone, node_weights, not_stored
@@ -200,9 +201,7 @@ class DiscriminativeRandomField(
     @property
     def coef_(self) -> np.ndarray:
         """(W,) the weights of the interaction, read-only: log a, log b, logit k, and μ."""
-        weights = self._fitted.weights.view()
-        weights.flags.writeable = False
-        return weights
+        return read_only(self._fitted.weights)
 
     @property
     def association_(self) -> float:

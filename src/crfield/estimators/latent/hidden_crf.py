@@ -21,13 +21,14 @@ from typing import Any, Self
 import numpy as np
 
 from crfield.core.checks import integer, resolve_jobs
-from crfield.core.estimator import ClassifierMixin, Tags
+from crfield.core.estimator import ClassifierMixin
 from crfield.core.parameters import learnt, parameter
 from crfield.core.typing import Labels, Sequences, Weights
 from crfield.data.labels import LabelCoder
 from crfield.errors import InputError, LabelError
+from crfield.estimators.base.fitted import read_only
 from crfield.estimators.base.groups import Columned
-from crfield.estimators.base.sequences import check_weights, without_weightless
+from crfield.estimators.base.sequences import StructuredData, check_weights, without_weightless
 from crfield.estimators.latent.model import HiddenModel, with_window
 from crfield.estimators.latent.training import LatentTraining
 from crfield.features.columns.step_windows import MOST
@@ -36,7 +37,9 @@ from crfield.scoring.latent import ClassScorer
 from crfield.training.latent import HiddenClasses, class_totals, pooled
 
 
-class HiddenCRF(ClassifierMixin, Columned[HiddenModel], LatentTraining, kind="hidden_crf", model=HiddenModel):
+class HiddenCRF(
+    StructuredData, ClassifierMixin, Columned[HiddenModel], LatentTraining, kind="hidden_crf", model=HiddenModel
+):
     """Classifier of sequences with hidden states.
 
     Parameters
@@ -176,9 +179,7 @@ class HiddenCRF(ClassifierMixin, Columned[HiddenModel], LatentTraining, kind="hi
     @property
     def coef_(self) -> np.ndarray:
         """(W,) all weights, read-only, in the order of `crfield.scoring.latent.ClassScorer`."""
-        weights = self._fitted.weights.view()
-        weights.flags.writeable = False
-        return weights
+        return read_only(self._fitted.weights)
 
     @property
     def class_states_(self) -> np.ndarray:
@@ -189,13 +190,6 @@ class HiddenCRF(ClassifierMixin, Columned[HiddenModel], LatentTraining, kind="hi
     def class_transitions_(self) -> np.ndarray:
         """(K, S, S) θ(y, h, h′): in which order; read-only."""
         return self._fitted.scorer.tables(self.coef_)[1]
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array = False
-        tags.input_tags.allow_nan = False
-        tags.no_validation = True
-        return tags
 
 
 def _single(y: Labels) -> list[list[Any]]:

@@ -30,6 +30,7 @@ from crfield.core.topology import Chains
 from crfield.core.typing import Labels, Sequences, Weights
 from crfield.data.label_json import counts_from_json, counts_to_json
 from crfield.data.labels import LabelCoder
+from crfield.estimators.base.fitted import read_only
 from crfield.estimators.base.groups import Paired
 from crfield.estimators.base.sequences import sequence_target, without_weightless
 from crfield.estimators.chain.answers import ChainAnswers
@@ -173,9 +174,7 @@ class LatentDynamicCRF(
     @property
     def coef_(self) -> np.ndarray:
         """(W,) the weights, read-only; `top_features` and ``transitions_`` give them names."""
-        weights = self._fitted.columns.weights.view()
-        weights.flags.writeable = False
-        return weights
+        return read_only(self._fitted.columns.weights)
 
     @property
     def transitions_(self) -> TransitionTable:

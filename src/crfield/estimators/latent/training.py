@@ -6,18 +6,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from crfield.core.checks import integer, number, one_of, random_generator, resolve_jobs, seed, threads
+from crfield.core.checks import integer, number, one_of, random_generator, seed
 from crfield.core.parameters import learnt, parameter
 from crfield.core.typing import Seed
 from crfield.errors import InputError
-from crfield.estimators.base.groups import Optimised, Penalised
+from crfield.estimators.base.groups import Optimised, Penalised, Threaded
 from crfield.estimators.base.progress import Progress
 from crfield.optimize.history import Result, Step
 from crfield.optimize.penalty import Penalty
 from crfield.training.latent import TRAININGS, Halves, fit_best
 
 
-class LatentTraining(Penalised, Optimised):
+class LatentTraining(Penalised, Optimised, Threaded):
     """Parameters of training with something hidden, and the training itself."""
 
     training: str = parameter(one_of(*TRAININGS), default="gradient")
@@ -25,14 +25,13 @@ class LatentTraining(Penalised, Optimised):
     start_scale: float = parameter(
         number(above=0, hint="From weights of zero all states would stay alike."), default=0.3
     )
-    n_jobs: int | None = parameter(threads, default=None)
     random_state: Seed = parameter(seed, default=0)
 
     start_objectives_: np.ndarray = learnt()
 
     def _train(self, problem: Halves, penalty: Penalty, *, hidden: bool) -> tuple[Result, np.ndarray]:
         """The best of the starts, one from the origin where nothing is hidden; and the objective of each."""
-        rng, jobs = random_generator(self.random_state), resolve_jobs(self.n_jobs)
+        rng, jobs = random_generator(self.random_state), self._jobs
         starts: list[np.ndarray | None] = [None]
         if hidden:
             starts = [rng.normal(scale=self.start_scale, size=problem.n_weights) for _ in range(self.n_init)]

@@ -208,8 +208,8 @@ def plan_chain(objective: Any = "auto", solver: Any = "auto", *, costs: bool = F
 
     ``costs`` tells that errors have costs or labels have weights, which the likelihood has no use for.
 
-    >>> plan_chain(), plan_chain(costs=True)
-    (Plan(objective='likelihood', solver='auto'), Plan(objective='softmax_margin', solver='lbfgs'))
+    >>> print(plan_chain(), plan_chain(costs=True))
+    Objective: likelihood. Solver: auto. Objective: softmax_margin. Solver: lbfgs.
     >>> plan_chain("label_accuracy", "warm")
     Traceback (most recent call last):
     crfield.errors.InputError: solver='warm' trains 'likelihood', not 'label_accuracy'. What trains it: 'lbfgs', ...
