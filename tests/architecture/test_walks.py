@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import crfield
 from crfield.core.parameters import declared_parameters
-from tests.contracts.estimator_cases import FRONT_DOOR
+from tests.cases.estimators import FRONT_DOOR
 
 SOURCE = str(Path(crfield.__file__).parent) + "/"
 OPTIMISER = ("optimize/lbfgs.py", "optimize/basis.py", "optimize/stopping.py", "kernels/vectors.py")
