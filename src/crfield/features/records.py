@@ -76,7 +76,7 @@ class RecordEncoder:
 
     def fit(self, X: Any, *, min_count: int = 1) -> Batch:
         """Learn the columns from X and encode it; columns seen on fewer than ``min_count`` rows go."""
-        if min_count != 1:
+        if type(min_count) is not int or min_count != 1:
             min_count = check_min_count(min_count)
         table = RecordTable()
         X = join_items(X) if self.joined else X
