@@ -36,6 +36,7 @@ Feature: TypeAlias = Callable[[Any, int], Any]  # f(x, t)
 LabelFeature: TypeAlias = Callable[[Any, Any, Any, int], float]  # f(y_before, y, x, t)
 Parameters: TypeAlias = Mapping[str, Any]  # values of an estimator's parameters, by name
 ClassWeights: TypeAlias = str | Mapping[Any, float] | None
+Costs: TypeAlias = Mapping[tuple[Any, Any], float] | np.ndarray | Sequence[Sequence[float]] | None  # (true, taken)
 
 
 class Transformer(Protocol):

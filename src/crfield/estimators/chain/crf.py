@@ -9,7 +9,7 @@ the shapes that `crfield.features` reads; y a list of label sequences of the sam
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Self
 
@@ -23,7 +23,7 @@ from crfield.core.graphs import Graphs
 from crfield.core.parameters import learnt, parameter
 from crfield.core.target import Target
 from crfield.core.topology import Chains
-from crfield.core.typing import Labels, Sequences, Weights
+from crfield.core.typing import ClassWeights, Costs, Labels, Sequences, Weights
 from crfield.data.batch import Batch
 from crfield.data.label_json import label_from_json, label_to_json
 from crfield.data.labels import LabelCoder
@@ -38,15 +38,17 @@ from crfield.storage.state import State
 from crfield.training.chain.higher_order import RunParts, check_run_plan
 from crfield.training.chain.plan import OBJECTIVES, ChainParts, Plan, plan_chain
 
+Rules = str | Iterable[tuple[Any, Any]] | Callable[[Any, Any], bool] | Constraints | None  # of neighbouring labels
 
-def _check_constraints(name: str, given: Any) -> None:
+
+def _check_constraints(name: str, given: object) -> None:
     if hasattr(given, "__next__"):
         raise InputError("constraints can be read only once: give a list of pairs, not an iterator.")
     if given is not None:
         Constraints.of(given)
 
 
-def _weights_to_json(given: Any) -> Any:
+def _weights_to_json(given: ClassWeights) -> object:
     if not isinstance(given, Mapping):
         return given
     return [[label_to_json(label), float(weight)] for label, weight in given.items()]
@@ -56,7 +58,7 @@ def _weights_from_json(found: Any) -> Any:
     return {label_from_json(label): weight for label, weight in found} if isinstance(found, list) else found
 
 
-def _costs_to_json(given: Any) -> Any:
+def _costs_to_json(given: Costs) -> object:
     if isinstance(given, Mapping):
         return {"pairs": [[label_to_json(a), label_to_json(b), float(cost)] for (a, b), cost in given.items()]}
     return None if given is None else np.asarray(given, dtype=np.float64).tolist()
@@ -155,20 +157,20 @@ class ChainCRF(TrainedChain, kind="chain_crf", model=ColumnModel):
 
     order: int = parameter(integer(1, meaning="how many previous labels each label depends on"), default=1)
     objective: str = parameter(one_of(*OBJECTIVES), default="auto")
-    constraints: Any = parameter(
+    constraints: Rules = parameter(
         _check_constraints, default=None, to_json=lambda given: given if isinstance(given, str) else None
     )
-    class_weight: Any = parameter(
+    class_weight: ClassWeights = parameter(
         lambda name, given: check_class_weight(given),
         default=None,
         to_json=_weights_to_json,
         from_json=_weights_from_json,
     )
-    costs: Any = parameter(
+    costs: Costs = parameter(
         lambda name, given: check_costs(given), default=None, to_json=_costs_to_json, from_json=_costs_from_json
     )
 
-    _trained_with: Any = learnt()  # the constraints that the weights were trained with
+    _trained_with: Rules = learnt()  # the constraints that the weights were trained with
 
     def _check_together(self) -> None:
         super()._check_together()
@@ -291,7 +293,7 @@ class ChainCRF(TrainedChain, kind="chain_crf", model=ColumnModel):
 # ------------------------------------------------------------------------ constraints, costs, longer runs
 
 
-def with_constraints(layout: Layout, constraints: Any, labels: LabelCoder, target: Target | None = None) -> Layout:
+def with_constraints(layout: Layout, constraints: Rules, labels: LabelCoder, target: Target | None = None) -> Layout:
     """The layout with the fixed scores that constraints mean; LabelError if gold labels break a hard one."""
     if constraints is None and layout.fixed is None:
         return layout
@@ -301,7 +303,7 @@ def with_constraints(layout: Layout, constraints: Any, labels: LabelCoder, targe
     return replace(layout, fixed=fixed)
 
 
-def with_costs(target: Target, class_weight: Any, costs: Any, labels: LabelCoder) -> Target:
+def with_costs(target: Target, class_weight: ClassWeights, costs: Costs, labels: LabelCoder) -> Target:
     """The target with the costs that ``class_weight`` and ``costs`` mean; both together multiply."""
     if class_weight is None and costs is None:
         return target
@@ -312,7 +314,9 @@ def with_costs(target: Target, class_weight: Any, costs: Any, labels: LabelCoder
     return replace(target, cost=node_costs(table, target.mask))
 
 
-def with_runs(model: ColumnModel, target: Target, order: int, before: Any = None) -> ColumnModel:
+def with_runs(
+    model: ColumnModel, target: Target, order: int, before: ColumnModel | FunctionModel | None = None
+) -> ColumnModel:
     """The model with weights for the runs of labels of the target, and for those of a model before it."""
     if order == 1:
         return model
