@@ -141,7 +141,6 @@ STILL_VAGUE = {  # files of the old form, each to be emptied when its estimator 
     "boosted/incomplete_checks.py",
     "boosted/incomplete_training.py",
     "boosted/virtual_evidence_file.py",
-    "chain/model.py",  # `restore_input`, for the files of segments
     "graph/file.py",  # for the files of boosted models
 }
 

@@ -97,7 +97,7 @@ class Pipeline(sklearn.pipeline.Pipeline):
         write_archive(path, header, arrays)
 
 
-def save(model: object, path: Any) -> None:
+def save(model: object, path: File) -> None:
     """Write a model, a pipeline of scikit-learn, or features such as `TextFeatures` to one file.
 
     It is ``model.save(path)`` where the model has that; `crfield.load` reads the file. A pipeline may hold what this

@@ -6,7 +6,7 @@ Both are plain values; compiled state is made when first needed, never stored an
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self

@@ -38,7 +38,7 @@ from crfield.estimators.base.progress import Progress
 from crfield.estimators.base.sequences import check_weights, taken, without_weightless
 from crfield.estimators.chain.crf import ChainCRF
 from crfield.estimators.chain.early_stopping import HeldOut, numbered
-from crfield.estimators.chain.training import SCORES
+from crfield.estimators.chain.training import SCORES, TrainedChain
 from crfield.optimize.history import INTERRUPTED, Result, Step
 from crfield.training.side_by_side import side_by_side
 
