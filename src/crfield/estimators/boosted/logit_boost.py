@@ -33,6 +33,7 @@ from crfield.boosting.weak_learners.trees import RegressionTree
 from crfield.core.checks import Check, integer, is_integer, loudness, number, one_of, resolve_jobs, share, threads
 from crfield.core.estimator import Estimator
 from crfield.core.parameters import learnt, parameter
+from crfield.core.typing import Weights
 from crfield.errors import InputError, ShapeError
 from crfield.estimators.base.progress import Progress
 from crfield.estimators.base.rows import (
@@ -223,7 +224,7 @@ class LogitBoost(LogitRounds, RowClassifier[BoostedRows], kind="logit_boost", mo
 
     # ------------------------------------------------------------------ fitting
 
-    def fit(self, X: Data, y: ArrayLike, sample_weight: ArrayLike | None = None, evidence: Given = None) -> Self:
+    def fit(self, X: Data, y: ArrayLike, sample_weight: Weights = None, evidence: Given = None) -> Self:
         """Fit rounds to rows X (N, F) with classes y (N,); rows of weight 0 are left out."""
         self.check()
         table, labels = self._validated(X, y, ensure_min_samples=1)
@@ -373,7 +374,7 @@ class LogitBoost(LogitRounds, RowClassifier[BoostedRows], kind="logit_boost", mo
         for table in self.staged_predict_proba(X, evidence):
             yield self.classes_[table.argmax(axis=1)]
 
-    def score(self, X: Data, y: ArrayLike, sample_weight: ArrayLike | None = None, evidence: Given = None) -> float:
+    def score(self, X: Data, y: ArrayLike, sample_weight: Weights = None, evidence: Given = None) -> float:
         """Share of right answers."""
         weights = None if sample_weight is None else np.asarray(sample_weight)
         return float(np.average(self.predict(X, evidence) == np.asarray(y), weights=weights))

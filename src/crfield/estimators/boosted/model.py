@@ -6,7 +6,7 @@ BeliefModel    rounds to be replayed, which end in beliefs of nodes
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, Self, TypeVar
 
@@ -68,7 +68,7 @@ class BeliefModel(FieldValue[FieldModel]):
         field = FieldModel.from_state(state, encoder.schema, labels.sizes)
         return cls(encoder, labels, field, RoundTable.from_json(state.header.get("rounds")))
 
-    def potentials(self, graphs: list[Graph]) -> tuple[Potentials, GraphBatch]:
+    def potentials(self, graphs: Sequence[Graph]) -> tuple[Potentials, GraphBatch]:
         """Logs of the beliefs without any edges, and the encoding of the graphs."""
         batch = self.encoder.encode(graphs)
         with np.errstate(divide="ignore"):
@@ -97,7 +97,7 @@ class BoostedModel(FieldValue[Additive]):
         rounds = RoundTable.from_json(state.header.get("rounds"))
         return cls(encoder, labels, additive, rounds, state.word("trained_by"))
 
-    def potentials(self, graphs: list[Graph]) -> tuple[Potentials, GraphBatch]:
+    def potentials(self, graphs: Sequence[Graph]) -> tuple[Potentials, GraphBatch]:
         """Scores of graphs, and their encoding."""
         batch = self.encoder.encode(graphs)
         return self.scores.score(batch), batch
