@@ -21,7 +21,7 @@ anew and becomes the basis (`renewed`): L-BFGS from there is Newton's method tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,9 +30,12 @@ from crfield.kernels import vectors
 from crfield.optimize.penalty import Penalised, Penalty, Point
 from crfield.optimize.problem import Problem
 
+Slope = Callable[[np.ndarray], np.ndarray]
+
 LEAST = 1e-12  # curvature, as a share of the largest, below which it is rounding
 DIFFERENCE = 1e-3  # of coordinates in which the objective bends by about 1: the larger, the less rounding shows
 STEEP = 10.0  # curvature for which that is too large
+NEXT_TO_NOTHING = 1e-15  # curvature of directions that have none
 NOISE = 0.01  # of the largest error of an entry: what the errors of all leave of the smallest curvature
 
 
@@ -70,6 +73,17 @@ class Basis:
         for places, matrix in self.blocks:
             pulled[places] = matrix.T @ gradient[places]
         return pulled
+
+    def behind(self, matrix: np.ndarray) -> np.ndarray:
+        """(M, W) M A⁻¹: what acts on u becomes what acts on w.
+
+        >>> Basis(np.array([2.0, 1.0]), ((np.array([[1]]), np.array([[4.0]])),)).behind(np.ones((1, 2))).tolist()
+        [[0.5, 0.25]]
+        """
+        made = matrix / self.scale
+        for places, turn in self.blocks:
+            made[:, places] = np.einsum("wkm,kj->wjm", matrix[:, places], np.linalg.inv(turn))
+        return made
 
     def renewed(self, turn: np.ndarray) -> Basis:
         """The basis A T for ``turn`` T (W, W)."""
@@ -149,6 +163,45 @@ def inverse_root(matrix: np.ndarray) -> tuple[np.ndarray, bool]:
     return turned / np.sqrt(np.maximum(size, floor)), bool((size > floor).all())
 
 
+def second_derivative(slope: Slope, point: np.ndarray, here: np.ndarray) -> np.ndarray:
+    """(W, W) by differences of gradients, row by row; ``slope`` gives that of any point, ``here`` is that of this one."""
+    matrix, near = np.empty((len(point), len(point))), point.copy()
+    for k in range(len(point)):
+        # Where the basis is far from round, a step that is short elsewhere may cross the whole valley.
+        steepness = 1.0
+        for _ in range(2):
+            near[k] = point[k] + DIFFERENCE / np.sqrt(steepness)
+            matrix[k] = (slope(near) - here) / (near[k] - point[k])
+            steepness = abs(float(matrix[k, k]))
+            if not steepness > STEEP:
+                break
+        near[k] = point[k]
+    return matrix
+
+
+def graded_root(matrix: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray]:
+    """(W, W) J with JᵀJ about M, whose rows are differences of gradients, and (W, K) directions without curvature.
+
+    Directions in which f never changes, as adding one number to the weights of all labels, are at right angles to every
+    gradient, so to every row of M: to the last digit, however rough the differences. The mean of M and Mᵀ would not
+    know that any more, and a step of thousands, which may be what it takes to the minimum of an l1 penalty, would seem
+    to climb. So each entry is taken from the column whose direction bends less. Curvature up to ``noise`` counts as
+    none and keeps next to nothing.
+
+    >>> root, flat = graded_root(np.array([[2.0, 2.0], [2.001, 2.001]]), 1e-9)
+    >>> np.abs(flat.T).round(3).tolist(), bool(np.abs(root @ flat).max() < 1e-6)
+    ([[0.707, 0.707]], True)
+    """
+    turn = np.linalg.svd(matrix)[2]
+    graded = turn @ matrix @ turn.T
+    values, turned = np.linalg.eigh(np.triu(graded) + np.triu(graded, 1).T)
+    size, turned = np.abs(values), turn.T @ turned
+    most = float(size.max(initial=0.0))
+    flat = size <= max(LEAST * most, noise, 1e-300)
+    size[flat] = NEXT_TO_NOTHING * max(most, 1.0)
+    return np.sqrt(size)[:, None] * turned.T, turned[:, flat]
+
+
 class InBasis(Penalised):
     """A problem with its penalty in the coordinates of a basis: a Point's weights and gradient are u and Aᵀ∇F(A u).
 
@@ -172,20 +225,13 @@ class InBasis(Penalised):
 
         The point's coordinates and gradient become those of the new basis; True if that has all of the derivative.
         """
-        size = len(point.weights)
-        matrix = np.empty((size, size))
-        near = Point(point.weights.copy(), np.empty(size))
-        for k in range(size):
-            # Where the basis is far from round, a step that is short elsewhere may cross the whole valley.
-            steepness = 1.0
-            for _ in range(2):
-                near.weights[k] = point.weights[k] + DIFFERENCE / np.sqrt(steepness)
-                self.evaluate(near)
-                matrix[k] = (near.gradient - point.gradient) / (near.weights[k] - point.weights[k])
-                steepness = abs(float(matrix[k, k]))
-                if not steepness > STEEP:
-                    break
-            near.weights[k] = point.weights[k]
+        gradient = np.empty(len(point.weights))
+
+        def slope(weights: np.ndarray) -> np.ndarray:
+            self.evaluate(Point(weights, gradient))
+            return gradient
+
+        matrix = second_derivative(slope, point.weights, point.gradient)
         turn, believed = inverse_root(matrix)
         point.weights[:] = np.linalg.solve(turn, point.weights)
         point.gradient[:] = turn.T @ point.gradient

@@ -166,7 +166,7 @@ def minimize_dense(
             if usable and new_value <= value + max(noise, ROUNDING * abs(value)):
                 # Values no longer tell the points apart, but slopes do (Hager & Zhang 2005).
                 slope = ahead + l2 * there
-                if _slope_along(there, slope, step, l1) <= (1 - 2 * DECREASE) * promised:
+                if slope_along(there, slope, step, l1) <= (1 - 2 * DECREASE) * promised:
                     found = True
                     break
             excess = new_value - value + length * promised
@@ -174,7 +174,7 @@ def minimize_dense(
             length *= min(max(guess, 0.1), 0.5)
         if not found:
             break
-        matrix = _learnt(matrix, there - weights, ahead - gradient)
+        matrix = learnt(matrix, there - weights, ahead - gradient)
         weights, loss, value, fallen = there, new_loss, new_value, value - new_value
         gradient, ahead = ahead, gradient
         steepest = subgradient(weights, gradient + l2 * weights, l1)
@@ -212,12 +212,12 @@ def _definite(matrix: np.ndarray) -> np.ndarray:
         return np.asarray((vectors * cut) @ vectors.T)
 
 
-def _slope_along(weights: np.ndarray, gradient: np.ndarray, step: np.ndarray, l1: np.ndarray) -> float:
+def slope_along(weights: np.ndarray, gradient: np.ndarray, step: np.ndarray, l1: np.ndarray) -> float:
     """The one-sided derivative of the objective along a step."""
     return float(gradient @ step + l1 @ np.where(weights != 0, np.sign(weights) * step, np.abs(step)))
 
 
-def _learnt(matrix: np.ndarray, step: np.ndarray, change: np.ndarray) -> np.ndarray:
+def learnt(matrix: np.ndarray, step: np.ndarray, change: np.ndarray) -> np.ndarray:
     """BFGS: the nearest matrix that maps the step to the change of the gradient."""
     bent = matrix @ step
     curve, known = float(step @ change), float(step @ bent)
@@ -276,7 +276,7 @@ def _model_step(
             there[crossed] = 0.0
             gone = there - weights
             curved = matrix @ gone
-            value = float(gradient @ gone + 0.5 * gone @ curved + l1 @ _grown(weights, gone))
+            value = float(gradient @ gone + 0.5 * gone @ curved + l1 @ grown(weights, gone))
             # A whole Newton step within the orthant is the minimum there, also where rounding hides the decrease.
             hidden = length == 1.0 and not crossed.any() and value <= low + 1e-9 * abs(low)
             if value < low or hidden:
@@ -287,10 +287,10 @@ def _model_step(
             break
         here, slope, low = there, gradient + curved, value
     step = here - weights
-    return step, float(-gradient @ step - l1 @ _grown(weights, step))
+    return step, float(-gradient @ step - l1 @ grown(weights, step))
 
 
-def _grown(weights: np.ndarray, step: np.ndarray) -> np.ndarray:
+def grown(weights: np.ndarray, step: np.ndarray) -> np.ndarray:
     """|w + d| − |w|, to the last digit where the sign stays."""
     there = weights + step
     return np.where(weights * there > 0, np.sign(weights) * step, np.abs(there) - np.abs(weights))

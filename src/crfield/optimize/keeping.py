@@ -84,9 +84,13 @@ class Found:
 
     def vector(self, name: str, length: int) -> np.ndarray:
         """(length,) finite numbers."""
+        return self.array(name, (length,))
+
+    def array(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
+        """Finite numbers in this shape."""
         value = self.arrays.get(name)
-        if value is None or value.dtype != np.float64 or value.shape != (length,) or not np.isfinite(value).all():
-            refuse_state(f"its array {name!r} is not {length:,} finite numbers")
+        if value is None or value.dtype != np.float64 or value.shape != shape or not np.isfinite(value).all():
+            refuse_state(f"its array {name!r} is not {' × '.join(f'{size:,}' for size in shape)} finite numbers")
         return value
 
 

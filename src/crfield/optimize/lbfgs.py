@@ -40,6 +40,7 @@ from crfield.optimize.keeping import Found, Keeper, State, refuse_state, steps_o
 from crfield.optimize.line_search import orthant_search, wolfe_search
 from crfield.optimize.penalty import Penalised, Penalty, Point
 from crfield.optimize.problem import Problem
+from crfield.optimize.renewal import Renewal, renewal
 from crfield.optimize.stopping import Stopping, steps_left
 
 Callback = Callable[[Step, np.ndarray], bool | None]
@@ -47,11 +48,7 @@ Callback = Callable[[Step, np.ndarray], bool | None]
 SINGLE_ABOVE = 100_000  # weights; below, the history is small in any precision
 HISTORY_BYTES = 256_000_000  # what a history of default length may take
 LONGEST, SHORTEST = 10, 3  # pairs of a history of default length
-SOONEST, FEW = 30, 800  # steps before a basis is made anew, and weights that may have one
-PROOF_FACTOR = 4.0  # the decrement of a function that is no bowl is low: by 2 of one that falls like exp(−t)
-ROUND = 0.01  # of Newton's decrement left by a step along which the second derivative hardly changed
 RECENT = 6  # steps whose fall is believed to go on
-PROVED = 150  # weights that may be proved whatever the run took
 LONGEST_SINGLE = 4  # where weights are many: chosen for its memory; more pairs saved no steps reliably
 
 
@@ -67,18 +64,6 @@ def history_size(n_weights: int, memory: int | None = None, single: bool | None 
         pair = max(n_weights, 1) * (8 if single else 16)
         memory = int(min(max(HISTORY_BYTES // pair, SHORTEST), LONGEST_SINGLE if single else LONGEST))
     return memory, single
-
-
-def renewal(n_weights: int) -> int | None:
-    """Steps after which a run on so many weights has its basis made anew; None where that would cost too much.
-
-    A renewal costs as many evaluations as there are weights, and comes after half as many steps at the earliest;
-    later, or never, where the run would be at its end sooner than that.
-
-    >>> renewal(20), renewal(300), renewal(50_000)
-    (30, 150, None)
-    """
-    return max(SOONEST, n_weights // 2) if n_weights <= FEW else None
 
 
 class _WithModel:
@@ -122,10 +107,7 @@ class _Run:
         renew: bool = False,
     ) -> None:
         self.objective, self.history, self.stopping = objective, history, stopping
-        self.renew_after = renewal(len(start)) if renew else None
-        self.since, self.n_renewed = 0, 0  # steps since the basis was made, and how often it was made anew
-        self.round = False  # whether it is of the second derivative and steps since went as that foretold
-        self.believed = False  # whether it has all of that (`optimize.basis.inverse_root`)
+        self.renewal = Renewal(len(start), wanted=renew)
         self.first_step, self.callback, self.keeper = first_step, callback, keeper
         self.here = Point(start, np.empty(len(start)))
         self.there = Point(np.empty(len(start)), np.empty(len(start)))
@@ -145,11 +127,8 @@ class _Run:
             "gap": self.gap if math.isfinite(self.gap) else None,
             "n_evaluations": self.objective.n_evaluations,
             "stopping": self.stopping.memory(),
-            "since": self.since,
-            "n_renewed": self.n_renewed,
-            "round": self.round,
-            "believed": self.believed,
         }
+        header |= self.renewal.state()
         arrays = {"weights": here.weights, "gradient": here.gradient, "direction": self.direction}
         arrays["steps"] = steps_table(self.steps)
         return header, arrays | {f"history/{name}": part for name, part in self.history.state().items()}
@@ -173,12 +152,8 @@ class _Run:
         self.gap = math.inf if found.header["gap"] is None else found.number("gap")
         self.objective.n_evaluations = found.whole("n_evaluations")
         self.stopping.remember(found.header["stopping"])
-        # Runs that older versions kept know nothing of these.
-        self.since, self.n_renewed = (
-            found.whole(name, within=found.header.get(name, 0)) for name in ("since", "n_renewed")
-        )
-        self.round, self.believed = (name in found.header and found.flag(name) for name in ("round", "believed"))
-        if self.n_renewed:
+        self.renewal.restore(found)
+        if self.renewal.count:
             self.trust()
         self.steps = steps_of_table(found.arrays["steps"])
         self.began = time.perf_counter() - (self.steps[-1].seconds if self.steps else 0.0)
@@ -196,7 +171,7 @@ class _Run:
             converged,
             reason,
             self.steps,
-            self.n_renewed,
+            self.renewal.count,
         )
 
     def shown(self) -> np.ndarray:
@@ -258,14 +233,14 @@ class _Run:
         penalised = objective.penalty.penalised
         if self.course is None:
             self.begin()
-        elif stopping.stalled and self.gap > stopping.tol and not self.can_renew:
+        elif stopping.stalled and self.gap > stopping.tol and not self.renewal.possible:
             # A run that goes on after its end is at its end.
             return NO_IMPROVEMENT
         if self.course is None or (self.steps and self.gap <= stopping.tol):
             return TOLERANCE
         slope, size = self.course
         while len(self.steps) < max_iter:
-            if self.renewal_due:
+            if self.renewal.due(stopping, self.steps):
                 slope, size = self.renew()
                 if self.gap <= stopping.tol:
                     return TOLERANCE
@@ -274,10 +249,10 @@ class _Run:
             else:
                 taken = wolfe_search(objective, self.here, self.there, self.direction, slope=slope, size=size)
             if taken is None:
-                if not len(self.history) and not self.can_renew:
+                if not len(self.history) and not self.renewal.possible:
                     return NO_IMPROVEMENT
                 self.history.clear()
-                slope, size = self.course = self.renew() if self.can_renew else self.aim()
+                slope, size = self.course = self.renew() if self.renewal.possible else self.aim()
                 if self.gap <= stopping.tol:
                     return TOLERANCE
                 continue
@@ -304,11 +279,11 @@ class _Run:
                     penalised=penalised,
                 )
                 self.gap = stopping.update(self.here.value, self.here.squared_norm, slope)
-                self.round = self.round and -slope <= ROUND * before
             size = 1.0
-            self.course, self.since = (slope, size), self.since + 1
-            if self.round:
-                self.gap = min(self.gap, self.promise(-slope if self.believed else before))
+            self.course = slope, size
+            self.renewal.stepped(-slope, before=before)
+            if self.renewal.round:
+                self.gap = min(self.gap, self.promise(-slope if self.renewal.believed else before))
             elif self.gap <= stopping.tol and self.wants_proof:
                 if self.guarantee_near:
                     self.gap = stopping.bound
@@ -319,42 +294,26 @@ class _Run:
                 return TOLERANCE
             if enough:
                 return CALLBACK
-            if stopping.stalled and not self.can_renew:
+            if stopping.stalled and not self.renewal.possible:
                 return NO_IMPROVEMENT
         return MAX_ITER
 
     @property
-    def can_renew(self) -> bool:
-        """Whether a new basis could be another one."""
-        return self.renew_after is not None and self.since > 0
-
-    @property
     def wants_proof(self) -> bool:
-        """Whether an estimate that is within the tolerance is to be proved, at a price no higher than the run's."""
-        affordable = len(self.direction) <= max(PROVED, 2 * self.objective.n_evaluations)
-        return self.can_renew and affordable and self.here.squared_norm > 0 and not self.stopping.certain
+        """Whether an estimate that is within the tolerance is to be proved."""
+        return self.here.squared_norm > 0 and self.renewal.wants_proof(self.stopping, self.objective.n_evaluations)
 
     @property
     def guarantee_near(self) -> bool:
         """Whether the guarantee of a ridge comes sooner than the second derivative, which is a proof too."""
         if not self.stopping.bound < math.inf:
             return False
-        if not self.n_renewed and self.since < (self.renew_after or 0):
+        if not self.renewal.count and self.renewal.since < (self.renewal.after or 0):
             return True
-        first = len(self.steps) - min(self.since - 1, RECENT)
+        first = len(self.steps) - min(self.renewal.since - 1, RECENT)
         squares = [step.gradient_norm**2 for step in self.steps[first:]]
         goal = self.here.squared_norm * self.stopping.tol / self.stopping.bound
         return steps_left([*squares, self.here.squared_norm], goal) < len(self.direction)
-
-    @property
-    def renewal_due(self) -> bool:
-        """Whether the steps in this basis lead nowhere, or to the end only after more than a new one would cost."""
-        if not self.can_renew:
-            return False
-        if self.stopping.stalled:
-            return True
-        gaps = [step.gap for step in self.steps[-self.since :]]
-        return self.since >= (self.renew_after or 0) and steps_left(gaps, self.stopping.tol) > len(self.direction)
 
     def renew(self) -> tuple[float, float]:
         """Go on in a basis made of the second derivative here; slope and first size along the new direction.
@@ -362,22 +321,20 @@ class _Run:
         What was seen in other coordinates says nothing of the rates in these: history and clocks begin again.
         """
         assert isinstance(self.objective, InBasis)
-        self.believed, self.round = self.objective.renew(self.here), True
+        self.renewal.begin(believed=self.objective.renew(self.here))
         self.trust()
         self.stopping.restart()
-        self.since, self.n_renewed = 0, self.n_renewed + 1
         slope, size = self.course = self.aim()
-        self.gap = max(self.promise(-slope), 0.0 if self.believed else self.gap)
+        self.gap = max(self.promise(-slope), 0.0 if self.renewal.believed else self.gap)
         return slope, size
 
     def promise(self, decrement: float) -> float:
         """What Newton's method is about to gain, with a margin: the gap, where the basis is of the second derivative.
 
-        Steps that leave a hundredth of the decrement show that the derivative is still about that of the last
-        renewal. Curvature too small to be believed may hide a long way down. Its share of the decrement stays where
-        all others fall; so there what counts is the decrement before the last step.
+        Curvature too small to be believed may hide a long way down. Its share of the decrement stays where all others
+        fall; so there what counts is the decrement before the last step.
         """
-        return self.stopping.relative(PROOF_FACTOR * 0.5 * decrement)
+        return self.renewal.promise(0.5 * decrement, self.stopping)
 
     def trust(self) -> None:
         """Begin a history in a basis that has the second derivative in it."""

@@ -94,9 +94,13 @@ class Moments:
     @property
     def even(self) -> bool:
         """Whether no column is to be mixed with others, and none is in units far from one."""
-        far = LARGE * max(self.count, 1e-300)
+        return not len(self.mean) and not self.far
+
+    @property
+    def far(self) -> bool:
+        """Whether a sparse column, or one of edges, is in units far from one."""
         squares = np.concatenate([self.squares, self.edge_squares])
-        return not len(self.mean) and float(squares.max(initial=0.0)) <= far
+        return float(squares.max(initial=0.0)) > LARGE * max(self.count, 1e-300)
 
     def merged(self, other: Moments) -> Moments:
         """Those of two parts of the data together (Chan, Golub & LeVeque 1983).
@@ -141,7 +145,7 @@ def column_basis(layout: Any, moments: Moments, penalty: Penalty) -> Basis:
     """The coordinates for weights of this layout: about those in which the objective is round at zero weights.
 
     A step that knows nothing bends by 1/L in the score of each label, one that leaves from or leads to a pair of
-    labels by 1/L². ``penalty`` adds its ridge; an l1 penalty cannot be had in these coordinates. Weights of longer
+    labels by 1/L². ``penalty`` adds its ridge. Weights of longer
     runs of labels (`scoring.higher_order.RunLayout`) lie behind those of a plain ``layout``.
     """
     n_weights, layout = layout.n_weights, getattr(layout, "plain", layout)

@@ -29,6 +29,7 @@ from crfield.optimize.history import INTERRUPTED, Result, Step
 from crfield.optimize.keeping import Keeper
 from crfield.optimize.lbfgs import minimize
 from crfield.optimize.penalty import Penalised, Penalty, Point
+from crfield.optimize.proximal_newton import PHASE, minimize_proximal
 from crfield.training.chain import warm_start
 from crfield.training.chain.fused import FusedChain
 from crfield.training.column_basis import column_basis
@@ -41,6 +42,7 @@ WEAK = 0.5  # a ridge below this leaves much of the curvature to the data
 CACHED = 250_000  # steps and gradient changes, this many numbers of each: 4 MB
 SHORT, LONGEST = 10, 100
 SPARSE, SPARSE_LEAST, SPARSE_MOST = 10_000_000, 20, 60  # the same with an l1 penalty: numbers, pairs
+SPARSE_FEW = 400  # weights of numeric columns whose l1 penalty has proximal Newton
 SPARSE_FROM, SPARSE_BYTES = 5_000, 256_000_000
 
 Callback = Callable[[Step, np.ndarray], bool | None]
@@ -105,19 +107,17 @@ def fit_likelihood(
     told: list[str] = []
 
     def warm(weights: np.ndarray) -> np.ndarray | Basis | None:
-        if not isinstance(problem, FusedChain) or not problem.n_groups:
-            return told_basis()
-        if kind == "warm" and warm_start.descend(
-            problem, weights, l2=penalty.l2 + penalty.l1, epochs=EPOCHS, rng=rng, keeper=keeper
-        ):
-            told.append(f"{EPOCHS} stochastic epochs first, since there are many sequences")
-            return warmed_diagonal(problem, weights, penalty)
-        if penalty.l1 and problem.layout.n_dense:
-            return warm_start.rescaling(problem, weights, layout=problem.layout, l2=penalty.l2)
-        return told_basis()
-
-    def told_basis() -> Basis | None:
         basis = numeric_basis(problem, penalty)
+        newton = penalty.l1 > 0 and basis is not None  # which takes epochs only where they are asked for
+        if isinstance(problem, FusedChain) and problem.n_groups:
+            if (kind == "warm" and not (newton and solver == "auto")) and warm_start.descend(
+                problem, weights, l2=penalty.l2 + penalty.l1, epochs=EPOCHS, rng=rng, keeper=keeper
+            ):
+                told.append(f"{EPOCHS} stochastic epochs first, since there are many sequences")
+                if not newton:
+                    return warmed_diagonal(problem, weights, penalty)
+            elif penalty.l1 and not newton:
+                return scales_of_columns(problem, weights, penalty)
         if basis is not None:
             told.append("numeric columns centred, scaled and without correlation inside the solver")
         return basis
@@ -128,15 +128,27 @@ def fit_likelihood(
     )
     if result.n_renewed:
         told.append(f"the second derivative of {problem.n_weights} weights computed, {result.n_renewed} ×")
-    return replace(result, how="; ".join(["OWL-QN, for the l1 penalty" if penalty.l1 else "L-BFGS", *told]))
+    name = f"{result.how or 'OWL-QN'}, for the l1 penalty" if penalty.l1 else "L-BFGS"
+    return replace(result, how="; ".join([name, *told]))
 
 
 def numeric_basis(problem: Any, penalty: Penalty) -> Basis | None:
-    """The coordinates that suit numeric columns, where there are some and no l1 penalty forbids it."""
+    """The coordinates that suit numeric columns, where there are some.
+
+    With an l1 penalty they are for models of f without its penalties (`optimize.proximal_newton`), and for few weights.
+    """
     moments, layout = getattr(problem, "moments", None), getattr(problem, "columns", None)
-    if moments is None or layout is None or penalty.l1 or moments.even:
+    if moments is None or layout is None or moments.even or (penalty.l1 and problem.n_weights > SPARSE_FEW):
         return None
-    return column_basis(layout, moments, penalty)
+    return column_basis(layout, moments, Penalty() if penalty.l1 else penalty)
+
+
+def scales_of_columns(problem: FusedChain, weights: np.ndarray, penalty: Penalty) -> np.ndarray | None:
+    """A diagonal that brings numeric columns to one scale, where some are in units far from one, for OWL-QN."""
+    if problem.layout.n_dense:
+        return warm_start.rescaling(problem, weights, layout=problem.layout, l2=penalty.l2)
+    far = problem.moments is not None and problem.moments.far
+    return warm_start.preconditioner(problem, weights, l2=penalty.l2) if far else None
 
 
 def warmed_diagonal(problem: Any, weights: np.ndarray, penalty: Penalty) -> np.ndarray:
@@ -165,13 +177,19 @@ def settle(
     over, not shared. The optimiser copies its start, and one vector of many weights less is worth having.
     """
     scales: np.ndarray | Basis | None = None
-    if keeper is None or keeper.found("lbfgs") is None:
+    begun = None if keeper is None else next((name for name in ("lbfgs", PHASE) if keeper.found(name)), None)
+    if begun is None:
         try:
             scales = warm(handed[0])
         except KeyboardInterrupt:
             here = Point(handed[0], np.empty_like(handed[0]))
             Penalised(problem, penalty, n_jobs=n_jobs).evaluate(here)
             return Result(handed.pop(), here.value, 0, 1, False, INTERRUPTED, [])
+    if begun == PHASE or (penalty.l1 and isinstance(scales, Basis)):
+        basis = scales if isinstance(scales, Basis) else Basis(np.ones(problem.n_weights))
+        return minimize_proximal(
+            problem, handed.pop(), penalty, basis, tol=tol, max_iter=max_iter, callback=callback, keeper=keeper
+        )
     return minimize(
         problem,
         handed.pop(),

@@ -12,6 +12,9 @@ and the chain rule does the rest: an evaluation costs what it costs for the fiel
 and deviations positive; otherwise nothing ties the densities to the data any more, which is the point: what is best
 for p(y | x) need not look like p(x | y) (Vail 2008, section 2.7.4, who climbed coordinate by coordinate for two
 days).
+
+Parameters are few and overlap, and under a weak penalty some directions hardly bend: L-BFGS has its coordinates made anew
+of the second derivative where it takes long (`optimize.basis`).
 """
 
 from __future__ import annotations
@@ -143,6 +146,7 @@ def fit_discriminative(
         np.zeros(problem.n_weights),
         Penalty(l2=l2),
         memory=MEMORY,
+        renew=True,
         tol=tol,
         max_iter=max_iter,
         n_jobs=n_jobs,
