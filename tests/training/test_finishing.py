@@ -10,17 +10,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crfield import MEMM, ChainCRF, MaxentClassifier, SemiMarkovCRF, encode_dataset
+from crfield import HMM, MEMM, ChainCRF, MaxentClassifier, SemiMarkovCRF, encode_dataset
+from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.data.batch import Batch, Columns
 from crfield.errors import ConvergenceWarning, InputError
 from crfield.kernels import choice, vectors
-from crfield.optimize.basis import Basis, whitening
+from crfield.optimize.basis import Basis, graded_root, whitening
+from crfield.optimize.dense_newton import minimize_dense
+from crfield.optimize.lasso import lasso_step
 from crfield.optimize.lbfgs import minimize
 from crfield.optimize.penalty import Penalty
 from crfield.scoring.latent import ClassScorer
-from crfield.training.column_basis import Moments
+from crfield.scoring.layout import Layout
+from crfield.training.chain.fused import FusedChain
+from crfield.training.column_basis import Moments, measured
 from crfield.training.latent import HiddenClasses, fit_start
+from crfield.training.likelihood import fit_likelihood
 from tests.cases.optimize_problems import dense
 
 pytestmark = pytest.mark.filterwarnings("ignore:numeric features differ widely")
@@ -216,6 +222,137 @@ def test_callbacks_see_the_users_weights() -> None:
     seen: list[np.ndarray] = []
     model = ChainCRF(callback=lambda _, weights: seen.append(weights.copy())).fit(X, y)
     assert np.array_equal(seen[-1], model.coef_)
+
+
+# ------------------------------------------------------------------------------------------------ with l1
+
+SPARSE: dict[str, tuple[type, dict[str, Any]]] = {
+    "both penalties": (ChainCRF, {"l1": 1.0}),
+    "l1 alone": (ChainCRF, {"l1": 1.0, "l2": 0.0}),
+    "weak": (ChainCRF, {"l1": 0.01, "l2": 0.0}),
+    "intercepts without a penalty": (ChainCRF, {"l1": 1.0, "l2": 0.0, "penalize_intercepts": False}),
+    "no intercept": (ChainCRF, {"l1": 1.0, "intercept": False}),
+    "two labels back": (ChainCRF, {"l1": 1.0, "order": 2}),
+    "local": (MEMM, {"l1": 1.0}),
+}
+
+
+def at_length(model: Any, X: Any, y: Any) -> Any:
+    """Fitted as far as rounding lets it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return model.fit(X, y)
+
+
+@pytest.mark.parametrize("options", [{"l1": 1.0}, {"l1": 1.0, "l2": 0.0}, {"l1": 0.01, "l2": 0.0}])
+def test_what_an_l1_run_claims_is_so_at_any_tolerance(options: dict[str, Any]) -> None:
+    for world in (recordings(0), recordings(2, mean=0.0, most=6.0)):
+        best = at_length(ChainCRF(**options, tol=1e-9, max_iter=300, n_jobs=1), *world).objective_
+        for tol in (1e-3, 1e-4, 1e-6):
+            model = fitted(ChainCRF(**options, tol=tol, n_jobs=1), *world)
+            assert model.objective_ / best - 1 <= min(tol, model.history_[-1].gap + 1e-8)
+
+
+@pytest.mark.parametrize("name", SPARSE)
+def test_l1_of_columns_in_raw_units_comes_to_the_optimum(name: str) -> None:
+    """Up to deviations of a billionth of the mean; claims are held against a run to 1e-7, or as far as digits go."""
+    kind, options = SPARSE[name]
+    for world in (recordings(0), recordings(1, mean=1e6, most=6.0), recordings(2, mean=0.0, most=6.0)):
+        model = fitted(kind(**options, n_jobs=1), *world)
+        best = at_length(kind(**options, tol=1e-7, max_iter=300, n_jobs=1), *world)
+        assert model.converged_
+        assert model.n_iter_ <= 300
+        assert model.objective_ <= best.objective_ * (1 + TOL), (model.objective_, best.objective_)
+        assert "proximal Newton" in str(model.plan_)
+
+
+def test_l1_has_the_weights_that_another_method_finds() -> None:
+    """Columns that projected gradients manage as they are."""
+    X, y = recordings(3, mean=3.0, least=-0.5, most=0.5)
+    for options in ({"l1": 2.0}, {"l1": 2.0, "l2": 0.1}):
+        ours = fitted(ChainCRF(tol=1e-10, n_jobs=1, **options), X, y)
+        theirs = at_length(ChainCRF(solver="projected_cg", tol=1e-12, max_iter=20_000, **options), X, y)
+        assert ours.objective_ == pytest.approx(theirs.objective_, rel=1e-8)
+        assert ours.objective_ <= theirs.objective_ * (1 + 1e-10)
+        np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-3)
+
+
+def test_l1_in_units_is_a_penalty_for_each_weight() -> None:
+    """Columns times s under l1 are the columns themselves under l1 / s: solved there, to 1e-10, by another method."""
+    X, y = recordings(4, mean=0.0, least=0.0, most=0.0, columns=4)
+    units = np.array([1e-3, 1.0, 1e3, 1e6])
+    even, raw = (flat_problem([x * s for x in X], y) for s in (np.ones(4), units))
+    strength = np.ones(even.n_weights)
+    strength[even.layout.part["dense"]] /= np.repeat(units, 3)
+    start = np.zeros(even.n_weights)
+    far = minimize_dense(even.evaluate, start, hessian=np.eye(len(start)), l1=strength, gap=1e-13, max_iter=3000)
+    found = fit_likelihood(raw, Penalty(l1=1.0), tol=1e-10, max_iter=1000, rng=np.random.default_rng(0))
+    assert found.converged
+    assert found.value == pytest.approx(far.value, rel=1e-9)
+    np.testing.assert_allclose(
+        found.weights[raw.layout.part["dense"]] * np.repeat(units, 3),
+        far.weights[even.layout.part["dense"]],
+        rtol=1e-3,
+        atol=1e-4,
+    )
+
+
+def flat_problem(X: list[np.ndarray], y: list[np.ndarray]) -> FusedChain:
+    table, chains = np.concatenate(X), Chains.from_lengths([len(x) for x in X])
+    batch = Batch(chains, Columns(np.zeros(len(table) + 1), np.zeros(0), 0, dense=table))
+    target = Target(chains, 3, np.concatenate(y).astype(np.int32))
+    return measured(
+        FusedChain(layout := Layout.observe(batch, target, bias=True), batch, target), layout, batch, target
+    )
+
+
+@pytest.mark.parametrize("step", [5, 31, 36])
+def test_a_sparse_run_goes_on_with_the_same_bits(step: int, tmp_path: Path) -> None:
+    X, y = recordings(0)
+    options: dict[str, Any] = {"l1": 1.0, "l2": 0.0, "tol": 1e-6, "n_jobs": 1}
+    whole = ChainCRF(**options).fit(X, y)
+    kept = {"checkpoint": tmp_path / "run.checkpoint", "checkpoint_every": 0}
+    ChainCRF(**options, **kept, callback=lambda done, _: done.n_iter == step).fit(X, y)
+    again = ChainCRF(**options, **kept).fit(X, y)
+    assert again.coef_.tobytes() == whole.coef_.tobytes()
+    assert (again.n_iter_, again.n_evaluations_) == (whole.n_iter_, whole.n_evaluations_)
+
+
+def test_the_lasso_of_columns_far_from_zero() -> None:
+    """Slopes of weights that are not zero are −l1 · sign, of the others within l1."""
+    rng = np.random.default_rng(0)
+    for mean in (0.0, 1e3, 1e6):
+        rows = rng.standard_normal((80, 40)) + mean * (np.arange(40) < 20)
+        across, root = np.linalg.qr(rows)
+        residual, l1 = -across.T @ rng.standard_normal(80) * 3, np.full(40, 6.0)
+        step, lower = lasso_step(root, residual, np.zeros(40), np.zeros(40), l1)
+        left = residual + root @ step
+        slope = root.T @ left
+        assert np.abs(slope + l1 * np.sign(step))[step != 0].max() <= 1e-9 * max(mean, 1.0) ** 2
+        assert np.abs(slope)[step == 0].max() <= 6.0 * (1 + 1e-3)
+        value = 0.5 * (residual @ residual - left @ left) - l1 @ np.abs(step)
+        assert lower == pytest.approx(value, rel=1e-6)
+        assert 0 < np.count_nonzero(step) < 40
+
+
+def test_directions_without_curvature_are_kept_apart() -> None:
+    """Differences are rough, but at right angles to what never changes; their mean with the transpose is not."""
+    rng = np.random.default_rng(1)
+    flat = np.linalg.qr(rng.standard_normal((8, 2)))[0]
+    half = rng.standard_normal((8, 8)) @ (np.eye(8) - flat @ flat.T)
+    rough = half.T @ half + 1e-3 * rng.standard_normal((8, 8)) @ (np.eye(8) - flat @ flat.T)
+    root, found = graded_root(rough, 1e-10)
+    np.testing.assert_allclose(found @ found.T, flat @ flat.T, atol=1e-9)
+    assert np.abs(root @ flat).max() < 1e-6
+
+
+def test_discriminative_markov_models_come_to_an_end() -> None:
+    for seed, emissions in ((0, "gaussian"), (1, "gaussian"), (1, "full")):
+        X, y = recordings(seed)
+        model = fitted(HMM(emissions, training="discriminative", l2=0.01), X, y)
+        best = HMM(emissions, training="discriminative", l2=0.01, tol=1e-8, max_iter=2000).fit(X, y)
+        assert model.converged_
+        assert model.objective_ <= best.objective_ * (1 + TOL)
 
 
 # ------------------------------------------------------------------------------------------------ the parts

@@ -164,7 +164,7 @@ def inverse_root(matrix: np.ndarray) -> tuple[np.ndarray, bool]:
 
 
 def second_derivative(slope: Slope, point: np.ndarray, here: np.ndarray) -> np.ndarray:
-    """(W, W) by differences of gradients, row by row; ``slope`` gives that of any point, ``here`` is that of this one."""
+    """(W, W) by differences of gradients, row by row; ``slope`` gives that of any point, ``here`` that of this."""
     matrix, near = np.empty((len(point), len(point))), point.copy()
     for k in range(len(point)):
         # Where the basis is far from round, a step that is short elsewhere may cross the whole valley.
@@ -182,11 +182,11 @@ def second_derivative(slope: Slope, point: np.ndarray, here: np.ndarray) -> np.n
 def graded_root(matrix: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray]:
     """(W, W) J with JᵀJ about M, whose rows are differences of gradients, and (W, K) directions without curvature.
 
-    Directions in which f never changes, as adding one number to the weights of all labels, are at right angles to every
-    gradient, so to every row of M: to the last digit, however rough the differences. The mean of M and Mᵀ would not
-    know that any more, and a step of thousands, which may be what it takes to the minimum of an l1 penalty, would seem
-    to climb. So each entry is taken from the column whose direction bends less. Curvature up to ``noise`` counts as
-    none and keeps next to nothing.
+    Directions in which f never changes, as adding one number to the weights of all labels, are at right angles to
+    every gradient, so to every row of M: to the last digit, however rough the differences. The mean of M and Mᵀ would
+    not know that any more, and a step of thousands, which may be what it takes to the minimum of an l1 penalty, would
+    seem to climb. So each entry is taken from the column whose direction bends less. Curvature up to ``noise`` counts
+    as none and keeps next to nothing.
 
     >>> root, flat = graded_root(np.array([[2.0, 2.0], [2.001, 2.001]]), 1e-9)
     >>> np.abs(flat.T).round(3).tolist(), bool(np.abs(root @ flat).max() < 1e-6)
@@ -199,7 +199,7 @@ def graded_root(matrix: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarra
     most = float(size.max(initial=0.0))
     flat = size <= max(LEAST * most, noise, 1e-300)
     size[flat] = NEXT_TO_NOTHING * max(most, 1.0)
-    return np.sqrt(size)[:, None] * turned.T, turned[:, flat]
+    return np.ascontiguousarray(np.sqrt(size)[:, None] * turned.T), np.ascontiguousarray(turned[:, flat])
 
 
 class InBasis(Penalised):

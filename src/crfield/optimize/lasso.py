@@ -2,12 +2,13 @@
 
     min over z      ½ |R (z − w) + r|² + cᵀz + Σ l1_k |z_k|
 
-R (M, W) is a root of the second derivative, not the derivative itself: columns far from zero are alike but for one part
-in a million, and their squares would hold no digit of what tells them apart. So nothing is squared. Given which weights are
-not zero, and their signs, the minimum is a least-squares problem (QR); on the way there the function is convex and made of
-parabolas, whose lowest point is found by going from kink to kink; a weight whose kink that is becomes zero. Where nothing
-is left to do, weights that wish to leave zero are let go (Lee, Battle, Raina & Ng 2007, *Efficient sparse coding
-algorithms*). Every round lowers the function and there are finitely many sets of signs, so it ends, at the minimum.
+R (M, W) is a root of the second derivative, not the derivative itself: columns far from zero are alike but for one
+part in a million, and their squares would hold no digit of what tells them apart. So nothing is squared. Given which
+weights are not zero, and their signs, the minimum is a least-squares problem (QR); on the way there the function is
+convex and made of parabolas, whose lowest point is found by going from kink to kink; a weight whose kink that is
+becomes zero. Where nothing is left to do, weights that wish to leave zero are let go (Lee, Battle, Raina & Ng 2007,
+*Efficient sparse coding algorithms*). Every round lowers the function and there are finitely many sets of signs, so
+it ends, at the minimum.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ ROUNDS = 20  # and as many for each weight; reached only where rounding makes si
 def lasso_step(
     root: np.ndarray, residual: np.ndarray, linear: np.ndarray, start: np.ndarray, l1: np.ndarray
 ) -> tuple[np.ndarray, float]:
-    """z − w, for w = ``start`` (W,), r = ``residual`` (M,) and c = ``linear``, and how much lower the function is there.
+    """z − w, for w = ``start`` (W,), r = ``residual`` (M,) and c = ``linear``, and how much lower it is there.
 
     >>> step, lower = lasso_step(np.eye(2), np.array([-3.0, -0.5]), np.zeros(2), np.zeros(2), np.ones(2))
     >>> step.tolist(), lower
@@ -50,7 +51,7 @@ def lasso_step(
         fresh = (here[at] == 0) & (l1[at] > 0)
         back = fresh & (move * side[at] <= 0)
         if back.any():
-            # A weight that left in company may be driven back; alone, the one that gains most is not, but for rounding.
+            # Who left in company may be driven back; alone, the one that gains most is not, but for rounding.
             free[at[back]] = False
             solved = int(fresh.sum()) == 1
             stuck[at[fresh]] |= solved
@@ -65,7 +66,7 @@ def lasso_step(
         left += share * bent
         fallen -= share * (slope + 0.5 * share * curve) + float(l1[at] @ (np.abs(here[at]) - np.abs(before)))
         solved = kink < 0 and not (before * here[at] < 0).any()
-    return here - start, fallen
+    return here - start, float(fallen)
 
 
 def _gains(root: np.ndarray, steepest: np.ndarray, free: np.ndarray, wish: np.ndarray) -> np.ndarray:
@@ -84,7 +85,7 @@ def _towards(root: np.ndarray, left: np.ndarray, pull: np.ndarray, free: np.ndar
     from scipy.linalg import solve_triangular
 
     at = np.flatnonzero(free)
-    triangle = np.linalg.qr(np.column_stack([root[:, at], left]), mode="r")[: len(at)]
+    triangle = np.asarray(np.linalg.qr(np.column_stack([root[:, at], left]), mode="r"))[: len(at)]
     whole, right = triangle[:, :-1], triangle[:, -1]
     right = right + solve_triangular(whole, pull[at], trans=1, check_finite=False)
     return -solve_triangular(whole, right, check_finite=False), at

@@ -2,19 +2,19 @@
 
     F(w) = f(w) + l1 Σ |w_k| + ½ l2 Σ w_k²
 
-OWL-QN can be told the units of columns by a diagonal, but no diagonal undoes a large mean: weights of columns far from
-zero, and their intercepts, move together or not at all, and a penalty of single weights forbids other coordinates. So
-each step takes the penalty as it is and a model of f from other coordinates, w = A u (`optimize.basis`), in which f is
-round:
+OWL-QN can be told the units of columns by a diagonal, but no diagonal undoes a large mean: weights of columns far
+from zero, and their intercepts, move together or not at all, and a penalty of single weights forbids other
+coordinates. So each step takes the penalty as it is and a model of f from other coordinates, w = A u
+(`optimize.basis`), in which f is round:
 
     min over z      gᵀ(z − w) + ½ |J A⁻¹ (z − w)|² + ½ l2 ‖z‖² + l1 ‖z‖₁
 
-That is a lasso (`optimize.lasso`: exact, with exact zeros). The step goes there, or part of the way (Lee, Sun & Saunders
-2014, *Proximal Newton-type methods*). J begins as the unit matrix, which A is made for, and learns from every step
-(BFGS, of the root: Dennis & Schnabel 1983, section 9.2); where the end is far, or is to be proved, it is a root of the
-second derivative (`optimize.renewal`), which costs an evaluation for each weight. Then the gain of the model is about
-the gap, and `converged` is claimed of four times that, and of what rounding leaves of F: sums of x w that cancel have
-few digits. A step costs an evaluation and O(W³) arithmetic: for hundreds of weights.
+That is a lasso (`optimize.lasso`: exact, with exact zeros). The step goes there, or part of the way (Lee, Sun &
+Saunders 2014, *Proximal Newton-type methods*). J begins as the unit matrix, which A is made for, and learns from
+every step (BFGS, of the root: Dennis & Schnabel 1983, section 9.2); where the end is far, or is to be proved, it is
+a root of the second derivative (`optimize.renewal`), which costs an evaluation for each weight. Then the gain of the
+model is about the gap, and `converged` is claimed of four times that, and of what rounding leaves of F: sums of x w
+that cancel have few digits. A step costs an evaluation and O(W³) arithmetic: for hundreds of weights.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class _Run:
         if held.any():
             rows = np.concatenate([root, np.diag(held)])
             behind = np.concatenate([residual, ridge * self.weights])
-            triangle = np.linalg.qr(np.column_stack([rows, behind]), mode="r")
+            triangle = np.asarray(np.linalg.qr(np.column_stack([rows, behind]), mode="r"))
             root, residual = triangle[:n, :n], triangle[:n, n]
         self.step, self.gain = lasso_step(root, residual, self.basis.behind(flat[None])[0], self.weights, self.l1)
 

@@ -1,10 +1,10 @@
 """When the second derivative of few weights is computed, and what may be claimed from it.
 
 It costs as many evaluations as there are weights. That pays where the steps that are left would cost more, or lead
-nowhere; and where an estimate that the end has come is to be proved. At a point where it is known, what Newton's method
-is about to gain is the gap to the minimum, but for how far the function is from its bowl: ``PROOF_FACTOR`` is the margin.
-Steps that leave a hundredth of the gain show that the derivative is still about the one that was computed; so the claim
-outlives a step or two.
+nowhere; and where an estimate that the end has come is to be proved. At a point where it is known, what Newton's
+method is about to gain is the gap to the minimum, but for how far the function is from its bowl: ``PROOF_FACTOR`` is
+the margin. Steps that leave a hundredth of the gain show that the derivative is still about the one that was
+computed; so the claim outlives a step or two.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Renewal:
 
     def stepped(self, gain: float, *, before: float) -> None:
         """A step was taken, and what Newton is to gain fell to ``gain``."""
-        self.since, self.round = self.since + 1, self.round and gain <= ROUND * before
+        self.since, self.round = self.since + 1, self.round and bool(gain <= ROUND * before)
 
     @property
     def possible(self) -> bool:

@@ -4,7 +4,8 @@
 
 Solvers:
 
-- ``"lbfgs"``: L-BFGS from the start given (OWL-QN when l1 > 0). Predictable; many evaluations.
+- ``"lbfgs"``: L-BFGS from the start given (OWL-QN when l1 > 0). Predictable; many evaluations. With an l1 penalty on
+  few weights of numeric columns it is proximal Newton instead, which comes to the end in any units.
 - ``"warm"``: stochastic epochs, then L-BFGS or OWL-QN with a diagonal preconditioner. Fast on large data.
 - ``"auto"``: ``"warm"`` when there are enough sequences for a stochastic step to mean something and no weights to
   go on from, ``"lbfgs"`` otherwise; also for models of numeric columns in the main, unless l1 > 0: few weights
@@ -135,7 +136,7 @@ def fit_likelihood(
 def numeric_basis(problem: Any, penalty: Penalty) -> Basis | None:
     """The coordinates that suit numeric columns, where there are some.
 
-    With an l1 penalty they are for models of f without its penalties (`optimize.proximal_newton`), and for few weights.
+    With an l1 penalty they are for few weights, and models of f alone (`optimize.proximal_newton`).
     """
     moments, layout = getattr(problem, "moments", None), getattr(problem, "columns", None)
     if moments is None or layout is None or moments.even or (penalty.l1 and problem.n_weights > SPARSE_FEW):

@@ -14,8 +14,8 @@ takes far fewer steps on text than −0.7.
 
 The epochs suit columns that are mostly zero. One step size cannot serve numeric columns in raw units, a thousand
 beside one; no trial step then beats standing still, and the epochs are left out. What helps there is the diagonal at
-the start itself, which brings the columns to one scale (`rescaling`). It does not undo a large mean; only
-standardised columns do.
+the start itself, which brings the columns to one scale (`rescaling`). It does not undo a large mean; other
+coordinates do (`optimize.basis`).
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ and deviations positive; otherwise nothing ties the densities to the data any mo
 for p(y | x) need not look like p(x | y) (Vail 2008, section 2.7.4, who climbed coordinate by coordinate for two
 days).
 
-Parameters are few and overlap, and under a weak penalty some directions hardly bend: L-BFGS has its coordinates made anew
-of the second derivative where it takes long (`optimize.basis`).
+Parameters are few and overlap, and under a weak penalty some directions hardly bend: where L-BFGS takes long, it has
+its coordinates made anew of the second derivative (`optimize.basis`).
 """
 
 from __future__ import annotations
