@@ -51,7 +51,7 @@ def chest(data: Path, *, long: int | None = None) -> tuple[list[np.ndarray], lis
 
 def rfid(data: Path) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Statistics of the readings of two seconds each."""
-    from studies.activities.rfid_trials import STUDY, read_windows
+    from studies.activities.rfid.trials import STUDY, read_windows
 
     windows = read_windows({**STUDY.full, "data": str(data)})
     return list(windows.columns), list(windows.labels)

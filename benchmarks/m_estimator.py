@@ -17,7 +17,7 @@ from benchmarks.table import Row, ratio
 from benchmarks.timing import interleaved
 from crfield.training.m_estimate import m_estimate
 from studies.vail.m_estimator import tag_game
-from studies.vail.tag_models import judge, likelihood
+from studies.vail.tag.models import judge, likelihood
 
 CHEAPER, ABOVE = 5.0, 2.5
 

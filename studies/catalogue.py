@@ -64,7 +64,7 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
             "graphs.noisy_images", "logistic regression, MRF, CRF and DRF under bimodal noise", "20 s"
         ),
         "rfid-trials": Entry(
-            "activities.rfid_trials",
+            "activities.rfid.trials",
             "activities by a batteryless sensor: boosted fields, a linear chain, a Markov model",
             "25 s",
             data="har_rfid",
@@ -76,7 +76,7 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
             data="chest_acc",
         ),
         "rfid-activities": Entry(
-            "activities.rfid_activities",
+            "activities.rfid.activities",
             "activities by a batteryless sensor: a chain with selected columns against its rivals",
             "4 min",
             data="har_rfid",
@@ -184,13 +184,13 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
             "24 s",
         ),
         "tag-table21": Entry(
-            "vail.tag_observations",
+            "vail.tag.observations",
             "who seeks: fifteen feature sets, a Gaussian HMM against a chain CRF",
             "6 min",
             "Vail 2008, table 2.1",
         ),
         "tag-table22": Entry(
-            "vail.tag_smoothing",
+            "vail.tag.smoothing",
             "an HMM counted, smoothed and trained for its labels, beside the CRF",
             "63 s",
             "Vail 2008, table 2.2, figures 2.5, 2.6",
@@ -218,7 +218,7 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
             "2 min",
         ),
         "tag-selection": Entry(
-            "vail.tag_selection",
+            "vail.tag.selection",
             "selecting among 1,200 features of robot tag",
             "8 min",
             "Vail 2008, tables 3.1 and 3.2, figures 3.2 and 3.12",

@@ -39,7 +39,7 @@ from crfield.scoring.linear import LinearScorer
 from crfield.simulate.tag import TagGames, make_tag
 from crfield.training.m_estimate import m_estimate
 from studies.framework import Case, Outcome, Outcomes, Settings, Study, by_seed, curve, gap_text
-from studies.vail.tag_models import Encoded, judge, likelihood
+from studies.vail.tag.models import Encoded, judge, likelihood
 
 ML, SHORT_ML, BLOCK = "ML", "ML, 60 steps", "one shot"
 SIX, FIFTEEN = "refreshed × 6", "refreshed × 15"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,11 @@ STUDIES = ROOT / "studies"
 FILES = sorted([*SOURCE.rglob("*.py"), *STUDIES.rglob("*.py")])
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def imported(tree: ast.AST) -> set[str]:
     """Full names of all modules imported anywhere in the file."""
     names: set[str] = set()
@@ -74,7 +80,7 @@ def room_of(path: Path) -> str:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_rooms_and_doors(path: Path) -> None:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parsed(path)
     room, names = room_of(path), imported(tree)
     if room:
         assert room in ROOMS, f"unknown room {room}: add it to docs/design and to this table"
@@ -110,4 +116,4 @@ def test_every_module_has_an_essay() -> None:
     for path in FILES:
         if path.name == "__init__.py" and not path.read_text().strip():
             continue
-        assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), f"{path} has no docstring"
+        assert ast.get_docstring(parsed(path)), f"{path} has no docstring"

@@ -14,9 +14,10 @@ import pytest
 
 from crfield.training.m_estimate import m_estimate
 from studies.framework import run_study
-from studies.vail import m_estimator, tag_observations, tag_smoothing
+from studies.vail import m_estimator
 from studies.vail.m_estimator import known_model, tag_game, without_constants
-from studies.vail.tag_models import Encoded, judge, likelihood
+from studies.vail.tag import observations, smoothing
+from studies.vail.tag.models import Encoded, judge, likelihood
 
 long = pytest.mark.skipif(not os.environ.get("CRFIELD_LONG"), reason="CRFIELD_LONG=1 runs the long studies")
 
@@ -47,10 +48,10 @@ def test_tag_has_93_weights_and_refreshing_keeps_up() -> None:
 
 SMALL = {
     "observations": (
-        tag_observations,
+        observations,
         {"seeds": [1], "sets": ["velocities", "distance (N)"], "minutes": 3, "max_iter": 40},
     ),
-    "smoothing": (tag_smoothing, {"seeds": [1], "minutes": 5, "factors": [1, 3], "max_iter": 60}),
+    "smoothing": (smoothing, {"seeds": [1], "minutes": 5, "factors": [1, 3], "max_iter": 60}),
     "m-estimator": (
         m_estimator,
         {"seeds": [1], "sizes": [50], "minutes": 1, "max_iter": 20, "penalties": [1.0], "ridges": [0.1]},
@@ -80,7 +81,7 @@ def test_studies_on_little_data(name: str) -> None:
 @long
 def test_table_2_2_with_twenty_minutes() -> None:
     settings = {"seeds": [1], "minutes": 20, "factors": [1, 2, 3, 4, 5], "max_iter": 200}
-    for _, outcome in run_study(tag_smoothing.STUDY, settings):
+    for _, outcome in run_study(smoothing.STUDY, settings):
         assert abs(outcome["HMM, discriminative"] - outcome["CRF"]) <= 0.015
         assert outcome["HMM, counted"] < outcome["HMM, smoothed on test"] < outcome["CRF"]
 
@@ -89,7 +90,7 @@ def test_table_2_2_with_twenty_minutes() -> None:
 def test_table_2_1_with_twenty_minutes() -> None:
     sets = ["positions", "chasing", "distance (N)", "distance & chasing (N)"]
     settings = {"seeds": [1], "sets": sets, "minutes": 20, "max_iter": 200}
-    for case, outcome in run_study(tag_observations.STUDY, settings):
+    for case, outcome in run_study(observations.STUDY, settings):
         assert outcome["CRF"][0] >= outcome["HMM"][0], case
         if case["set"] == "distance (N)":
             assert outcome["CRF"][0] <= 0.6

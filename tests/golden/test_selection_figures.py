@@ -18,7 +18,8 @@ from crfield.selection.problem import SelectionProblem
 from crfield.simulate.tag import make_tag
 from crfield.simulate.weak_features import make_weak_features
 from studies.framework import run_study
-from studies.vail import linked_features, sparse_columns, tag_selection, weak_features
+from studies.vail import linked_features, sparse_columns, weak_features
+from studies.vail.tag import selection as tag_selection
 
 
 def test_weak_features_at_1024_steps() -> None:

@@ -10,8 +10,8 @@ from crfield.features.sensors import SensorFeatures
 from crfield.metrics import segments
 from crfield.storage.datasets.recordings import CHEST_ACTIVITIES, CHEST_RATE, read_chest
 from studies.activities.models import CLOCK, LOGISTIC, LOGISTIC_HMM, LOGISTIC_MEMORY, STACKED
-from studies.activities.rfid_activities import STUDY as rfid_activities
-from studies.activities.rfid_activities import read_readings
+from studies.activities.rfid.activities import STUDY as rfid_activities
+from studies.activities.rfid.activities import read_readings
 from tests.real.conftest import folder
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from crfield.errors import FormatError, InputError
 from crfield.storage.datasets.rfid import ACTIVITIES, Trial, read_rfid_trials
-from studies.activities.rfid_trials import (
+from studies.activities.rfid.trials import (
     EXACT,
     LINEAR,
     MARKOV,
@@ -21,8 +21,8 @@ from studies.activities.rfid_trials import (
     predict_trials,
     read_windows,
 )
-from studies.activities.rfid_trials import STUDY as rfid_trials
-from studies.activities.rfid_windows import NAMES, trial_windows
+from studies.activities.rfid.trials import STUDY as rfid_trials
+from studies.activities.rfid.windows import NAMES, trial_windows
 from tests.real.conftest import folder
 
 

@@ -41,7 +41,7 @@ from crfield.boosting.weak_learners.responses import centred
 from crfield.boosting.weak_learners.stumps import Stump, best_stump
 from crfield.core.checks import is_number
 from crfield.data.graphs.batch import GraphBatch, GraphSchema
-from crfield.kernels.reference.virtual import softmax, working_pairs
+from crfield.kernels.probabilities import softmax, working_pairs
 from crfield.storage.checked import refuse
 from crfield.storage.state import State
 

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from crfield.errors import InputError, ShapeError
-from crfield.kernels.reference.chain import log_sum
+from crfield.kernels.probabilities import log_sum
 from crfield.kernels.stream import Recursion
 
 FORMAT = 1

@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from crfield import MEMM, ChainCRF, Constraints
 from crfield.errors import InputError, LabelError, NotFittedError
 from crfield.estimators.chain.model import ColumnModel
-from crfield.estimators.explain.margins import feature_name
+from crfield.estimators.explain.terms import feature_name
 from crfield.inference.max_marginals import MaxMarginals
 from crfield.report.errors import error_groups
 from crfield.report.explain import Explanation

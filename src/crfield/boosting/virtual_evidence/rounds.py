@@ -36,7 +36,7 @@ from crfield.boosting.weak_learners.trees import tree_of
 from crfield.data.graphs.batch import GraphBatch, GraphSchema
 from crfield.errors import FeatureError
 from crfield.kernels.boost import histograms
-from crfield.kernels.reference.virtual import softmax
+from crfield.kernels.probabilities import softmax
 from crfield.optimize.history import INTERRUPTED
 
 LEARNERS = ("stump", "tree")

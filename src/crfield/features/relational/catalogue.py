@@ -12,23 +12,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from crfield.errors import InputError, ModelFileError, TemplateError
 from crfield.features.lazy_columns import STATE, TRANSITION, Places, check_columns
 from crfield.features.relational.binding import Bound, Graph, Grounder, bindings, holds, mentions
+from crfield.features.relational.columns import RelationalColumns
 from crfield.features.relational.functions import STANDARD, Functions
 from crfield.features.relational.parser import parse
+from crfield.features.relational.recordings import Recordings
+from crfield.features.relational.stream import FeatureStream
 from crfield.features.relational.syntax import Template
 from crfield.features.relational.tokens import fault
 from crfield.features.relational.vocabulary import Thing, Vocabulary
-
-if TYPE_CHECKING:
-    from crfield.features.relational.columns import RelationalColumns
-    from crfield.features.relational.recordings import Recordings
-    from crfield.features.relational.stream import FeatureStream
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,14 +262,10 @@ class Catalogue:
 
     def on(self, recordings: Recordings | Any, *, memory: float = 256e6) -> RelationalColumns:
         """The features as lazy columns of recordings, or of arrays (T, R, D); ``memory`` bounds what is kept."""
-        from crfield.features.relational.columns import RelationalColumns
-
         return RelationalColumns(self, recordings, memory=memory)
 
     def stream(self, columns: Sequence[int] | np.ndarray, *, rate: float = 1.0) -> FeatureStream:
         """Some columns, one step at a time."""
-        from crfield.features.relational.stream import FeatureStream
-
         return FeatureStream(self, columns, rate=rate)
 
 

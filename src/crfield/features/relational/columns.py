@@ -13,17 +13,19 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from crfield.core.topology import Chains
 from crfield.errors import FeatureError, ShapeError
 from crfield.features.lazy_columns import Places, check_columns, check_gradient
-from crfield.features.relational.catalogue import Block, Catalogue
 from crfield.features.relational.functions import AGGREGATES, SCALAR
 from crfield.features.relational.recordings import Recordings, changes
 from crfield.kernels import families
+
+if TYPE_CHECKING:
+    from crfield.features.relational.catalogue import Block, Catalogue
 
 _TEST = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}
 

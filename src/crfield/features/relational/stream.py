@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from crfield.errors import FeatureError, InputError, ShapeError
 from crfield.features.lazy_columns import check_columns
-from crfield.features.relational.catalogue import Block, Catalogue
 from crfield.features.relational.columns import checked_answer, powered, series_kind
 from crfield.features.relational.functions import AGGREGATES, SCALAR, Function
+
+if TYPE_CHECKING:
+    from crfield.features.relational.catalogue import Block, Catalogue
 
 _JOIN: dict[str, Callable[[float, float], float]] = {
     "max": lambda a, b: b if a < b else a,

@@ -14,14 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-
-def log_sum(x: np.ndarray, axis: int) -> np.ndarray:
-    """log Σ exp x along an axis, −∞ where everything is −∞."""
-    top = np.max(x, axis=axis, keepdims=True)
-    shift = np.where(np.isneginf(top), 0.0, top)
-    with np.errstate(divide="ignore"):
-        out: np.ndarray = np.log(np.sum(np.exp(x - shift), axis=axis)) + np.squeeze(shift, axis=axis)
-    return out
+from crfield.kernels.probabilities import log_sum
 
 
 def _normalised(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:

@@ -17,7 +17,8 @@ from math import fsum
 
 import numpy as np
 
-from crfield.kernels.reference.chain import _normalised, log_sum
+from crfield.kernels.probabilities import log_sum
+from crfield.kernels.reference.chain import _normalised
 from crfield.kernels.reference.forest_cliques import (
     WIDE,
     WIDEST,

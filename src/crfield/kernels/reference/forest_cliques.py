@@ -20,7 +20,8 @@ from math import fsum
 
 import numpy as np
 
-from crfield.kernels.reference.chain import check_offsets, log_sum
+from crfield.kernels.probabilities import log_sum
+from crfield.kernels.reference.chain import check_offsets
 
 WIDE = 30  # neighbours above which fill is no longer counted
 WIDEST = 256  # neighbours above which elimination is given up

@@ -26,7 +26,8 @@ from math import fsum
 
 import numpy as np
 
-from crfield.kernels.reference.chain import check_offsets, check_rows, log_sum
+from crfield.kernels.probabilities import log_sum
+from crfield.kernels.reference.chain import check_offsets, check_rows
 
 # A table (K, M): for each column its total, and what that is made of.
 Fold = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]

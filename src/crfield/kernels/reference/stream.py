@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from crfield.kernels.reference.chain import log_sum
+from crfield.kernels.probabilities import log_sum
 
 LARGEST = 1e300
 

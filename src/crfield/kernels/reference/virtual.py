@@ -7,15 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from crfield.kernels.probabilities import softmax, working_pairs
+
 FLOOR = 1e-30
-LEAST_WEIGHT = 1e-6
-
-
-def softmax(scores: np.ndarray) -> np.ndarray:
-    """(N, L) exp(scores) / Σ exp(scores); a row of −∞ alone becomes zero."""
-    top = scores.max(axis=1, keepdims=True)
-    powers = np.exp(scores - np.where(np.isneginf(top), 0.0, top))
-    return np.asarray(powers / np.maximum(powers.sum(axis=1, keepdims=True), 1e-300))
 
 
 class Wires:
@@ -84,17 +78,6 @@ def scale(local: np.ndarray, beliefs: np.ndarray, codes: np.ndarray, factors: np
     step = factors[codes]
     local *= step
     beliefs *= step
-
-
-def working_pairs(
-    beliefs: np.ndarray, labels: np.ndarray, weight: np.ndarray, possible: np.ndarray, limit: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """(N, L) w and w z; 0 for unknown labels and for labels that a node does not have."""
-    curvature = np.maximum(beliefs * (1.0 - beliefs), LEAST_WEIGHT)
-    truth = labels[:, None] == np.arange(beliefs.shape[1])
-    response = np.clip((truth - beliefs) / curvature, -limit, limit)
-    w = np.where(possible & (labels >= 0)[:, None], weight[:, None] * curvature, 0.0)
-    return w, w * response
 
 
 def couple(

@@ -12,28 +12,12 @@ from math import sqrt
 
 import numpy as np
 
-from crfield.kernels.reference.worlds_motion import Movers
+from crfield.kernels.reference.worlds_motion import Draws, Movers
 from crfield.kernels.reference.worlds_soccer import soccer_steps
 
 __all__ = ["Draws", "soccer_steps", "tag_steps", "track"]
 
-_MASK = (1 << 64) - 1
 _TRIES = 1000
-
-
-class Draws:
-    """SplitMix64 (Steele, Lea & Flood 2014, *Fast splittable pseudorandom number generators*)."""
-
-    def __init__(self, seed: int) -> None:
-        self.state = seed & _MASK
-
-    def uniform(self) -> float:
-        """A number in [0, 1) with 53 random bits."""
-        self.state = (self.state + 0x9E3779B97F4A7C15) & _MASK
-        z = self.state
-        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
-        return ((z ^ (z >> 31)) >> 11) * 2.0**-53
 
 
 class _Tag(Movers):

@@ -1,13 +1,31 @@
-"""How robots of both worlds move: towards a wanted velocity as fast as they may, and never off the field.
+"""What both worlds share: how robots move, towards a wanted velocity as fast as they may and never off the field.
 
     v ← v + a, |a| ≤ gain        x ← x + v dt
 
-At the edge a robot stops in the direction that would lead out. The compiled loops do the same, step by step.
+At the edge a robot stops in the direction that would lead out. The compiled loops do the same, step by step, and draw
+the same random numbers.
 """
 
 from __future__ import annotations
 
 from math import sqrt
+
+_MASK = (1 << 64) - 1
+
+
+class Draws:
+    """SplitMix64 (Steele, Lea & Flood 2014, *Fast splittable pseudorandom number generators*)."""
+
+    def __init__(self, seed: int) -> None:
+        self.state = seed & _MASK
+
+    def uniform(self) -> float:
+        """A number in [0, 1) with 53 random bits."""
+        self.state = (self.state + 0x9E3779B97F4A7C15) & _MASK
+        z = self.state
+        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
+        return ((z ^ (z >> 31)) >> 11) * 2.0**-53
 
 
 class Movers:

@@ -25,14 +25,10 @@ after a kick, and the kicker not for 0.4 s.
 from __future__ import annotations
 
 from math import sqrt
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crfield.kernels.reference.worlds_motion import Movers
-
-if TYPE_CHECKING:
-    from crfield.kernels.reference.worlds import Draws
+from crfield.kernels.reference.worlds_motion import Draws, Movers
 
 KEEPER, CARRIER, CHASER, RECEIVER, SUPPORTER, MARKER = range(6)
 LOOSE = 2
@@ -287,8 +283,6 @@ def soccer_steps(
     rate: float,
 ) -> None:
     """Fill positions (T, 2n + 1, 2), possession (T,), carrier (T,), roles (T, 2n) and goals (2,)."""
-    from crfield.kernels.reference.worlds import Draws
-
     limits = (top_speed, top_acceleration, kick_speed, friction, diameter, rate)
     game = _Soccer(Draws(seed), roles.shape[1] // 2, (half_x, half_y, half_goal), limits)
     for t in range(len(positions)):

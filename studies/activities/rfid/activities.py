@@ -13,7 +13,7 @@ import numpy as np
 from crfield.features.sensors.readings import reading_columns
 from crfield.storage.datasets.rfid import ANTENNAS
 from studies.activities.models import MODELS, Grids
-from studies.activities.rfid_windows import read_some_trials
+from studies.activities.rfid.windows import read_some_trials
 from studies.activities.rivals import Plan, Recorded
 from studies.activities.tables import Comparison
 from studies.framework import Settings

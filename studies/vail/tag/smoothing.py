@@ -28,7 +28,7 @@ from crfield.report.displays.curves import Chart
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval
 from crfield.simulate.tag import SCHEMES, make_tag
 from studies.framework import Case, Outcome, Outcomes, Settings, Study, above, by_seed, crossed, curve, gap_text
-from studies.vail.tag_models import Encoded, judge, likelihood
+from studies.vail.tag.models import Encoded, judge, likelihood
 
 CRF, COUNTED, ON_TEST, SMOOTHED, TRAINED = (
     "CRF",

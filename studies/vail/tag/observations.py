@@ -23,7 +23,7 @@ from crfield.report.displays.curves import Chart
 from crfield.report.findings import Claim, Findings, Interval, mean_interval, percent
 from crfield.simulate.tag import SCHEMES, make_tag
 from studies.framework import Case, Outcome, Outcomes, Settings, Study, above, by_seed, crossed, curve
-from studies.vail.tag_models import Encoded, Judged, judge, likelihood
+from studies.vail.tag.models import Encoded, Judged, judge, likelihood
 
 HMM_, CRF, RIDGE = "HMM", "CRF", "CRF, l2 = 1"
 ACCURACY, VITERBI, LOG_PROB = 0, 1, 2

@@ -1,6 +1,6 @@
 """What people in hospital rooms do, from a batteryless sensor: boosted fields, plain ones, and a Markov model.
 
-Sixty trials of older people (`storage.datasets.rfid`), cut into windows of two seconds (`rfid_windows`): four
+Sixty trials of older people (`storage.datasets.rfid`), cut into windows of two seconds (`windows`): four
 activities, of which one, walking, is rare and short. Trials are dealt into folds as wholes, anew in each repetition,
 and whatever is to be chosen (penalties, rounds, depths) is chosen within the training folds, by cross-validation over
 trials. The models:
@@ -37,7 +37,7 @@ from crfield.estimators.markov.classifier_hmm import ClassifierHMM
 from crfield.estimators.selected.stump_selector import StumpSelector
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval
 from crfield.storage.datasets.rfid import ACTIVITIES
-from studies.activities.rfid_windows import NAMES, read_some_trials, trial_windows
+from studies.activities.rfid.windows import NAMES, read_some_trials, trial_windows
 from studies.framework import Case, Outcome, Outcomes, Settings, Study, above, crossed
 
 EXACT, VERIFIED, STUMPS, LINEAR, MARKOV, TREES = (

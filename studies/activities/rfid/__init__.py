@@ -1,0 +1,1 @@
+"""Activities of older people by a batteryless radio sensor, cut into windows."""
