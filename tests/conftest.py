@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from crfield.kernels import choice
+
+settings.register_profile("no deadline", deadline=None)  # a busy machine is slow, which says nothing of the code
+settings.load_profile("no deadline")
 
 
 @pytest.fixture(params=["native", "numpy"])

@@ -254,6 +254,59 @@ def some_layers(n: int, seed: int) -> tuple[Any, Any]:
     return as_arrays(X), [np.array([a, b], dtype="<U3").T for a, b in zip(y, place, strict=True)]
 
 
+# --------------------------------------------- the same world in numbers, one cell of which may be of any size
+
+HUGE = 3  # the sequence that has the cell, at its first step
+Data = tuple[Any, Any]
+
+
+def steps(size: float | None) -> Data:
+    X, y = world(10, seed=0)
+    rows = as_arrays(X)
+    if size is not None:
+        rows[HUGE][0, 1] = size
+    return rows, y
+
+
+def dicts(size: float | None) -> Data:
+    rows, y = steps(size)
+    return [[{"speed": float(a), "mass": float(b)} for a, b in x] for x in rows], y
+
+
+def classes(size: float | None) -> Data:
+    rows, y = steps(size)
+    return rows, [labels[0] for labels in y]
+
+
+def numbers(size: float | None) -> Data:
+    return steps(size)[0], [x.sum(axis=1) for x in steps(None)[0]]
+
+
+def table(size: float | None) -> Data:
+    rows, y = steps(size)
+    return np.concatenate(rows), [label for labels in y for label in labels]
+
+
+def graphs(size: float | None) -> Data:
+    rows, y = steps(size)
+    return [chain(x, distances=(1, 2)) for x in rows], y
+
+
+def layered(size: float | None) -> Data:
+    return steps(size)[0], some_layers(10, 0)[1]
+
+
+def images(size: float | None) -> Data:
+    X, y = some_images(6, 0)
+    X = [x.copy() for x in X]
+    if size is not None:
+        X[HUGE][0, 0] = size
+    return X, y
+
+
+# ------------------------------------------------------------------------------------------ the list of estimators
+
+
 @dataclass(frozen=True)
 class Front:
     """An estimator with data of the form that it reads, and what is special about it."""
@@ -262,6 +315,7 @@ class Front:
     data: Callable[[int, int], tuple[Any, Any]]
     positional: tuple[str, ...] = ()  # parameters that may be given without their name
     options: tuple[tuple[str, Any], ...] = ()  # not the defaults, for clones and files
+    cells: Callable[[float | None], Data] = steps  # the form in which it reads numbers
 
 
 FRONT_DOOR = [
@@ -274,26 +328,43 @@ FRONT_DOOR = [
     Front(MEstimatedCRF, some_chains, options=(("refreshes", 2), ("block", 3), ("ridge", 0.5))),
     Front(SelectedCRF, some_chains, options=(("method", "l1-path"), ("refit_l2", 2.5))),
     Front(TreeCRF, some_chains, options=(("n_rounds", 30), ("window", 1), ("decode", "marginal"))),
-    Front(GraphCRF, some_graphs, options=(("l2", 2.5), ("forbidden", (("+1", "A", "C"),)), ("decode", "marginal"))),
+    Front(
+        GraphCRF,
+        some_graphs,
+        options=(("l2", 2.5), ("forbidden", (("+1", "A", "C"),)), ("decode", "marginal")),
+        cells=graphs,
+    ),
     Front(VirtualEvidenceBoosting, some_chains, options=(("mode", "verified"), ("l2", 2.5), ("max_bins", 16))),
-    Front(BoostedRandomField, some_graphs, options=(("learner", "stump"), ("n_rounds", 20))),
+    Front(BoostedRandomField, some_graphs, options=(("learner", "stump"), ("n_rounds", 20)), cells=graphs),
     Front(KernelCRF, some_chains, options=(("similarity", "polynomial"), ("l2", 2.5), ("decode", "marginal"))),
-    Front(GridCRF, some_images, options=(("l2", 2.5), ("neighbours", 8), ("directed", True))),
-    Front(FactorialCRF, some_layers, options=(("l2", 2.5), ("layers", ("motion", "place")), ("distances", (1, 2)))),
-    Front(DiscriminativeRandomField, some_images, ("local",), options=(("l2", 2.5), ("cv", 2))),
-    Front(MarkovRandomField, some_images, ("density",), options=(("n_components", 2), ("decode", "marginal"))),
+    Front(GridCRF, some_images, options=(("l2", 2.5), ("neighbours", 8), ("directed", True)), cells=images),
+    Front(
+        FactorialCRF,
+        some_layers,
+        options=(("l2", 2.5), ("layers", ("motion", "place")), ("distances", (1, 2))),
+        cells=layered,
+    ),
+    Front(DiscriminativeRandomField, some_images, ("local",), options=(("l2", 2.5), ("cv", 2)), cells=images),
+    Front(
+        MarkovRandomField,
+        some_images,
+        ("density",),
+        options=(("n_components", 2), ("decode", "marginal")),
+        cells=images,
+    ),
 ]
 # Classifiers of plain rows and transformers keep the contract of scikit-learn, each in a test of its own.
-PLAIN: list[type[Any]] = [
-    ChainCRFCV,
-    ContinuousCRF,
-    HiddenCRF,
-    IncompleteBoost,
-    KernelLogistic,
-    LogitBoost,
-    MaxentClassifier,
-    Pipeline,
-    StumpEncoder,
-    StumpSelector,
-]
-ESTIMATORS: list[type[Any]] = [front.estimator for front in FRONT_DOOR] + PLAIN
+PLAIN: dict[type[Any], Callable[[float | None], Data] | None] = {  # with the form in which they read numbers
+    ChainCRFCV: steps,
+    ContinuousCRF: numbers,
+    HiddenCRF: classes,
+    IncompleteBoost: table,
+    KernelLogistic: table,
+    LogitBoost: table,
+    MaxentClassifier: table,
+    Pipeline: None,  # which hands its columns to one of the others
+    StumpEncoder: None,
+    StumpSelector: None,
+}
+ESTIMATORS: list[type[Any]] = [*(front.estimator for front in FRONT_DOOR), *PLAIN]
+CELLS = {front.estimator: front.cells for front in FRONT_DOOR} | {e: cells for e, cells in PLAIN.items() if cells}
