@@ -13,6 +13,12 @@ settings.register_profile("no deadline", deadline=None)  # a busy machine is slo
 settings.load_profile("no deadline")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What compiles comes first, with all of its file: begun last, it would be waited for by idle workers."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 @pytest.fixture(params=["native", "numpy"])
 def body(request: pytest.FixtureRequest) -> Iterator[str]:
     """Run the test on the compiled and on the NumPy body of the kernels."""

@@ -254,7 +254,7 @@ def test_among_the_tools_of_scikit_learn(front: Front) -> None:
     assert tags.target_tags.required
     assert not tags.input_tags.two_d_array
     assert not is_classifier(model)
-    search = GridSearchCV(model, {"decode": [model.decode, "marginal"]}, cv=2).fit(X, y)
+    search = GridSearchCV(model, {"decode": sorted({model.decode, "marginal"})}, cv=2, refit=False).fit(X, y)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
     with pytest.raises(InputError, match="decode"):
         GridSearchCV(model, {"decode": ["best"]}, cv=2, error_score="raise").fit(X, y)

@@ -164,7 +164,7 @@ def test_a_chain_given_as_a_graph_is_the_chain() -> None:
 @pytest.mark.filterwarnings("ignore::crfield.errors.ConvergenceWarning")
 def test_every_objective_learns(objective: str) -> None:
     X, y = some_graphs(20)
-    model = GraphCRF(objective=objective, l2=0.5, max_iter=200)
+    model = GraphCRF(objective=objective, l2=0.5, max_iter=50)
     model.fit(X, y)
     assert model.plan_.objective == objective
     assert model.score(X, y) > 0.7
