@@ -28,17 +28,11 @@ LARGE_STILL = {"src/crfield/cli", "src/crfield/estimators/chain"}
 PREFIXES_STILL = {
     "src/crfield/boosting/incomplete",
     "src/crfield/estimators/boosted",
-    "src/crfield/estimators/selected",
 }
 # Estimators whose model file is still written beside them, by a module that makes the estimator again.
 CYCLES_STILL = [
-    "crfield.estimators.boosted.boost_file",
     "crfield.estimators.boosted.incomplete_file",
-    "crfield.estimators.boosted.tree_crf_file",
     "crfield.estimators.boosted.virtual_evidence_file",
-    "crfield.estimators.markov.classifier_hmm_file",
-    "crfield.estimators.segments.file",
-    "crfield.estimators.selected.file",
 ]
 
 
