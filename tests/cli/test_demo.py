@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import crfield
-from crfield.cli import demo
+from crfield.cli.verbs import demo
 from tests.cases.command_line import run, works
 
 

@@ -87,7 +87,7 @@ def test_completion_can_be_shown(shell: str, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_only_one_file_prints() -> None:
     """So that whatever a verb says goes through `visible`."""
-    for path in sorted(CLI.glob("*.py")):
+    for path in sorted(CLI.rglob("*.py")):
         calls = [node.func for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call)]
         prints = [call for call in calls if isinstance(call, ast.Name) and call.id == "print"]
         assert not prints or path.name in ("messages.py", "main.py"), path.name

@@ -18,8 +18,9 @@
     crfield demo      all of it on generated data
 
 Exit codes: 0 when all went well; 1 when data, a template or a model cannot be used (``error: …`` on standard error,
-without a traceback); 2 when the command line is wrong; 130 after Ctrl-C; 141 when the reader of our output has
-gone (``| head``), as a signal would have ended other programs. ``CRFIELD_DEBUG=1`` lets the traceback through.
+without a traceback); 2 when the command line is wrong, or its verb has no answer for this kind of model; 130 after
+Ctrl-C; 141 when the reader of our output has gone (``| head``), as a signal would have ended other programs.
+``CRFIELD_DEBUG=1`` lets the traceback through.
 """
 
 from __future__ import annotations
@@ -33,27 +34,29 @@ import typer
 from typer.core import TyperGroup
 
 import crfield
-from crfield.cli.compare_inference import compare_inference
-from crfield.cli.compare_trainers import compare_trainers
-from crfield.cli.convert import convert
-from crfield.cli.demo import demo
-from crfield.cli.encode import encode
-from crfield.cli.evaluate import evaluate
-from crfield.cli.explain import explain
-from crfield.cli.gallery import gallery
-from crfield.cli.inspect import inspect
 from crfield.cli.messages import complain, helped, note, plain_warnings
-from crfield.cli.models import models
+from crfield.cli.model import WrongVerb
+from crfield.cli.options import spread
 from crfield.cli.paths import Verb
-from crfield.cli.simulate import simulate
-from crfield.cli.studies import experiment, reproduce
-from crfield.cli.tag import tag
-from crfield.cli.train import train
-from crfield.cli.tune import tune
+from crfield.cli.verbs.compare_inference import compare_inference
+from crfield.cli.verbs.compare_trainers import compare_trainers
+from crfield.cli.verbs.convert import convert
+from crfield.cli.verbs.demo import demo
+from crfield.cli.verbs.encode import encode
+from crfield.cli.verbs.evaluate import evaluate
+from crfield.cli.verbs.explain import explain
+from crfield.cli.verbs.gallery import gallery
+from crfield.cli.verbs.inspect import inspect
+from crfield.cli.verbs.models import models
+from crfield.cli.verbs.simulate import simulate
+from crfield.cli.verbs.studies import experiment, reproduce
+from crfield.cli.verbs.tag import tag
+from crfield.cli.verbs.train import train
+from crfield.cli.verbs.tune import tune
 from crfield.errors import CrfieldError
 from crfield.storage.limits import TIMES, set_growth
 
-FAILED, INTERRUPTED, PIPE_CLOSED = 1, 130, 141
+FAILED, WRONG, INTERRUPTED, PIPE_CLOSED = 1, 2, 130, 141
 
 
 class Verbs(TyperGroup):
@@ -81,7 +84,7 @@ class Verbs(TyperGroup):
             if os.environ.get("CRFIELD_DEBUG", "0") not in ("", "0"):
                 raise
             complain(_words(error))
-            raise typer.Exit(FAILED) from None
+            raise typer.Exit(WRONG if isinstance(error, WrongVerb) else FAILED) from None
 
 
 def _words(error: BaseException) -> str:
@@ -152,7 +155,7 @@ for verb in (
     gallery,
     demo,
 ):
-    app.command(cls=Verb)(verb)
+    app.command(cls=Verb)(spread(verb))
 
 
 def main() -> None:

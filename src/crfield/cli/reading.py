@@ -11,9 +11,9 @@ the label column is refused.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -27,6 +27,8 @@ from crfield.data.texts.conllu import ColumnSpec, looks_like_conllu, parse_conll
 from crfield.data.texts.crfsuite import parse_crfsuite
 from crfield.data.tokens import TokenColumns
 from crfield.errors import FeatureError, FormatError, InputError, TemplateError
+from crfield.features.encoder import Encoder
+from crfield.features.templates.encoder import TemplateEncoder
 from crfield.features.templates.template import Template
 from crfield.features.text.transformer import TextFeatures
 from crfield.storage.exchange import read_template
@@ -137,7 +139,7 @@ def load_template(path: str) -> Template:
 
 @dataclass(frozen=True)
 class WordColumns:
-    """The columns that text features read, to be asked as a `Template` is asked.
+    """The columns that text features read; they are checked as those of a `Template` are.
 
     >>> WordColumns((0, 2)).check_width(2)
     Traceback (most recent call last):
@@ -156,20 +158,33 @@ class WordColumns:
             )
 
 
-def template_of(model: Any) -> Template | WordColumns:
-    """What a model reads of token columns; a template from a file is text."""
-    words = words_of(model)
-    if words is not None:
-        return WordColumns(tuple(words.column_numbers.values()))
-    return model.template if isinstance(model.template, Template) else Template(model.template)
+@dataclass(frozen=True)
+class Reads:
+    """How a model reads text files: token columns, by a template or by text features, or features by name."""
 
+    columns: Template | WordColumns | None  # None: features by name, as CRFsuite's files have them
+    source: Mapping[str, str] = field(default_factory=dict)  # how the command line read the files of training
+    encoder: Encoder | None = None  # what a trained model knows of its data
 
-def words_of(model: Any) -> TextFeatures | None:
-    """The text features of a model, if it has any."""
-    found = getattr(model, "features", None)
-    if found is None and hasattr(model, "classes_"):
-        found = getattr(model._fitted.encoder, "transformer", None)
-    return found if isinstance(found, TextFeatures) else None
+    @classmethod
+    def by(cls, options: Mapping[str, Any], source: Mapping[str, str], encoder: Encoder | None = None) -> Reads:
+        """How a model of these parameters, ``template`` or ``features``, reads."""
+        words, template = options.get("features"), options.get("template")
+        if isinstance(words, TextFeatures):
+            return cls(WordColumns(tuple(words.column_numbers.values())), source, encoder)
+        return cls(Template(template) if isinstance(template, str) else template, source, encoder)
+
+    @property
+    def format(self) -> Format:
+        """The format of its files; CoNLL-U is columns too."""
+        return Format.crfsuite if self.columns is None else Format.columns
+
+    @property
+    def words(self) -> str:
+        """The same for people."""
+        if self.columns is None:
+            return "named features, without a template"
+        return "words by text features" if isinstance(self.columns, WordColumns) else "token columns by a template"
 
 
 def default_template(columns: Sequence[int]) -> Template:
@@ -205,9 +220,11 @@ def read_tokens(text: Text, *, label_column: int) -> tuple[TokenColumns, int]:
 
 
 def check_template(
-    template: Template | WordColumns, tokens: TokenColumns, label: int | None, place: tuple[str, int]
+    template: Template | WordColumns | None, tokens: Any, label: int | None, place: tuple[str, int]
 ) -> None:
     """An error unless the tokens have every column that the template reads, and none of them is the label's."""
+    if template is None or not isinstance(tokens, TokenColumns):
+        return
     file, line = place
     where = f"{file}, line {line}"
     try:
@@ -222,13 +239,6 @@ def check_template(
         )
 
 
-def read_columns_with(template: Template | WordColumns, text: Text, *, label_column: int) -> Examples:
-    """Labelled tokens that the template can be applied to."""
-    tokens, label = read_tokens(text, label_column=label_column)
-    check_template(template, tokens, label, text.first_line())
-    return Examples(tokens, tokens.column(label))
-
-
 def read_attributes(text: Text) -> Examples:
     """Labelled sequences of a CRFsuite text."""
     with placed(text.place):
@@ -237,37 +247,19 @@ def read_attributes(text: Text) -> Examples:
     return Examples(X, y, None if (weights == 1.0).all() else weights)
 
 
-def load_tagger(path: str, *, threads: int | None) -> Any:
-    """The model of a file, if it is one for text files, to run on so many threads (None: all processors)."""
-    model = crfield.load(path)
-    kind = model._fitted.encoder.kind
-    words = words_of(model)
-    if words is not None and words.columns is None:  # of rows as wide as those of training, which labels may follow
-        words.columns = words.column_numbers
-        model._fitted.encoder.transformer.columns = words.columns
-    if kind not in ("template", "records") and words is None:
-        raise InputError(
-            f"{path} was trained in Python on data of kind {kind!r}, which no text file holds. Use it from Python: "
-            "crfield.load(path).predict(X)."
-        )
-    return model.set_params(n_jobs=-1 if threads is None else threads)
-
-
-def format_for(model: Any, asked: Format, name: str = "", head: bytes = b"") -> Format:
+def format_for(reads: Reads, asked: Format, name: str = "", head: bytes = b"") -> Format:
     """The format in which a model reads a file of this name and beginning; an error if another was asked for."""
-    reads = Format.crfsuite if model.template is None and words_of(model) is None else Format.columns
-    if reads is Format.columns and asked in (Format.auto, Format.conllu):
-        kept = getattr(model, "source_", {}).get("format") == Format.conllu
+    if reads.format is Format.columns and asked in (Format.auto, Format.conllu):
+        kept = reads.source.get("format") == Format.conllu
         if asked is Format.conllu or named_conllu(name) or (kept and looks_like_conllu(head)):
             return Format.conllu
-    if asked not in (Format.auto, reads):
-        kinds = {Format.columns: "token columns by a template", Format.crfsuite: "named features, without a template"}
-        raise InputError(f"the model was trained on {kinds[reads]}, so --format {asked} cannot be used with it.")
-    return reads
+    if asked not in (Format.auto, reads.format):
+        raise InputError(f"the model was trained on {reads.words}, so --format {asked} cannot be used with it.")
+    return reads.format
 
 
 def read_for(
-    model: Any,
+    reads: Reads,
     sources: Sequence[str],
     *,
     asked: Format,
@@ -277,48 +269,65 @@ def read_for(
 ) -> Examples:
     """Labelled data for a trained model."""
     text = Text(sources)
-    format = format_for(model, asked, text.names[0], text.data)
+    format = format_for(reads, asked, text.names[0], text.data)
     if format is Format.conllu:
-        columns, label = names_for(model, columns, label)
-        examples = read_words(text, columns, label)
-        check_template(template_of(model), examples.X, None, text.first_line())  # type: ignore[arg-type]
+        examples = read_words(text, *names_for(reads, columns, label))
+        check_template(reads.columns, examples.X, None, text.first_line())
         return examples
-    with of_its_form(model, text.data, text.place) as check:
-        if format is Format.crfsuite:
+    with of_its_form(reads, text.data, text.place) as check:
+        if reads.columns is None:
             read = read_attributes(text)
         else:
-            read = read_columns_with(template_of(model), text, label_column=label_column)
+            tokens, column = read_tokens(text, label_column=label_column)
+            check_template(reads.columns, tokens, column, text.first_line())
+            read = Examples(tokens, tokens.column(column))
         check(read.X)
     return read
 
 
+def read_unlabelled(reads: Reads, sources: Sequence[str], *, asked: Format, columns: str | None) -> Any:
+    """Sequences for a trained model; labels in the files, if any, are not looked at."""
+    text = Text(sources)
+    format = format_for(reads, asked, text.names[0], text.data)
+    if format is Format.conllu:
+        X: Any = read_words(text, columns or reads.source.get("columns"), None).X
+        check_template(reads.columns, X, None, text.first_line())
+        return X
+    with of_its_form(reads, text.data, text.place) as check:
+        with placed(text.place):
+            X = parse_crfsuite(text.data)[0] if format is Format.crfsuite else parse_columns(text.data)
+        _refuse_empty(len(X), text, "sequences")
+        check_template(reads.columns, X, None, text.first_line())
+        check(X)
+    return X
+
+
 @contextmanager
 def of_its_form(
-    model: Any, data: bytes, place: Callable[[int], tuple[str, int]]
+    reads: Reads, data: bytes, place: Callable[[int], tuple[str, int]]
 ) -> Iterator[Callable[[TokenColumns | AttributeSequences], None]]:
     """Refuse a text that looks like the other format, if it cannot be read in the model's or has nothing it knows.
 
     What was read is handed to the function that the block gets.
     """
     try:
-        yield lambda X: _refuse_foreign(model, data, place, X)
+        yield lambda X: _refuse_foreign(reads, data, place, X)
     except (FormatError, TemplateError):
-        _refuse_foreign(model, data, place, None)
+        _refuse_foreign(reads, data, place, None)
         raise
 
 
-def _refuse_foreign(model: Any, data: bytes, place: Callable[[int], tuple[str, int]], X: Any) -> None:
-    if not hasattr(model, "classes_"):
+def _refuse_foreign(reads: Reads, data: bytes, place: Callable[[int], tuple[str, int]], X: Any) -> None:
+    encoder = reads.encoder
+    if encoder is None:
         return  # nothing was learnt yet
-    reads, seems = format_for(model, Format.auto), guess_format(data)
+    seems = guess_format(data)
     line = next((line for line in data.removeprefix(_MARK).splitlines() if line.strip()), b"")
-    if seems is reads or not (b" " in line or b"\t" in line):
+    if seems is reads.format or not (b" " in line or b"\t" in line):
         return
-    encoder = model._fitted.encoder
     if X is not None and (not len(X) or _knows(encoder, X)):
         return
-    columns = "words by text features" if words_of(model) is not None else "token columns by a template"
-    forms = {Format.columns: columns, Format.crfsuite: f"attributes such as {_first(encoder)}"}
+    form = f"attributes such as {_first(encoder)}" if reads.columns is None else reads.words
     other = {
         Format.columns: "columns",
         Format.conllu: "CoNLL-U",
@@ -327,16 +336,16 @@ def _refuse_foreign(model: Any, data: bytes, place: Callable[[int], tuple[str, i
     file, number = place(1 + data[: data.find(line)].count(b"\n"))
     shown = line[:60].decode("utf-8", "backslashreplace")
     raise FormatError(
-        f"the model was trained on {forms[reads]}, and this looks like {other[seems]}: {shown!r}. The model knows "
-        "nothing in it. Name the file, or the model, that was meant.",
+        f"the model was trained on {form}, and this looks like {other[seems]}: {shown!r}. The model knows nothing "
+        "in it. Name the file, or the model, that was meant.",
         file=file,
         line=number,
     )
 
 
-def _knows(encoder: Any, X: TokenColumns | AttributeSequences) -> bool:
+def _knows(encoder: Encoder, X: TokenColumns | AttributeSequences) -> bool:
     """Whether anything in X is known, or at least could be new words like others before."""
-    if isinstance(X, TokenColumns) and hasattr(encoder, "known_rows"):
+    if isinstance(X, TokenColumns) and isinstance(encoder, TemplateEncoder):
         return bool(encoder.known_rows(X).any())
     try:
         with crfield.strict():
@@ -346,14 +355,13 @@ def _knows(encoder: Any, X: TokenColumns | AttributeSequences) -> bool:
     return isinstance(X, TokenColumns) or len(X.indices) > 0
 
 
-def _first(encoder: Any) -> str:
+def _first(encoder: Encoder) -> str:
     return repr(encoder.node_name(0)) if encoder.encode([]).node.width else "none"
 
 
-def names_for(model: Any, columns: str | None, label: str | None) -> tuple[str, str]:
+def names_for(reads: Reads, columns: str | None, label: str | None) -> tuple[str, str]:
     """The columns and the label of CoNLL-U for a model: those that were asked for, or those of its training."""
-    kept = getattr(model, "source_", {})
-    columns, label = columns or kept.get("columns", "form"), label or kept.get("label")
+    columns, label = columns or reads.source.get("columns", "form"), label or reads.source.get("label")
     if label is None:
         raise InputError(
             "the model was not trained on CoNLL-U and cannot tell which column its labels are: name it, --label "
@@ -389,6 +397,6 @@ def named_conllu(name: str) -> bool:
     return name.lower().removesuffix(".gz").endswith(".conllu")
 
 
-def _refuse_empty(count: int, text: Text) -> None:
+def _refuse_empty(count: int, text: Text, what: str = "labelled sequences") -> None:
     if not count:
-        raise InputError(f"{', '.join(text.names)}: expected labelled sequences, found nothing but blank lines.")
+        raise InputError(f"{', '.join(text.names)}: expected {what}, found nothing but blank lines.")

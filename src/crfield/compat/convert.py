@@ -53,8 +53,7 @@ def convert_model(
     ...     convert_model(*paths).predict([[["b"]]])[0].tolist()
     ['V']
     """
-    form = form_of(target) if to is None else to
-    if form not in FORMS:
+    if to is not None and to not in FORMS:
         raise InputError(f"a model is written as one of {', '.join(FORMS)}, got {to!r}.")
     if all(isinstance(path, str | os.PathLike) for path in (source, target)) and same_file(source, target):
         raise InputError(f"{os.fspath(target)} is the model that is read, and would be replaced. Name another file.")
@@ -63,13 +62,26 @@ def convert_model(
         raise InputError(
             f"only chains of features are converted, {os.fspath(source)} holds a {type(model).__name__}."
         )
-    if form == "crfield":
+    write_model(model, target, to=form_of(target) if to is None else to, bias=bias, start=start, end=end)
+    return model
+
+
+def write_model(
+    model: ChainCRF,
+    target: Any,
+    *,
+    to: str,
+    bias: str | None = None,
+    start: str | None = None,
+    end: str | None = None,
+) -> None:
+    """Write a chain in one of the `FORMS`."""
+    if to == "crfield":
         model.save(target)
-    elif form == "crfsuite":
+    elif to == "crfsuite":
         write_crfsuite_model(model, target, bias=bias, start=start, end=end)
     else:
         write_text(target, json.dumps(chain_listing(model), indent=1, ensure_ascii=False) + "\n")
-    return model
 
 
 def write_crfsuite_model(

@@ -212,6 +212,11 @@ def read_only(weights: np.ndarray) -> np.ndarray:
     return seen
 
 
+def fitted_of(model: Estimator) -> Any:
+    """What a model has learnt, as one value of parts such as ``encoder`` and ``layout``; None where there is none."""
+    return getattr(model, "_fitted", None)
+
+
 def json_value(value: Any) -> Any:
     """A number, word or list as JSON has it; None for whatever has no place there, such as code.
 

@@ -26,19 +26,19 @@ import numpy as np
 import typer
 
 from crfield.cli.messages import json_text, visible
+from crfield.cli.model import Tagger, load_tagger
+from crfield.cli.options import AllThreads, ColumnsOption, FormatOption, LabelOption, ModelFile, StrictOption
 from crfield.cli.paths import READS, WRITES
 from crfield.cli.reading import (
     Format,
+    Reads,
     check_names,
     check_template,
     format_for,
-    load_tagger,
     names_for,
     of_its_form,
     placed,
-    template_of,
 )
-from crfield.cli.sources import ColumnsOption, LabelOption
 from crfield.data.texts.conll import parse_columns
 from crfield.data.texts.conllu import ColumnSpec, fill_conllu, parse_conllu
 from crfield.data.texts.crfsuite import parse_crfsuite
@@ -56,7 +56,7 @@ def tag(
         READS,
     ] = None,
     *,
-    model: Annotated[str, typer.Option("--model", "-m", metavar="FILE", help="The model file."), READS],
+    model: ModelFile,
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="File to write; - for standard output."), WRITES
     ] = "-",
@@ -67,20 +67,11 @@ def tag(
         int, typer.Option("--n-best", min=1, metavar="N", help="Write the N most probable labellings of a sequence.")
     ] = 1,
     spans: Annotated[bool, typer.Option("--spans", help="Write spans with probabilities, as JSON lines.")] = False,
-    format: Annotated[
-        Format, typer.Option(metavar="FORMAT", help=f"What the files hold: {', '.join(Format)} (the model knows).")
-    ] = Format.auto,
-    strict_features: Annotated[
-        bool,
-        typer.Option(
-            "--strict-features", "--strict", help="An error, not a warning, where most steps have no known feature."
-        ),
-    ] = False,
+    format: FormatOption = Format.auto,
+    strict_features: StrictOption = False,
     columns: ColumnsOption = None,
     label: LabelOption = None,
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="Threads.", show_default="all processors", metavar="N")
-    ] = None,
+    threads: AllThreads = None,
 ) -> None:
     """Label data with a model.
 
@@ -88,27 +79,28 @@ def tag(
     """
     if (n_best > 1) + spans + marginals > 1:
         raise typer.BadParameter("--n-best, --spans and --marginals are three kinds of output; choose one.")
-    crf = load_tagger(model, threads=threads)
-    kinds = {source: _kind(crf, format, source) for source in data or ["-"]}
-    words = Words(*names_for(crf, columns, label)) if Format.conllu in kinds.values() else None
-    if n_best > 1 or spans:
-        with _output(output) as stream:
-            for source in data or ["-"]:
-                for lines, X in _sequences(crf, source, kinds[source], words):
-                    spec = words.spec if words is not None and kinds[source] is Format.conllu else None
-                    stream.write(_span_lines(crf, X) if spans else _n_best_lines(crf, X, lines, n_best, spec))
-                    stream.flush()
-        return
+    asked = ["predict_n_best"] * (n_best > 1) + ["predict_spans"] * spans + ["predict_proba"] * marginals
+    crf, reads = load_tagger(model, *asked, threads=threads)
+    kinds = {source: format_for(reads, format, source, peek(source, 1 << 14)) for source in data or ["-"]}
+    words = Words(*names_for(reads, columns, label)) if Format.conllu in kinds.values() else None
     with _output(output) as stream:
         for number, source in enumerate(data or ["-"]):
+            kind = kinds[source]
+            own = words if kind is Format.conllu else None
+            if n_best > 1 or spans:
+                for lines, X in _sequences(reads, source, kind, own):
+                    spec = None if own is None else own.spec
+                    stream.write(_span_lines(crf, X) if spans else _n_best_lines(crf, X, lines, n_best, spec))
+                    stream.flush()
+                continue
             if number:
                 stream.write(b"\n")
-            if words is not None and kinds[source] is Format.conllu:
-                _tag_words(crf, source, stream, words, marginals=marginals)
-            elif kinds[source] is Format.columns:
-                _tag_columns(crf, source, stream, marginals=marginals)
+            if own is not None:
+                _tag_words(crf, reads, source, stream, own, marginals=marginals)
+            elif kind is Format.columns:
+                _tag_columns(crf, reads, source, stream, marginals=marginals)
             else:
-                _tag_attributes(crf, source, stream, marginals=marginals)
+                _tag_attributes(crf, reads, source, stream, marginals=marginals)
 
 
 @contextmanager
@@ -150,11 +142,7 @@ class Words:
         return parse_conllu(data, columns=check_names(self.columns, None)).X
 
 
-def _kind(crf: Any, asked: Format, source: str) -> Format:
-    return format_for(crf, asked, source, peek(source, 1 << 14))
-
-
-def _tag_words(crf: Any, source: str, stream: IO[bytes], words: Words, *, marginals: bool) -> None:
+def _tag_words(crf: Tagger, reads: Reads, source: str, stream: IO[bytes], words: Words, *, marginals: bool) -> None:
     """CoNLL-U with the label in its column; with marginals, its probability as an entry of MISC."""
     name, spec = name_of(source), words.spec
     for block in read_blocks(source):
@@ -163,7 +151,7 @@ def _tag_words(crf: Any, source: str, stream: IO[bytes], words: Words, *, margin
         if not len(X):
             stream.write(block.data)
             continue
-        check_template(template_of(crf), X, None, (name, _first_line(block)))
+        check_template(reads.columns, X, None, (name, _first_line(block)))
         answers = chain.from_iterable(_answers(crf, X, b"\t", marginals=marginals))
         given = (answer.decode().split("\t")[1:] for answer in answers)
         data = fill_conllu(block.data, given, spec)
@@ -171,28 +159,30 @@ def _tag_words(crf: Any, source: str, stream: IO[bytes], words: Words, *, margin
         stream.flush()
 
 
-def _sequences(crf: Any, source: str, kind: Format, words: Words | None) -> Iterator[tuple[list[list[bytes]], Any]]:
+def _sequences(
+    reads: Reads, source: str, kind: Format, words: Words | None
+) -> Iterator[tuple[list[list[bytes]], Any]]:
     """Block by block: the lines of every sequence (of CRFsuite's the labels they begin with), and what to label."""
     name, checked = name_of(source), False
     for block in read_blocks(source):
-        if words is not None and kind is Format.conllu:
+        if words is not None:
             with placed(lambda line, first=block.line: (name, first + line - 1)):  # type: ignore[misc]
                 X = words.parse(block.data)
-            check_template(template_of(crf), X, None, (name, _first_line(block)))
+            check_template(reads.columns, X, None, (name, _first_line(block)))
             rows = [own for own in _paragraphs(block.data) if not all(line.startswith(b"#") for line in own)]
             yield rows, X
             continue
-        X, gold = _parsed(crf, name, block, kind, known=checked)
+        X, gold = _parsed(reads, name, block, kind, known=checked)
         if kind is Format.columns:
             if len(X) and not checked:
-                check_template(template_of(crf), X, None, (name, _first_line(block)))
+                check_template(reads.columns, X, None, (name, _first_line(block)))
             yield _paragraphs(block.data), X
         else:
             yield [[str(label).encode() for label in row] for row in gold], X
         checked = checked or len(X) > 0
 
 
-def _parsed(crf: Any, name: str, block: Block, kind: Format, *, known: bool) -> tuple[Any, Any]:
+def _parsed(reads: Reads, name: str, block: Block, kind: Format, *, known: bool) -> tuple[Any, Any]:
     """What a block holds, and the labels that CRFsuite's lines begin with; the first must be of the model's form."""
 
     def place(line: int) -> tuple[str, int]:
@@ -200,7 +190,7 @@ def _parsed(crf: Any, name: str, block: Block, kind: Format, *, known: bool) -> 
 
     X: Any
     gold: Any = None
-    with of_its_form(crf, b"" if known else block.data, place) as check:
+    with of_its_form(reads, b"" if known else block.data, place) as check:
         with placed(place):
             # The mark of the file is gone already; the parser must not take one off the first word of a block.
             if kind is Format.columns:
@@ -222,7 +212,7 @@ def _paragraphs(data: bytes) -> list[list[bytes]]:
     return groups if groups[-1] else groups[:-1]
 
 
-def _n_best_lines(crf: Any, X: Any, lines: list[list[bytes]], n: int, spec: ColumnSpec | None = None) -> bytes:
+def _n_best_lines(crf: Tagger, X: Any, lines: list[list[bytes]], n: int, spec: ColumnSpec | None = None) -> bytes:
     out = []
     for rows, found in zip(lines, crf.predict_n_best(X, n) if len(X) else ()):
         separator = b"\t" if any(b"\t" in row for row in rows) or not any(b" " in row for row in rows) else b" "
@@ -237,7 +227,7 @@ def _n_best_lines(crf: Any, X: Any, lines: list[list[bytes]], n: int, spec: Colu
     return b"\n".join([*out, b""]) if out else b""
 
 
-def _span_lines(crf: Any, X: Any) -> bytes:
+def _span_lines(crf: Tagger, X: Any) -> bytes:
     told = [
         {"spans": [{"start": s.start, "stop": s.stop, "label": s.label, "probability": s.probability} for s in own]}
         for own in (crf.predict_spans(X) if len(X) else ())
@@ -245,16 +235,16 @@ def _span_lines(crf: Any, X: Any) -> bytes:
     return b"".join(json_text(own).encode() + b"\n" for own in told)
 
 
-def _tag_columns(crf: Any, source: str, stream: IO[bytes], *, marginals: bool) -> None:
-    template, name, width, separator = template_of(crf), name_of(source), 0, b" "
+def _tag_columns(crf: Tagger, reads: Reads, source: str, stream: IO[bytes], *, marginals: bool) -> None:
+    name, width, separator = name_of(source), 0, b" "
     for block in read_blocks(source):
-        tokens, _ = _parsed(crf, name, block, Format.columns, known=width > 0)
+        tokens, _ = _parsed(reads, name, block, Format.columns, known=width > 0)
         if not len(tokens):
             stream.write(block.data)
             continue
         if not width:
             width, separator = tokens.width, b"\t" if b"\t" in block.data else b" "
-            check_template(template, tokens, None, (name, _first_line(block)))
+            check_template(reads.columns, tokens, None, (name, _first_line(block)))
         elif tokens.width != width:
             message = f"expected {width} columns as in the lines before, got {tokens.width}. Is a field empty?"
             raise FormatError(message, file=name, line=_first_line(block))
@@ -280,10 +270,10 @@ def _first_line(block: Block) -> int:
     return block.line + block.data.count(b"\n", 0, blank)
 
 
-def _tag_attributes(crf: Any, source: str, stream: IO[bytes], *, marginals: bool) -> None:
+def _tag_attributes(crf: Tagger, reads: Reads, source: str, stream: IO[bytes], *, marginals: bool) -> None:
     name, begun = name_of(source), False
     for block in read_blocks(source):
-        X, gold = _parsed(crf, name, block, Format.crfsuite, known=begun)
+        X, gold = _parsed(reads, name, block, Format.crfsuite, known=begun)
         for labels, answers in zip(gold, _answers(crf, X, b"\t", marginals=marginals) if len(X) else ()):
             lines = [label.encode() + answer for label, answer in zip(labels, answers)]
             stream.write((b"\n" if begun else b"") + b"\n".join(lines) + b"\n")
@@ -291,7 +281,7 @@ def _tag_attributes(crf: Any, source: str, stream: IO[bytes], *, marginals: bool
         stream.flush()
 
 
-def _answers(crf: Any, X: Any, separator: bytes, *, marginals: bool) -> Iterator[list[bytes]]:
+def _answers(crf: Tagger, X: Any, separator: bytes, *, marginals: bool) -> Iterator[list[bytes]]:
     """What is added to each line, sequence by sequence."""
     predicted = crf.predict(X)
     added = {label: separator + str(label).encode() for label in crf.classes_.tolist()}

@@ -21,6 +21,7 @@ import numpy as np
 import typer
 
 from crfield.cli.messages import note
+from crfield.cli.options import Quiet, Seed
 from crfield.cli.paths import WRITES
 from crfield.report.replay import Replay
 from crfield.simulate.soccer import SoccerGames, make_soccer
@@ -75,8 +76,8 @@ def simulate(
         typer.Option(metavar="FILE", help="Also write a page (HTML) on which the game can be watched."),
         WRITES,
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Another seed is another game.")] = 0,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing about the run.")] = False,
+    seed: Seed = 0,
+    quiet: Quiet = False,
 ) -> None:
     """Let robots play tag or soccer, and write where they were and what was going on."""
     game: TagGames | SoccerGames

@@ -20,8 +20,9 @@ from rich.console import Console
 from rich.text import Text
 
 import crfield
-from crfield.cli.facts import model_lines
 from crfield.cli.messages import listing, on_terminal, size_of, visible
+from crfield.cli.model import model_lines
+from crfield.cli.options import Seed
 from crfield.cli.paths import WRITES
 from crfield.cli.scores import Scheme, judge
 from crfield.metrics import spans
@@ -44,7 +45,7 @@ _TEST_SHARE = 5  # one phrase in five
 def demo(
     *,
     phrases: Annotated[int, typer.Option(min=20, metavar="N", help="How many phrases to generate.")] = 20_000,
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the phrases and of the split.")] = 0,
+    seed: Seed = 0,
     keep: Annotated[str | None, typer.Option(metavar="PATH", help="Keep the model in this file."), WRITES] = None,
     lines: Annotated[
         list[str] | None,

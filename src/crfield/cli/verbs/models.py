@@ -9,6 +9,7 @@ import typer
 
 import crfield
 from crfield.cli.messages import emit, listing, offered, say
+from crfield.cli.options import Json
 from crfield.errors import InputError
 from crfield.report.model_catalogue import MODELS, as_text, example_of, model_named
 
@@ -26,7 +27,7 @@ def models(
         ),
     ] = None,
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="Report as one JSON object.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Which model when: what each labels, what it takes for granted, and when to take it."""
     if name is None:

@@ -12,57 +12,53 @@ import typer
 
 from crfield.cli import reading
 from crfield.cli.messages import emit, say
+from crfield.cli.model import load_tagger
+from crfield.cli.options import (
+    AllThreads,
+    ColumnsOption,
+    FormatOption,
+    Json,
+    LabelColumnOption,
+    LabelledFilesOrNone,
+    LabelOption,
+    ModelFileOrNone,
+    SchemeOption,
+    StrictFeatures,
+    data_option,
+)
 from crfield.cli.paths import READS
 from crfield.cli.reading import Format, Text
 from crfield.cli.scores import Judgement, Scheme, judge
-from crfield.cli.sources import ColumnsOption, LabelOption
 from crfield.errors import FormatError
 
 
 def evaluate(
-    data: Annotated[
-        list[str] | None, typer.Argument(metavar="DATA", help="Labelled files; - for standard input."), READS
-    ] = None,
+    data: LabelledFilesOrNone = None,
     *,
-    model: Annotated[str | None, typer.Option("--model", "-m", metavar="FILE", help="The model file."), READS] = None,
+    model: ModelFileOrNone = None,
     predicted: Annotated[
         str | None,
-        typer.Option(
+        data_option(
+            "Instead of model and data: a file with gold and predicted label in its last two columns.",
             metavar="FILE",
-            help="Instead of model and data: a file with gold and predicted label in its last two columns.",
         ),
         READS,
     ] = None,
-    scheme: Annotated[
-        Scheme,
-        typer.Option(
-            metavar="SCHEME",
-            help=f"Tag scheme of the spans: {', '.join(Scheme)}; auto looks at the labels, none scores no spans.",
-        ),
-    ] = Scheme.auto,
+    scheme: SchemeOption = Scheme.auto,
     strict: Annotated[
         bool,
         typer.Option("--strict", help="Count only spans whose tags keep to the scheme, as seqeval's strict mode."),
     ] = False,
-    format: Annotated[
-        Format, typer.Option(metavar="FORMAT", help=f"What the files hold: {', '.join(Format)} (the model knows).")
-    ] = Format.auto,
-    label_column: Annotated[
-        int, typer.Option(metavar="N", help="Column of the labels, from 0; -1 is the last.")
-    ] = -1,
-    strict_features: Annotated[
-        bool,
-        typer.Option("--strict-features", help="An error, not a warning, where most steps have no known feature."),
-    ] = False,
+    format: FormatOption = Format.auto,
+    label_column: LabelColumnOption = -1,
+    strict_features: StrictFeatures = False,
     columns: ColumnsOption = None,
     label: LabelOption = None,
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="Threads.", show_default="all processors", metavar="N")
-    ] = None,
+    threads: AllThreads = None,
     with_confusion: Annotated[
         bool, typer.Option("--confusion", help="Also show which label is taken for which.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Report as one JSON object.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Score a model on labelled data, or a file that was tagged already.
 
@@ -76,9 +72,9 @@ def evaluate(
     elif model is None or not data:
         raise typer.BadParameter("give --model and labelled data, or --predicted and a tagged file.")
     else:
-        crf = reading.load_tagger(model, threads=threads)
-        examples = reading.read_for(crf, data, asked=format, label_column=label_column, columns=columns, label=label)
-        judgement = judge(examples.y, crf.predict(examples.X), scheme=scheme, mode=mode)
+        crf, reads = load_tagger(model, threads=threads)
+        held = reading.read_for(reads, data, asked=format, label_column=label_column, columns=columns, label=label)
+        judgement = judge(held.y, crf.predict(held.X), scheme=scheme, mode=mode)
     if as_json:
         emit(judgement.to_dict(with_confusion=with_confusion))
     else:

@@ -6,7 +6,6 @@ name, functions that draw a figure. All of it runs in about a minute; nothing is
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -14,8 +13,10 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from crfield.cli.messages import emit, note, offered, one_of, say
+from crfield.cli.messages import emit, offered, one_of, say
+from crfield.cli.options import Json, Seed
 from crfield.cli.paths import FILLS
+from crfield.cli.pictures import draw
 from crfield.core.semiring import Semiring
 from crfield.data.graphs.builders import edge_list
 from crfield.data.graphs.graph import Edges, Graph
@@ -28,7 +29,6 @@ from crfield.report.displays.inference import plot_layers, plot_marginals_grid
 from crfield.report.findings import Findings
 from crfield.simulate.fields import make_noisy_images, make_tags
 from crfield.simulate.wearable import make_wearable_episodes
-from crfield.storage.files import write_bytes
 
 Shown = tuple[Findings, dict[str, Callable[[], Any]]]
 
@@ -193,8 +193,8 @@ def gallery(
         typer.Option(metavar="FOLDER", help="Folder to draw the pictures into as well (needs matplotlib)."),
         FILLS,
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of the data.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Report as one JSON object.")] = False,
+    seed: Seed = 0,
+    as_json: Json = False,
 ) -> None:
     """Small models of graphs: an image, a skip-chain, two layers of labels, a tree of tags."""
     for name in names or ():
@@ -207,11 +207,7 @@ def gallery(
         told[name] = found.to_dict()
         if not as_json:
             say(f"{found}\n")
-        for title, draw in figures.items() if out is not None else ():
-            stream = io.BytesIO()
-            draw().savefig(stream, format="png", dpi=75)
-            path = os.path.join(out or "", f"{title}.png")
-            write_bytes(path, stream.getvalue())
-            note(f"drawn: {path}")
+        for title, figure in figures.items() if out is not None else ():
+            draw(figure(), os.path.join(out or "", f"{title}.png"), dpi=75)
     if as_json:
         emit(told)

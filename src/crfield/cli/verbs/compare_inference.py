@@ -6,32 +6,33 @@ drawn from the very scores they are judged with, so that labels chosen by exact 
 
 from __future__ import annotations
 
-import io
-import os
 from enum import StrEnum
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 
+import crfield
 from crfield.cli import reading
-from crfield.cli.messages import emit, note, say
-from crfield.cli.paths import READS, WRITES
+from crfield.cli.messages import emit, say
+from crfield.cli.model import as_tagger
+from crfield.cli.options import FormatOption, Json, LabelColumnOption, OneThread, Seed
+from crfield.cli.paths import READS
+from crfield.cli.pictures import PlotOption, check_picture, draw
 from crfield.cli.reading import Format
 from crfield.core.graphs import Graphs
 from crfield.core.potentials import Potentials
 from crfield.data.graphs.graph import Graph
 from crfield.errors import InputError
-from crfield.estimators.base.load import load
+from crfield.estimators.base.fitted import fitted_of
 from crfield.estimators.graph.crf import GraphCRF
+from crfield.estimators.graph.model import GraphModel
 from crfield.inference.graphs.catalogue import ENGINES, engine_class
 from crfield.report.displays.inference import plot_inference_comparison
 from crfield.report.inference_comparison import compare_inference as compare
 from crfield.simulate.fields import make_potts_grid
 from crfield.storage.exchange import read_graphs
-from crfield.storage.files import write_bytes
 
-_PICTURES = ("png", "svg", "pdf")
 _GRIDS = 20
 
 
@@ -57,27 +58,21 @@ def compare_inference(
         str | None,
         typer.Option(metavar="A,B,…", help=f"Which engines: {', '.join(ENGINES)}.", show_default="all"),
     ] = None,
-    plot: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Also draw it: .png, .svg or .pdf (needs matplotlib)."), WRITES
-    ] = None,
+    plot: PlotOption = None,
     time_limit: Annotated[
         float, typer.Option(min=0, metavar="SECONDS", help="Start no further engine after so much CPU time.")
     ] = 60.0,
-    format: Annotated[
-        Format, typer.Option(metavar="FORMAT", help=f"What the files hold: {', '.join(Format)} (the model knows).")
-    ] = Format.auto,
-    label_column: Annotated[
-        int, typer.Option(metavar="N", help="Column of the labels, from 0; -1 is the last.")
-    ] = -1,
-    threads: Annotated[int, typer.Option(min=1, help="Threads.", metavar="N")] = 1,
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of the demo.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Report as one JSON object.")] = False,
+    format: FormatOption = Format.auto,
+    label_column: LabelColumnOption = -1,
+    threads: OneThread = 1,
+    seed: Seed = 0,
+    as_json: Json = False,
 ) -> None:
     """Ask every engine about the same scores: accuracy, marginals against exact ones, log Z, time.
 
     If even the exact answer is bad, the model is at fault; if it is good, an engine that is worse is.
     """
-    kind = None if plot is None else _kind(plot)
+    check_picture(plot)
     chosen = None if engines is None else [name.strip() for name in engines.split(",") if name.strip()]
     for name in chosen or ():
         engine_class(name)
@@ -88,20 +83,17 @@ def compare_inference(
     elif model is None or not data:
         raise typer.BadParameter("give a model and labelled data, or --demo grid.")
     else:
-        crf = load(model)
-        if isinstance(crf, GraphCRF):
-            potentials, truth = _graph_scores(crf, data)
+        loaded = crfield.load(model)
+        if isinstance(loaded, GraphCRF):
+            potentials, truth = _graph_scores(loaded, data)
         else:
-            crf = reading.load_tagger(model, threads=threads)
-            examples = reading.read_for(crf, data, asked=format, label_column=label_column)
+            crf, reads = as_tagger(loaded, model, "potentials", threads=threads)
+            examples = reading.read_for(reads, data, asked=format, label_column=label_column)
             potentials = crf.potentials(examples.X)
-            truth = _codes(crf, examples.y)
+            truth = _codes(crf.classes_, examples.y)
     comparison = compare(potentials, truth=truth, engines=chosen, time_limit=time_limit, n_jobs=threads)
     if plot is not None:
-        stream = io.BytesIO()
-        plot_inference_comparison(comparison).savefig(stream, format=kind)
-        write_bytes(plot, stream.getvalue())
-        note(f"drawn: {plot}")
+        draw(plot_inference_comparison(comparison), plot)
     if as_json:
         emit(comparison.to_dict())
     else:
@@ -118,16 +110,17 @@ def _graph_scores(model: GraphCRF, files: list[str]) -> tuple[Potentials, np.nda
             raise InputError(f"{file} holds graphs without labels; engines are compared on labelled ones.")
         graphs += some
         labels += known
-    potentials, batch = model._fitted.potentials(graphs)
-    codes, _ = model._coder.encode(labels, batch)
+    fitted: GraphModel = fitted_of(model)
+    potentials, batch = fitted.potentials(graphs)
+    codes, _ = fitted.labels.encode(labels, batch)
     if (codes < 0).any():
         raise InputError("some nodes have no label of their own; engines are compared where the truth is known.")
     return potentials, codes
 
 
-def _codes(model: Any, y: list[np.ndarray]) -> np.ndarray:
+def _codes(classes: np.ndarray, y: list[np.ndarray]) -> np.ndarray:
     """(N,) codes of the labels; those that the model does not have get a code of their own, which is never right."""
-    code = {str(label): k for k, label in enumerate(model.classes_.tolist())}
+    code = {str(label): k for k, label in enumerate(classes.tolist())}
     return np.array([code.get(str(label), len(code)) for labels in y for label in labels.tolist()], dtype=np.int64)
 
 
@@ -139,11 +132,3 @@ def _grid(seed: int) -> tuple[Potentials, np.ndarray]:
     graphs = Graphs(np.arange(_GRIDS + 1) * size, pairs[:, 0], pairs[:, 1])
     potentials = Potentials(np.concatenate([grid.node for grid in grids]), grids[0].edge[None], graphs)
     return potentials, np.concatenate([grid.labels.ravel() for grid in grids])
-
-
-def _kind(path: str) -> str:
-    """What the name of the picture says it is to be."""
-    kind = os.path.splitext(path)[1].removeprefix(".").lower()
-    if kind not in _PICTURES:
-        raise typer.BadParameter(f"--plot draws .{', .'.join(_PICTURES)}; {path!r} ends in none of them.")
-    return kind

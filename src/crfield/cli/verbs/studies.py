@@ -5,18 +5,26 @@ it to a folder if one is named; its exit code is 1 when a claim does not hold, s
 keeps a record: the table and a sentence on which claims hold go to standard output, and with charts, intervals,
 seeds, versions and every single outcome to a folder. A paper's claim that does not hold here is a finding, not an
 error, and the exit code is 0. A run that was interrupted goes on where it stood.
+
+The studies belong to the project and not to what is installed: in a checkout or an unpacked source archive they are
+the package ``studies`` at the root; an installed wheel has none and says so. A folder ``studies`` anywhere else, such
+as the current one, is somebody else's and is never run.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import time
+from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from crfield.cli.checkout import study_module
+import crfield
 from crfield.cli.messages import as_json, emit, listing, note, offered, one_of, say
+from crfield.cli.options import Json, OneThread
 from crfield.cli.paths import FILLS, READS
 from crfield.core.checks import resolve_jobs
 from crfield.errors import CrfieldError
@@ -25,6 +33,28 @@ from crfield.storage.files import write_text
 
 _FAILED = 1
 _NOTE_EVERY = 15.0  # seconds between two notes on how far it is
+
+
+def study_module(name: str) -> Any:
+    """A module of the studies, such as ``catalogue``.
+
+    >>> study_module("catalogue").__name__
+    'studies.catalogue'
+    """
+    package = Path(crfield.__file__).resolve().parent
+    root = package.parents[1]
+    if package.parent.name != "src" or not (root / "studies" / "catalogue.py").is_file():
+        raise CrfieldError(
+            "the studies are no part of the installed package: they are the folder 'studies' of crfield's source "
+            "archive and repository, from which this command runs after `pip install --editable .`"
+        )
+    if str(root) not in sys.path[:1]:
+        sys.path.insert(0, str(root))  # first, and seen by other processes too
+    module = import_module(f"studies.{name}")
+    if Path(str(module.__file__)).resolve().parent != root / "studies":
+        raise CrfieldError(f"another package is called studies: {module.__file__}.")
+    return module
+
 
 Name = Annotated[
     str | None,
@@ -41,7 +71,6 @@ Data = Annotated[
     typer.Option(metavar="FOLDER", help="Folder with the corpora.", show_default="the variable CRFIELD_DATA"),
     READS,
 ]
-Json = Annotated[bool, typer.Option("--json", help="Report as one JSON object.")]
 
 
 def experiment(
@@ -54,7 +83,7 @@ def experiment(
         typer.Option(metavar="LIST", help="Folds to test on, such as 0,1,2.", show_default="those of the experiment"),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="The same rows on less data; claims may not hold.")] = False,
-    threads: Annotated[int, typer.Option(min=1, help="Threads.", metavar="N")] = 1,
+    threads: OneThread = 1,
     out: Annotated[
         str | None,
         typer.Option(metavar="FOLDER", help="Folder for NAME.txt and NAME.json too.", show_default="none"),
@@ -157,7 +186,7 @@ def _numbers(text: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
-        raise typer.BadParameter(f"folds are whole numbers with commas between them, got {text!r}.") from None
+        raise typer.BadParameter(f"folds are integers with commas between them, got {text!r}.") from None
 
 
 def _command(

@@ -6,8 +6,6 @@ generated ingredient phrases instead.
 
 from __future__ import annotations
 
-import io
-import os
 from typing import Annotated, Any
 
 import numpy as np
@@ -16,36 +14,35 @@ import typer
 import crfield
 from crfield.cli import reading
 from crfield.cli.messages import emit, note, say
-from crfield.cli.paths import READS, WRITES
-from crfield.cli.reading import Format
+from crfield.cli.options import (
+    Json,
+    LabelledFilesOrNone,
+    OneThread,
+    Quiet,
+    SchemeOption,
+    Seed,
+    chain_parameters,
+    data_option,
+)
+from crfield.cli.paths import READS
+from crfield.cli.pictures import PlotOption, check_picture, draw
 from crfield.cli.scores import Scheme, judge
-from crfield.cli.sources import Chosen, ColumnsOption, FeaturesOption, LabelOption, read_training
+from crfield.cli.sources import Chosen, Files, read_training
 from crfield.estimators.base.sequences import taken
 from crfield.estimators.chain.early_stopping import split_sequences
 from crfield.estimators.tuning.compare_trainers import compare_trainers as compare
 from crfield.report.displays.trainers import plot_trainers
 from crfield.report.trainer_comparison import TrainerRow
-from crfield.storage.files import write_bytes
 from crfield.training.chain.plan import TRAINERS
 
-_PICTURES = ("png", "svg", "pdf")
 _HELD_OUT = 0.2
 
 
 def compare_trainers(
-    data: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="DATA", help="Labelled files, plain or gzip; - for standard input."),
-        READS,
-    ] = None,
+    data: LabelledFilesOrNone = None,
     *,
     demo: Annotated[bool, typer.Option("--demo", help="Instead of files: generated ingredient phrases.")] = False,
     phrases: Annotated[int, typer.Option(min=20, metavar="N", help="How many of them.")] = 2_000,
-    dev: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Labelled file to score on.", show_default="one sequence in five"),
-        READS,
-    ] = None,
     trainers: Annotated[
         str | None,
         typer.Option(
@@ -54,60 +51,38 @@ def compare_trainers(
             show_default="all solvers",
         ),
     ] = None,
-    template: Annotated[
-        str | None, typer.Option("--template", "-t", metavar="FILE", help="CRF++ template for column files."), READS
+    files: Files,
+    dev: Annotated[
+        str | None,
+        data_option("Labelled file to score on.", metavar="FILE", show_default="one sequence in five"),
+        READS,
     ] = None,
-    format: Annotated[
-        Format, typer.Option(metavar="FORMAT", help=f"What the files hold: {', '.join(Format)}.")
-    ] = Format.auto,
-    label_column: Annotated[
-        int, typer.Option(metavar="N", help="Column of the labels, from 0; -1 is the last.")
-    ] = -1,
-    features: FeaturesOption = None,
-    columns: ColumnsOption = None,
-    label: LabelOption = None,
-    scheme: Annotated[
-        Scheme, typer.Option(metavar="SCHEME", help=f"Tag scheme of the spans to score: {', '.join(Scheme)}.")
-    ] = Scheme.auto,
-    l1: Annotated[float, typer.Option(min=0, metavar="X", help="Strength of the l1 penalty.")] = 0.0,
-    l2: Annotated[float, typer.Option(min=0, metavar="X", help="Strength of the l2 penalty.")] = 1.0,
-    tol: Annotated[float, typer.Option(min=0, metavar="X", help="Stop this near the optimum (relative).")] = 1e-4,
-    max_iter: Annotated[int, typer.Option(min=1, metavar="N", help="Most steps or epochs of each.")] = 500,
+    scheme: SchemeOption = Scheme.auto,
+    chain: Annotated[dict[str, Any], chain_parameters("l1", "l2", "tol", max_iter=500)],
     time_limit: Annotated[
         float, typer.Option(min=0, metavar="SECONDS", help="End a trainer after so much CPU time.")
     ] = 30.0,
-    plot: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Also draw it: .png, .svg or .pdf (needs matplotlib)."), WRITES
-    ] = None,
+    plot: PlotOption = None,
     relative: Annotated[
         bool, typer.Option("--relative", help="Times in the table as multiples of the first trainer's.")
     ] = False,
-    threads: Annotated[int, typer.Option(min=1, help="Threads.", metavar="N")] = 1,
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of the split, the phrases and the trainers.")] = 0,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the report, warnings and errors.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Report as one JSON object.")] = False,
+    threads: OneThread = 1,
+    seed: Seed = 0,
+    quiet: Quiet = False,
+    as_json: Json = False,
 ) -> None:
     """Train by several solvers and compare objective and held-out score against CPU time.
 
     All are measured by the same penalised likelihood and the same held-out sequences, whatever they minimise.
     """
-    if plot is not None and os.path.splitext(plot)[1].removeprefix(".").lower() not in _PICTURES:
-        raise typer.BadParameter(f"--plot draws .{', .'.join(_PICTURES)}; {plot!r} ends in none of them.")
-    if demo and (data or dev is not None or template is not None):
+    check_picture(plot)
+    if demo and (data or dev is not None or files.template is not None):
         raise typer.BadParameter("--demo stands alone: leave out the files.")
     if not demo and not data:
         raise typer.BadParameter("give labelled files, or --demo.")
     chosen = None if trainers is None else [name.strip() for name in trainers.split(",") if name.strip()]
-    options: dict[str, Any] = {
-        "l1": l1,
-        "l2": l2,
-        "tol": tol,
-        "max_iter": max_iter,
-        "n_jobs": threads,
-        "random_state": seed,
-    }
-    chosen_files = Chosen(template, format, label_column, features, columns=columns, label=label)
-    X, y, weight, X_test, y_test = _data(data or [], dev, chosen_files, phrases, seed, options, quiet)
+    options = {**chain, "n_jobs": threads, "random_state": seed}
+    X, y, weight, X_test, y_test = _data(data or [], dev, files, phrases, seed, options, quiet)
     named = judge(y_test, y_test, scheme=scheme).scheme
     comparison = compare(
         X,
@@ -122,10 +97,7 @@ def compare_trainers(
         **options,
     )
     if plot is not None:
-        stream = io.BytesIO()
-        plot_trainers(comparison).savefig(stream, format=os.path.splitext(plot)[1].removeprefix(".").lower())
-        write_bytes(plot, stream.getvalue())
-        note(f"drawn: {plot}", quiet=quiet)
+        draw(plot_trainers(comparison), plot, quiet=quiet)
     if as_json:
         emit(comparison.to_dict())
     else:
@@ -148,15 +120,11 @@ def _data(
         X: Any = [crfield.phrase_features(tokens) for tokens in made.tokens]
         y: Any = made.labels
     else:
-        training = read_training(files, chosen)
-        for line in training.notes:
-            note(line, quiet=quiet)
+        training = read_training(files, chosen, quiet=quiet)
         X, y, weight = training.examples.X, training.examples.y, training.examples.weights
         options |= training.options
         if dev is not None:
-            front = crfield.ChainCRF(**training.options)
-            front.source_ = training.source
-            held = reading.read_for(front, [dev], asked=chosen.format, label_column=chosen.label_column)
+            held = reading.read_for(training.reads, [dev], asked=chosen.format, label_column=chosen.label_column)
             return X, y, weight, held.X, held.y
     train, test = split_sequences(len(y), _HELD_OUT, np.random.default_rng(seed))
     weight = None if weight is None else weight[np.asarray(train)]

@@ -12,26 +12,24 @@ from typing import Annotated, Any
 
 import typer
 
+import crfield
 from crfield.cli.messages import emit, say
-from crfield.cli.paths import READS
-from crfield.cli.reading import (
-    Format,
-    Text,
-    check_template,
-    format_for,
-    load_tagger,
-    of_its_form,
-    placed,
-    read_for,
-    read_words,
-    template_of,
+from crfield.cli.model import WrongVerb, label_of, load_tagger
+from crfield.cli.options import (
+    AllThreads,
+    ColumnsOption,
+    FormatOption,
+    Json,
+    LabelColumnOption,
+    ModelFile,
+    StrictOption,
+    data_option,
 )
-from crfield.cli.sources import ColumnsOption
-from crfield.data.texts.conll import parse_columns
-from crfield.data.texts.crfsuite import parse_crfsuite
-from crfield.errors import InputError, LabelError
+from crfield.cli.paths import READS
+from crfield.cli.reading import Format, read_for, read_unlabelled
+from crfield.errors import InputError
 from crfield.report.alignment import pad, printable, shorten, width
-from crfield.report.errors import error_groups, step_text
+from crfield.report.errors import ErrorReport, error_groups, step_text
 from crfield.report.explain import Explanation, contribution_lines
 
 _WIDEST = 24
@@ -42,7 +40,7 @@ def explain(
         list[str], typer.Argument(metavar="DATA", help="Files, plain or gzip; - for standard input."), READS
     ],
     *,
-    model: Annotated[str, typer.Option("--model", "-m", metavar="FILE", help="The model file."), READS],
+    model: ModelFile,
     sequence: Annotated[
         int | None, typer.Option(min=0, metavar="K", help="Explain the labels of this sequence, counted from 0.")
     ] = None,
@@ -59,27 +57,16 @@ def explain(
     ] = False,
     top: Annotated[int, typer.Option(min=0, metavar="N", help="How many features, or groups of errors.")] = 20,
     examples: Annotated[int, typer.Option(min=0, metavar="N", help="Examples of each group of errors.")] = 3,
-    label_column: Annotated[
-        int, typer.Option(metavar="N", help="Column of the labels, for --errors; -1 for the last.")
-    ] = -1,
-    format: Annotated[
-        Format, typer.Option(metavar="FORMAT", help=f"What the files hold: {', '.join(Format)} (the model knows).")
-    ] = Format.auto,
-    strict_features: Annotated[
-        bool,
-        typer.Option(
-            "--strict-features", "--strict", help="An error, not a warning, where most steps have no known feature."
-        ),
-    ] = False,
+    label_column: LabelColumnOption = -1,
+    format: FormatOption = Format.auto,
+    strict_features: StrictOption = False,
     columns: ColumnsOption = None,
     label_name: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Label column of CoNLL-U, for --errors.", show_default="the model's"),
+        data_option("Label column of CoNLL-U, for --errors.", metavar="NAME", show_default="the model's"),
     ] = None,
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="Threads.", show_default="all processors", metavar="N")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The answer as one JSON object.")] = False,
+    threads: AllThreads = None,
+    as_json: Json = False,
 ) -> None:
     """Tell why a model labels as it does: one step, a sequence, the errors, or the features that matter."""
     if errors and sequence is not None:
@@ -88,18 +75,18 @@ def explain(
         raise typer.BadParameter("--step, --label and --against need --sequence.")
     if step is None and (label, against) != (None, None):
         raise typer.BadParameter("--label and --against need --step.")
-    crf = load_tagger(model, threads=threads)
-    if not hasattr(crf, "explain"):
-        raise InputError(f"{model} is a {type(crf).__name__}; explanations are for ChainCRF.")
+    crf, reads = load_tagger(model, "explain", threads=threads)
+    if isinstance(crf, crfield.MEMM) and not errors:
+        raise WrongVerb(f"{model} holds a MEMM, whose scores are normalised step by step: only --errors are for it.")
     if errors:
-        labelled = read_for(crf, data, asked=format, label_column=label_column, columns=columns, label=label_name)
+        labelled = read_for(reads, data, asked=format, label_column=label_column, columns=columns, label=label_name)
         report = error_groups(crf, labelled.X, labelled.y, n_examples=examples, n_groups=top)
         if as_json:
             emit({"steps": report.n_steps, "errors": report.n_errors, "groups": _groups(report)})
         else:
             say(report)
         return
-    X = _sequences(crf, data, format, columns)
+    X = read_unlabelled(reads, data, asked=format, columns=columns)
     if sequence is None:
         found = crf.feature_importance(X, top, by="field" if by_field else "feature")
         if as_json:
@@ -111,7 +98,7 @@ def explain(
         raise InputError(f"the data holds sequences 0 … {len(X) - 1}, got --sequence {sequence}.")
     x = X[sequence]
     if step is not None:
-        told = crf.explain(x, step, label=_label(crf, label), against=_label(crf, against))
+        told = crf.explain(x, step, label=label_of(crf, label), against=label_of(crf, against))
         emit({"sequence": sequence, **told.to_dict()}) if as_json else say(told)
         return
     each = [crf.explain(x, t, removals=0) for t in range(len(x))]
@@ -121,37 +108,7 @@ def explain(
         say(_lines(x, each))
 
 
-def _sequences(crf: Any, sources: list[str], asked: Format, columns: str | None) -> Any:
-    """What is to be labelled; labels in the files, if any, are not looked at."""
-    text = Text(sources)
-    kind = format_for(crf, asked, text.names[0], text.data)
-    if kind is Format.conllu:
-        kept = getattr(crf, "source_", {}).get("columns")
-        X: Any = read_words(text, columns or kept, None).X
-        check_template(template_of(crf), X, None, text.first_line())
-        return X
-    with of_its_form(crf, text.data, text.place) as check:
-        with placed(text.place):
-            X = parse_crfsuite(text.data)[0] if kind is Format.crfsuite else parse_columns(text.data)
-        if not len(X):
-            raise InputError(f"{', '.join(text.names)}: expected sequences, found nothing but blank lines.")
-        if kind is Format.columns:
-            check_template(template_of(crf), X, None, text.first_line())
-        check(X)
-    return X
-
-
-def _label(crf: Any, text: str | None) -> Any:
-    if text is None:
-        return None
-    for label in crf.classes_.tolist():
-        if str(label) == text:
-            return label
-    known = ", ".join(str(label) for label in crf.classes_.tolist()[:20])
-    raise LabelError(f"the model has no label {text!r}; it has {known}{', …' if len(crf.classes_) > 20 else ''}.")
-
-
-def _groups(report: Any) -> list[dict[str, Any]]:
+def _groups(report: ErrorReport) -> list[dict[str, Any]]:
     shown = report.example_rows()
     return [
         {**row, "examples": [e for e in shown if (e["gold"], e["predicted"]) == (row["gold"], row["predicted"])]}

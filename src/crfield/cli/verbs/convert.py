@@ -8,9 +8,12 @@ from typing import Annotated
 
 import typer
 
+import crfield
 from crfield.cli.messages import emit, listing, say, size_of
+from crfield.cli.model import WrongVerb
+from crfield.cli.options import Json
 from crfield.cli.paths import READS, WRITES
-from crfield.compat.convert import FORMS, convert_model, form_of
+from crfield.compat.convert import FORMS, form_of, write_model
 
 
 class Form(StrEnum):
@@ -45,14 +48,20 @@ def convert(
     end: Annotated[
         str | None, typer.Option("--end", metavar="NAME", help="For crfsuite: an attribute on each last step.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Report as one JSON object.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Turn a model file into another tool's.
 
     To crfsuite only what CRFsuite can hold: features of single steps and label pairs. The json form is for reading.
     """
     form = form_of(output) if to is None else str(to)
-    crf = convert_model(model, output, to=form, bias=bias, start=start, end=end)
+    crf = crfield.load(model)
+    if not isinstance(crf, crfield.ChainCRF):
+        raise WrongVerb(
+            f"{model} holds a {type(crf).__name__}; only a ChainCRF is converted. crfield inspect --json shows what "
+            "it has learnt."
+        )
+    write_model(crf, output, to=form, bias=bias, start=start, end=end)
     size = os.stat(output).st_size
     facts = {"model": model, "output": output, "form": form, "bytes": size, "kind": type(crf).__name__}
     if as_json:

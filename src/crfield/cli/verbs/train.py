@@ -1,0 +1,151 @@
+"""``crfield train``: labelled files in, a model file out.
+
+Column files and CoNLL-U go through a CRF++ template or text features; CRFsuite's files bring their features along.
+Ctrl-C ends training, not the command: the weights so far are saved, and the exit code says that it was cut short.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import crfield
+from crfield.cli import reading
+from crfield.cli.messages import emit, listing, note, on_terminal, say
+from crfield.cli.model import model_facts, model_lines
+from crfield.cli.options import (
+    DATA,
+    AllThreads,
+    Json,
+    LabelledFiles,
+    Quiet,
+    SchemeOption,
+    Seed,
+    chain_parameters,
+    data_option,
+)
+from crfield.cli.paths import READS, WRITES
+from crfield.cli.reading import Examples, Format, Reads
+from crfield.cli.scores import Judgement, Scheme, judge
+from crfield.cli.sources import Files, read_training
+from crfield.features.detect import encoder_from_state
+from crfield.features.templates.template import Template
+from crfield.features.transformed import TransformedEncoder
+from crfield.optimize.history import INTERRUPTED
+from crfield.storage.encoded import EncodedDataset
+
+_MODEL = ("l1", "l2", "min_count", "feature_pairs", "transition_pairs", "intercept", "boundaries", "decode")
+_TRAINING = ("constraints", "order", "objective", "solver", "tol", "max_iter", "checkpoint")
+
+
+def train(
+    data: LabelledFiles,
+    *,
+    model: Annotated[
+        str,
+        typer.Option("--model", "-m", metavar="FILE", help="The model file to write.", rich_help_panel=DATA),
+        WRITES,
+    ],
+    files: Files,
+    dev: Annotated[str | None, data_option("Labelled file to score the model on.", metavar="FILE"), READS] = None,
+    scheme: SchemeOption = Scheme.auto,
+    encoded: Annotated[
+        bool, typer.Option("--encoded", help="DATA is a folder that crfield encode wrote.", rich_help_panel=DATA)
+    ] = False,
+    chain: Annotated[dict[str, Any], chain_parameters(*_MODEL, *_TRAINING, patience=None)],
+    threads: AllThreads = None,
+    seed: Seed = 0,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Train a model on labelled sequences and write it to a file."""
+    if dev == "-" and "-" in data:
+        raise typer.BadParameter("standard input ('-') can be read only once.")
+    if "patience" in chain and dev is None:
+        raise typer.BadParameter("--patience looks at the scores of a --dev file: name one.")
+    if encoded and (len(data) != 1 or files.template is not None):
+        raise typer.BadParameter(
+            "--encoded takes one folder, with its template inside: leave out what else is named."
+        )
+    began = time.perf_counter()
+    fitted: dict[str, Any]
+    if encoded:
+        dataset = EncodedDataset(data[0])
+        options = _options_of(dataset)
+        source = files.source if files.columns or files.label or files.format is Format.conllu else {}
+        reads, fitted, counts = Reads.by(options, source), {"X": dataset}, (len(dataset), dataset.n_steps)
+    else:
+        training = read_training(data, files, quiet=quiet)
+        options, source, reads, found = training.options, training.source, training.reads, training.examples
+        fitted = {"X": found.X, "y": found.y, "sample_weight": found.weights}
+        counts = (len(found.y), found.n_steps)
+    read = time.perf_counter()
+    crf = crfield.ChainCRF(
+        **options, **chain, n_jobs=threads, random_state=seed, verbose=int(on_terminal() and not quiet)
+    )
+    crf.source_ = source
+    # Read before the long part: a mistake in it should not wait until the end.
+    check: Examples | None = None
+    if dev is not None:
+        check = reading.read_for(reads, [dev], asked=Format.auto, label_column=files.label_column)
+    held = None if check is None or "patience" not in chain else (check.X, check.y)
+    crf.fit(**fitted, validation=held)
+    trained = time.perf_counter()
+    scores = None if check is None else judge(check.y, crf.predict(check.X), scheme=scheme)
+    # Threads and progress belong to this run, not to the model.
+    crf.set_params(n_jobs=None, verbose=0).save(model)
+    if "checkpoint" in chain and crf.stop_reason_ != INTERRUPTED:
+        Path(chain["checkpoint"]).unlink(missing_ok=True)
+    report = _Report(model, *counts, crf, scores, read - began, trained - read)
+    if as_json:
+        emit(report.to_dict())
+    elif not quiet:
+        say(report.text())
+    if crf.stop_reason_ == INTERRUPTED:
+        note(f"interrupted: the model so far was saved to {model}")
+        raise typer.Exit(130)
+
+
+def _options_of(dataset: EncodedDataset) -> dict[str, Any]:
+    """Parameters of a model that reads what the data set was encoded from."""
+    options: dict[str, Any] = {"template": None if dataset.template is None else Template(dataset.template)}
+    encoder = encoder_from_state(*dataset.encoder_state)  # type: ignore[arg-type]
+    return options | {"features": encoder.transformer} if isinstance(encoder, TransformedEncoder) else options
+
+
+@dataclass(frozen=True, eq=False)
+class _Report:
+    """What came of a training."""
+
+    path: str
+    n_sequences: int
+    n_steps: int
+    model: crfield.ChainCRF
+    scores: Judgement | None
+    reading: float  # seconds
+    training: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "model": self.path,
+            "sequences": self.n_sequences,
+            "steps": self.n_steps,
+            **model_facts(self.model),
+            "seconds": {"reading": round(self.reading, 3), "training": round(self.training, 3)},
+            "dev": None if self.scores is None else self.scores.to_dict(),
+        }
+
+    def text(self) -> str:
+        """For people."""
+        lines = {"data": f"{self.n_sequences:,} sequences, {self.n_steps:,} steps"}
+        lines |= model_lines(self.model)
+        lines["time"] = f"{self.reading:.1f} s reading, {self.training:.1f} s training"
+        if self.scores is not None:
+            lines["dev"] = self.scores.summary()
+        lines["model"] = self.path
+        return listing(lines)
