@@ -1,22 +1,5 @@
 """The command ``crfield``: its verbs, and what happens when one of them fails.
 
-    crfield train     learn a model from column files or CRFsuite files
-    crfield tune      choose the penalties by folds, then learn
-    crfield tag       label data with a model
-    crfield evaluate  score a model, or a file that was tagged already
-    crfield inspect   show what a model has learnt
-    crfield explain   why a label, which features matter, which errors
-    crfield convert   turn a model file into another tool's
-    crfield encode    data of any size to an encoded data set, for training from disk
-    crfield models    which model when, one with its example
-    crfield compare-inference   the model wrong, or the inference? all engines on the same scores
-    crfield compare-trainers    objective and held-out score of several trainers against CPU time
-    crfield experiment   a table of the documentation, computed again
-    crfield reproduce    an experiment of a paper, run again with all its repetitions
-    crfield simulate  robots that play tag or soccer, as a table and as a page to watch
-    crfield gallery   small models of graphs, their tables and pictures
-    crfield demo      all of it on generated data
-
 Exit codes: 0 when all went well; 1 when data, a template or a model cannot be used (``error: …`` on standard error,
 without a traceback); 2 when the command line is wrong, or its verb has no answer for this kind of model; 130 after
 Ctrl-C; 141 when the reader of our output has gone (``| head``), as a signal would have ended other programs.

@@ -15,19 +15,8 @@ from typing import Annotated, Any
 
 import typer
 
+from crfield.cli import options
 from crfield.cli.messages import note
-from crfield.cli.options import (
-    ClustersOption,
-    ColumnsOption,
-    Features,
-    FeaturesOption,
-    FormatOption,
-    Group,
-    LabelColumnOption,
-    LabelOption,
-    LexiconOption,
-    TemplateOption,
-)
 from crfield.cli.reading import (
     Examples,
     Format,
@@ -53,17 +42,17 @@ from crfield.storage.datasets.word_lists import read_clusters, read_lexicon
 class Chosen:
     """What the options say of the files to train on."""
 
-    template: TemplateOption = None
-    format: FormatOption = Format.auto
-    label_column: LabelColumnOption = -1
-    features: FeaturesOption = None
-    lexicon: LexiconOption = None
-    clusters: ClustersOption = None
-    columns: ColumnsOption = None
-    label: LabelOption = None
+    template: options.TemplateOption = None
+    format: options.FormatOption = Format.auto
+    label_column: options.LabelColumnOption = -1
+    features: options.FeaturesOption = None
+    lexicon: options.LexiconOption = None
+    clusters: options.ClustersOption = None
+    columns: options.ColumnsOption = None
+    label: options.LabelOption = None
 
     def __post_init__(self) -> None:
-        text = self.features is Features.text
+        text = self.features is options.Features.text
         if self.template is not None and self.format is Format.crfsuite:
             raise typer.BadParameter("a template is for column files: leave out --template or --format crfsuite.")
         if text and (self.template is not None or self.format is Format.crfsuite):
@@ -85,7 +74,7 @@ class Chosen:
         if self.template is not None:
             return Format.columns
         guessed = guess_format(head)
-        return Format.columns if self.features is Features.text and guessed is Format.crfsuite else guessed
+        return Format.columns if self.features is options.Features.text and guessed is Format.crfsuite else guessed
 
     @property
     def source(self) -> dict[str, str]:
@@ -98,7 +87,7 @@ class Chosen:
 
     def options(self, numbers: Sequence[int], names: Sequence[str] | None, used: Template | None) -> dict[str, Any]:
         """Parameters of a model that reads these columns; ``used`` is a template that was given."""
-        if self.features is not Features.text:
+        if self.features is not options.Features.text:
             return {"template": used if used is not None else default_template(numbers)}
         called = [
             "word",
@@ -109,7 +98,7 @@ class Chosen:
         return {"features": TextFeatures(columns=dict(zip(called, numbers)), lexicons=lexicons, clusters=clusters)}
 
 
-Files = Annotated[Chosen, Group.of(Chosen)]
+Files = Annotated[Chosen, options.Group.of(Chosen)]
 
 
 @dataclass(frozen=True)
@@ -151,7 +140,7 @@ def read_training(sources: Sequence[str], chosen: Chosen, *, quiet: bool) -> Tra
     of = f"column{'' if len(numbers) == 1 else 's'} {shown}"
     if used is not None:
         check_template(used, examples.X, label, text.first_line())
-    elif chosen.features is Features.text:
+    elif chosen.features is options.Features.text:
         note(f"text features of {of}", quiet=quiet)
     else:
         note(f"no template: using {of} two steps either way, and transitions", quiet=quiet)

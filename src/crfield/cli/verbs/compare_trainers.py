@@ -12,18 +12,8 @@ import numpy as np
 import typer
 
 import crfield
-from crfield.cli import reading
+from crfield.cli import options, reading
 from crfield.cli.messages import emit, note, say
-from crfield.cli.options import (
-    Json,
-    LabelledFilesOrNone,
-    OneThread,
-    Quiet,
-    SchemeOption,
-    Seed,
-    chain_parameters,
-    data_option,
-)
 from crfield.cli.paths import READS
 from crfield.cli.pictures import PlotOption, check_picture, draw
 from crfield.cli.scores import Scheme, judge
@@ -39,7 +29,7 @@ _HELD_OUT = 0.2
 
 
 def compare_trainers(
-    data: LabelledFilesOrNone = None,
+    data: options.LabelledFilesOrNone = None,
     *,
     demo: Annotated[bool, typer.Option("--demo", help="Instead of files: generated ingredient phrases.")] = False,
     phrases: Annotated[int, typer.Option(min=20, metavar="N", help="How many of them.")] = 2_000,
@@ -54,11 +44,11 @@ def compare_trainers(
     files: Files,
     dev: Annotated[
         str | None,
-        data_option("Labelled file to score on.", metavar="FILE", show_default="one sequence in five"),
+        options.data_option("Labelled file to score on.", metavar="FILE", show_default="one sequence in five"),
         READS,
     ] = None,
-    scheme: SchemeOption = Scheme.auto,
-    chain: Annotated[dict[str, Any], chain_parameters("l1", "l2", "tol", max_iter=500)],
+    scheme: options.SchemeOption = Scheme.auto,
+    chain: Annotated[dict[str, Any], options.chain_parameters("l1", "l2", "tol", max_iter=500)],
     time_limit: Annotated[
         float, typer.Option(min=0, metavar="SECONDS", help="End a trainer after so much CPU time.")
     ] = 30.0,
@@ -66,10 +56,10 @@ def compare_trainers(
     relative: Annotated[
         bool, typer.Option("--relative", help="Times in the table as multiples of the first trainer's.")
     ] = False,
-    threads: OneThread = 1,
-    seed: Seed = 0,
-    quiet: Quiet = False,
-    as_json: Json = False,
+    threads: options.OneThread = 1,
+    seed: options.Seed = 0,
+    quiet: options.Quiet = False,
+    as_json: options.Json = False,
 ) -> None:
     """Train by several solvers and compare objective and held-out score against CPU time.
 
@@ -81,8 +71,8 @@ def compare_trainers(
     if not demo and not data:
         raise typer.BadParameter("give labelled files, or --demo.")
     chosen = None if trainers is None else [name.strip() for name in trainers.split(",") if name.strip()]
-    options = {**chain, "n_jobs": threads, "random_state": seed}
-    X, y, weight, X_test, y_test = _data(data or [], dev, files, phrases, seed, options, quiet)
+    parameters = {**chain, "n_jobs": threads, "random_state": seed}
+    X, y, weight, X_test, y_test = _data(data or [], dev, files, phrases, seed, parameters, quiet)
     named = judge(y_test, y_test, scheme=scheme).scheme
     comparison = compare(
         X,
@@ -94,7 +84,7 @@ def compare_trainers(
         time_limit=time_limit,
         sample_weight=weight,
         told=lambda row: note(_progress(row), quiet=quiet),
-        **options,
+        **parameters,
     )
     if plot is not None:
         draw(plot_trainers(comparison), plot, quiet=quiet)
@@ -110,10 +100,10 @@ def _data(
     chosen: Chosen,
     phrases: int,
     seed: int,
-    options: dict[str, Any],
+    parameters: dict[str, Any],
     quiet: bool,
 ) -> tuple[Any, Any, np.ndarray | None, Any, Any]:
-    """X, y and weights to train on, X and y to judge on; the template of column files joins the options."""
+    """X, y and weights to train on, X and y to judge on; the template of column files joins the parameters."""
     weight: np.ndarray | None = None
     if not files:
         made = crfield.make_phrases(phrases, random_state=seed)
@@ -122,7 +112,7 @@ def _data(
     else:
         training = read_training(files, chosen, quiet=quiet)
         X, y, weight = training.examples.X, training.examples.y, training.examples.weights
-        options |= training.options
+        parameters |= training.options
         if dev is not None:
             held = reading.read_for(training.reads, [dev], asked=chosen.format, label_column=chosen.label_column)
             return X, y, weight, held.X, held.y

@@ -10,22 +10,9 @@ from typing import Annotated
 
 import typer
 
-from crfield.cli import reading
+from crfield.cli import options, reading
 from crfield.cli.messages import emit, say
 from crfield.cli.model import load_tagger
-from crfield.cli.options import (
-    AllThreads,
-    ColumnsOption,
-    FormatOption,
-    Json,
-    LabelColumnOption,
-    LabelledFilesOrNone,
-    LabelOption,
-    ModelFileOrNone,
-    SchemeOption,
-    StrictFeatures,
-    data_option,
-)
 from crfield.cli.paths import READS
 from crfield.cli.reading import Format, Text
 from crfield.cli.scores import Judgement, Scheme, judge
@@ -33,32 +20,32 @@ from crfield.errors import FormatError
 
 
 def evaluate(
-    data: LabelledFilesOrNone = None,
+    data: options.LabelledFilesOrNone = None,
     *,
-    model: ModelFileOrNone = None,
+    model: options.ModelFileOrNone = None,
     predicted: Annotated[
         str | None,
-        data_option(
+        options.data_option(
             "Instead of model and data: a file with gold and predicted label in its last two columns.",
             metavar="FILE",
         ),
         READS,
     ] = None,
-    scheme: SchemeOption = Scheme.auto,
+    scheme: options.SchemeOption = Scheme.auto,
     strict: Annotated[
         bool,
         typer.Option("--strict", help="Count only spans whose tags keep to the scheme, as seqeval's strict mode."),
     ] = False,
-    format: FormatOption = Format.auto,
-    label_column: LabelColumnOption = -1,
-    strict_features: StrictFeatures = False,
-    columns: ColumnsOption = None,
-    label: LabelOption = None,
-    threads: AllThreads = None,
+    format: options.FormatOption = Format.auto,
+    label_column: options.LabelColumnOption = -1,
+    strict_features: options.StrictFeatures = False,
+    columns: options.ColumnsOption = None,
+    label: options.LabelOption = None,
+    threads: options.AllThreads = None,
     with_confusion: Annotated[
         bool, typer.Option("--confusion", help="Also show which label is taken for which.")
     ] = False,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Score a model on labelled data, or a file that was tagged already.
 

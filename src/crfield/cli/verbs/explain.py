@@ -13,18 +13,9 @@ from typing import Annotated, Any
 import typer
 
 import crfield
+from crfield.cli import options
 from crfield.cli.messages import emit, say
 from crfield.cli.model import WrongVerb, label_of, load_tagger
-from crfield.cli.options import (
-    AllThreads,
-    ColumnsOption,
-    FormatOption,
-    Json,
-    LabelColumnOption,
-    ModelFile,
-    StrictOption,
-    data_option,
-)
 from crfield.cli.paths import READS
 from crfield.cli.reading import Format, read_for, read_unlabelled
 from crfield.errors import InputError
@@ -40,7 +31,7 @@ def explain(
         list[str], typer.Argument(metavar="DATA", help="Files, plain or gzip; - for standard input."), READS
     ],
     *,
-    model: ModelFile,
+    model: options.ModelFile,
     sequence: Annotated[
         int | None, typer.Option(min=0, metavar="K", help="Explain the labels of this sequence, counted from 0.")
     ] = None,
@@ -57,16 +48,16 @@ def explain(
     ] = False,
     top: Annotated[int, typer.Option(min=0, metavar="N", help="How many features, or groups of errors.")] = 20,
     examples: Annotated[int, typer.Option(min=0, metavar="N", help="Examples of each group of errors.")] = 3,
-    label_column: LabelColumnOption = -1,
-    format: FormatOption = Format.auto,
-    strict_features: StrictOption = False,
-    columns: ColumnsOption = None,
+    label_column: options.LabelColumnOption = -1,
+    format: options.FormatOption = Format.auto,
+    strict_features: options.StrictOption = False,
+    columns: options.ColumnsOption = None,
     label_name: Annotated[
         str | None,
-        data_option("Label column of CoNLL-U, for --errors.", metavar="NAME", show_default="the model's"),
+        options.data_option("Label column of CoNLL-U, for --errors.", metavar="NAME", show_default="the model's"),
     ] = None,
-    threads: AllThreads = None,
-    as_json: Json = False,
+    threads: options.AllThreads = None,
+    as_json: options.Json = False,
 ) -> None:
     """Tell why a model labels as it does: one step, a sequence, the errors, or the features that matter."""
     if errors and sequence is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from inspect import signature
+from math import isfinite
 from typing import Annotated, Any
 
 import numpy as np
@@ -105,7 +106,7 @@ def _learnt(model: Any) -> dict[str, Any]:
 
 def _short(value: Any) -> Any:
     if isinstance(value, bool | int | float | str | np.generic):
-        return None if value != value else value
+        return value if not isinstance(value, float) or isfinite(value) else None
     if isinstance(value, np.ndarray):
         return f"array {value.shape}"
     return f"{type(value).__name__} of {len(value)}" if hasattr(value, "__len__") else type(value).__name__

@@ -7,30 +7,18 @@ Ctrl-C ends training, not the command: the weights so far are saved, and the exi
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 import crfield
-from crfield.cli import reading
+from crfield.cli import options, reading
 from crfield.cli.messages import emit, listing, note, on_terminal, say
 from crfield.cli.model import model_facts, model_lines
-from crfield.cli.options import (
-    DATA,
-    AllThreads,
-    Json,
-    LabelledFiles,
-    Quiet,
-    SchemeOption,
-    Seed,
-    chain_parameters,
-    data_option,
-)
 from crfield.cli.paths import READS, WRITES
 from crfield.cli.reading import Examples, Format, Reads
-from crfield.cli.scores import Judgement, Scheme, judge
+from crfield.cli.scores import Scheme, judge
 from crfield.cli.sources import Files, read_training
 from crfield.features.detect import encoder_from_state
 from crfield.features.templates.template import Template
@@ -43,24 +31,27 @@ _TRAINING = ("constraints", "order", "objective", "solver", "tol", "max_iter", "
 
 
 def train(
-    data: LabelledFiles,
+    data: options.LabelledFiles,
     *,
     model: Annotated[
         str,
-        typer.Option("--model", "-m", metavar="FILE", help="The model file to write.", rich_help_panel=DATA),
+        typer.Option("--model", "-m", metavar="FILE", help="The model file to write.", rich_help_panel=options.DATA),
         WRITES,
     ],
     files: Files,
-    dev: Annotated[str | None, data_option("Labelled file to score the model on.", metavar="FILE"), READS] = None,
-    scheme: SchemeOption = Scheme.auto,
+    dev: Annotated[
+        str | None, options.data_option("Labelled file to score the model on.", metavar="FILE"), READS
+    ] = None,
+    scheme: options.SchemeOption = Scheme.auto,
     encoded: Annotated[
-        bool, typer.Option("--encoded", help="DATA is a folder that crfield encode wrote.", rich_help_panel=DATA)
+        bool,
+        typer.Option("--encoded", help="DATA is a folder that crfield encode wrote.", rich_help_panel=options.DATA),
     ] = False,
-    chain: Annotated[dict[str, Any], chain_parameters(*_MODEL, *_TRAINING, patience=None)],
-    threads: AllThreads = None,
-    seed: Seed = 0,
-    quiet: Quiet = False,
-    as_json: Json = False,
+    chain: Annotated[dict[str, Any], options.chain_parameters(*_MODEL, *_TRAINING, patience=None)],
+    threads: options.AllThreads = None,
+    seed: options.Seed = 0,
+    quiet: options.Quiet = False,
+    as_json: options.Json = False,
 ) -> None:
     """Train a model on labelled sequences and write it to a file."""
     if dev == "-" and "-" in data:
@@ -75,17 +66,17 @@ def train(
     fitted: dict[str, Any]
     if encoded:
         dataset = EncodedDataset(data[0])
-        options = _options_of(dataset)
+        parameters = _options_of(dataset)
         source = files.source if files.columns or files.label or files.format is Format.conllu else {}
-        reads, fitted, counts = Reads.by(options, source), {"X": dataset}, (len(dataset), dataset.n_steps)
+        reads, fitted, counts = Reads.by(parameters, source), {"X": dataset}, (len(dataset), dataset.n_steps)
     else:
         training = read_training(data, files, quiet=quiet)
-        options, source, reads, found = training.options, training.source, training.reads, training.examples
+        parameters, source, reads, found = training.options, training.source, training.reads, training.examples
         fitted = {"X": found.X, "y": found.y, "sample_weight": found.weights}
         counts = (len(found.y), found.n_steps)
     read = time.perf_counter()
     crf = crfield.ChainCRF(
-        **options, **chain, n_jobs=threads, random_state=seed, verbose=int(on_terminal() and not quiet)
+        **parameters, **chain, n_jobs=threads, random_state=seed, verbose=int(on_terminal() and not quiet)
     )
     crf.source_ = source
     # Read before the long part: a mistake in it should not wait until the end.
@@ -100,11 +91,14 @@ def train(
     crf.set_params(n_jobs=None, verbose=0).save(model)
     if "checkpoint" in chain and crf.stop_reason_ != INTERRUPTED:
         Path(chain["checkpoint"]).unlink(missing_ok=True)
-    report = _Report(model, *counts, crf, scores, read - began, trained - read)
     if as_json:
-        emit(report.to_dict())
+        seconds = {"reading": round(read - began, 3), "training": round(trained - read, 3)}
+        facts = {"model": model, "sequences": counts[0], "steps": counts[1], **model_facts(crf), "seconds": seconds}
+        emit({**facts, "dev": None if scores is None else scores.to_dict()})
     elif not quiet:
-        say(report.text())
+        lines = {"data": f"{counts[0]:,} sequences, {counts[1]:,} steps", **model_lines(crf)}
+        lines["time"] = f"{read - began:.1f} s reading, {trained - read:.1f} s training"
+        say(listing({**lines, **({} if scores is None else {"dev": scores.summary()}), "model": model}))
     if crf.stop_reason_ == INTERRUPTED:
         note(f"interrupted: the model so far was saved to {model}")
         raise typer.Exit(130)
@@ -112,40 +106,6 @@ def train(
 
 def _options_of(dataset: EncodedDataset) -> dict[str, Any]:
     """Parameters of a model that reads what the data set was encoded from."""
-    options: dict[str, Any] = {"template": None if dataset.template is None else Template(dataset.template)}
+    parameters: dict[str, Any] = {"template": None if dataset.template is None else Template(dataset.template)}
     encoder = encoder_from_state(*dataset.encoder_state)  # type: ignore[arg-type]
-    return options | {"features": encoder.transformer} if isinstance(encoder, TransformedEncoder) else options
-
-
-@dataclass(frozen=True, eq=False)
-class _Report:
-    """What came of a training."""
-
-    path: str
-    n_sequences: int
-    n_steps: int
-    model: crfield.ChainCRF
-    scores: Judgement | None
-    reading: float  # seconds
-    training: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {
-            "model": self.path,
-            "sequences": self.n_sequences,
-            "steps": self.n_steps,
-            **model_facts(self.model),
-            "seconds": {"reading": round(self.reading, 3), "training": round(self.training, 3)},
-            "dev": None if self.scores is None else self.scores.to_dict(),
-        }
-
-    def text(self) -> str:
-        """For people."""
-        lines = {"data": f"{self.n_sequences:,} sequences, {self.n_steps:,} steps"}
-        lines |= model_lines(self.model)
-        lines["time"] = f"{self.reading:.1f} s reading, {self.training:.1f} s training"
-        if self.scores is not None:
-            lines["dev"] = self.scores.summary()
-        lines["model"] = self.path
-        return listing(lines)
+    return parameters | {"features": encoder.transformer} if isinstance(encoder, TransformedEncoder) else parameters

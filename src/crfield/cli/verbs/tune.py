@@ -10,18 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
+from crfield.cli import options
 from crfield.cli.messages import emit, note, on_terminal, one_of, say
-from crfield.cli.options import (
-    DATA,
-    MODEL,
-    TRAINING,
-    AllThreads,
-    Json,
-    LabelledFiles,
-    Quiet,
-    Seed,
-    chain_parameters,
-)
 from crfield.cli.paths import WRITES
 from crfield.cli.sources import Files, read_training
 from crfield.estimators.chain.crf import ChainCRF
@@ -42,11 +32,13 @@ def _penalties(text: str) -> list[float]:
 
 
 def _penalty(name: str) -> Any:
-    return typer.Option(metavar="X,Y,…", help=f"Strengths of the {name} penalty to try.", rich_help_panel=MODEL)
+    return typer.Option(
+        metavar="X,Y,…", help=f"Strengths of the {name} penalty to try.", rich_help_panel=options.MODEL
+    )
 
 
 def tune(
-    data: LabelledFiles,
+    data: options.LabelledFiles,
     *,
     model: Annotated[
         str | None,
@@ -56,16 +48,16 @@ def tune(
             metavar="FILE",
             help="Train with the best and write it.",
             show_default="none",
-            rich_help_panel=DATA,
+            rich_help_panel=options.DATA,
         ),
         WRITES,
     ] = None,
     files: Files,
     l1: Annotated[str, _penalty("l1")] = "0",
     l2: Annotated[str, _penalty("l2")] = _L2,
-    chain: Annotated[dict[str, Any], chain_parameters("constraints", "min_count", "tol", "max_iter")],
+    chain: Annotated[dict[str, Any], options.chain_parameters("constraints", "min_count", "tol", "max_iter")],
     folds: Annotated[
-        int, typer.Option(min=2, metavar="N", help="Folds, of whole sequences.", rich_help_panel=TRAINING)
+        int, typer.Option(min=2, metavar="N", help="Folds, of whole sequences.", rich_help_panel=options.TRAINING)
     ] = 5,
     score: Annotated[
         str,
@@ -73,13 +65,13 @@ def tune(
             metavar="NAME",
             help=f"What decides: {', '.join(SCORES)}.",
             callback=lambda name: one_of(name, SCORES),
-            rich_help_panel=TRAINING,
+            rich_help_panel=options.TRAINING,
         ),
     ] = "f1",
-    threads: AllThreads = None,
-    seed: Seed = 0,
-    quiet: Quiet = False,
-    as_json: Json = False,
+    threads: options.AllThreads = None,
+    seed: options.Seed = 0,
+    quiet: options.Quiet = False,
+    as_json: options.Json = False,
 ) -> None:
     """Choose l1 and l2 by cross-validation over sequences; print the scores and write the best model."""
     l1s, l2s = _penalties(l1), _penalties(l2)
