@@ -107,5 +107,5 @@ def train(
 def _options_of(dataset: EncodedDataset) -> dict[str, Any]:
     """Parameters of a model that reads what the data set was encoded from."""
     parameters: dict[str, Any] = {"template": None if dataset.template is None else Template(dataset.template)}
-    encoder = encoder_from_state(*dataset.encoder_state)  # type: ignore[arg-type]
+    encoder = encoder_from_state(*dataset.encoder_state)
     return parameters | {"features": encoder.transformer} if isinstance(encoder, TransformedEncoder) else parameters
