@@ -20,7 +20,7 @@ demo: $(STAMP)
 
 # Bytecode is kept whatever the environment says: half the time of collecting, and a part of every process started.
 # A worker that has nothing left takes over half of what another still has; each worker has one core, so one thread.
-test: export PYTHONDONTWRITEBYTECODE =
+test check: export PYTHONDONTWRITEBYTECODE =
 test: export OMP_NUM_THREADS = 1
 test: $(STAMP)
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal

@@ -19,6 +19,7 @@ from crfield.data.labels import LabelCoder
 from crfield.errors import InputError, ShapeError
 from crfield.estimators.chain.model import ColumnModel
 from crfield.estimators.export.step_scores import DenseSteps
+from crfield.features.encoder import Encoder
 from crfield.features.lazy_columns import Places
 from crfield.features.relational.catalogue import Catalogue
 from crfield.features.relational.recordings import Recordings
@@ -163,6 +164,11 @@ class Selected:
     refit_l2: float | None
 
     states = None
+
+    @property
+    def encoder(self) -> Encoder | None:
+        """What reads X; None where features are those of a catalogue."""
+        return self.scores.encoder if isinstance(self.scores, ColumnModel) else None
 
     def state(self) -> State:
         """Header and arrays: what prediction needs, and the whole path with the weights of its rounds."""
