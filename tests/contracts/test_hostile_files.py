@@ -290,7 +290,7 @@ def test_a_checkpoint_of_epochs_is_checked_too(tmp_path: Path) -> None:
     for wrong in wrongs:
         path.unlink()
         Checkpoint(path, digests, every=0.0).offer("epochs", lambda wrong=wrong: (good | wrong, {"weights": weights}))  # type: ignore[misc]
-        with pytest.raises(ModelFileError, match="cannot be gone on from"):
+        with pytest.raises(ModelFileError, match="cannot be resumed"):
             ChainCRF(solver="warm", checkpoint=path, checkpoint_every=0, tol=1e-2).fit(as_strings(X), y)
 
 

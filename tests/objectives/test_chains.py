@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from crfield.core.fixed import FixedScores
+from crfield.core.constraints import FixedScores
 from crfield.core.potentials import Potentials
 from crfield.core.target import Target
 from crfield.core.topology import Chains

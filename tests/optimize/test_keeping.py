@@ -10,9 +10,9 @@ import pytest
 
 from crfield.errors import ShapeError
 from crfield.kernels import choice, vectors
-from crfield.optimize.keeping import State
 from crfield.optimize.lbfgs import minimize
 from crfield.optimize.penalty import Penalty
+from crfield.optimize.resume import State
 from tests.cases.optimize_problems import correlated
 
 
@@ -39,13 +39,13 @@ def test_every_step_can_be_gone_on_from(case: str, body: str) -> None:
         options["single"] = True
     if case == "diagonal":
         options["diagonal"] = np.linspace(0.5, 2.0, problem.n_weights)
-    start, keeper = np.zeros(problem.n_weights), Memory()
-    whole = minimize(problem, start, penalty, keeper=keeper, **options)
+    start, run_state = np.zeros(problem.n_weights), Memory()
+    whole = minimize(problem, start, penalty, run_state=run_state, **options)
     assert whole.converged
-    assert len(keeper.states) == whole.n_iter >= 8
+    assert len(run_state.states) == whole.n_iter >= 8
     options.pop("diagonal", None)  # it comes back with the state
     for k in (0, 3, 7, whole.n_iter - 2, whole.n_iter - 1):
-        again = minimize(problem, start + 7.0, penalty, keeper=Memory(keeper.states[k]), **options)
+        again = minimize(problem, start + 7.0, penalty, run_state=Memory(run_state.states[k]), **options)
         assert again.weights.tobytes() == whole.weights.tobytes()
         assert (again.value, again.reason, again.n_evaluations) == (whole.value, whole.reason, whole.n_evaluations)
         assert [s.value for s in again.history] == [s.value for s in whole.history]
@@ -53,11 +53,11 @@ def test_every_step_can_be_gone_on_from(case: str, body: str) -> None:
 
 def test_a_longer_run_goes_on_from_a_short_one(body: str) -> None:
     problem = correlated(seed=2, rows=60, width=12)
-    keeper, penalty, start = Memory(), Penalty(l2=0.1), np.zeros(12)
+    run_state, penalty, start = Memory(), Penalty(l2=0.1), np.zeros(12)
     whole = minimize(problem, start, penalty, tol=1e-9)
-    short = minimize(problem, start, penalty, tol=1e-9, max_iter=5, keeper=keeper)
+    short = minimize(problem, start, penalty, tol=1e-9, max_iter=5, run_state=run_state)
     assert short.reason == "max_iter"
-    longer = minimize(problem, start, penalty, tol=1e-9, keeper=Memory(keeper.states[-1]))
+    longer = minimize(problem, start, penalty, tol=1e-9, run_state=Memory(run_state.states[-1]))
     assert longer.weights.tobytes() == whole.weights.tobytes()
 
 

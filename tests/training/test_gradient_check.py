@@ -9,7 +9,7 @@ import pytest
 
 from crfield.optimize.history import INTERRUPTED, Result
 from crfield.optimize.penalty import Penalty
-from crfield.training.gradient_check import DISAGREE, UNSETTLED, find_fault, minimize_honestly
+from crfield.training.gradient_check import DISAGREE, UNSETTLED, find_fault, minimize_checked
 
 
 class Bowl:
@@ -28,7 +28,7 @@ class Bowl:
 
 
 def run(problem: Bowl, **options: Any) -> Result:
-    return minimize_honestly(problem, np.zeros(3), Penalty(l2=0.1), tol=1e-6, max_iter=100, **options)  # type: ignore[arg-type]
+    return minimize_checked(problem, np.zeros(3), Penalty(l2=0.1), tol=1e-6, max_iter=100, **options)  # type: ignore[arg-type]
 
 
 def test_an_honest_problem_converges() -> None:

@@ -20,8 +20,19 @@ import math
 import numpy as np
 
 from crfield.errors import InputError
-from crfield.optimize.diary import Callback, Diary, check_first, check_run, no_l1
-from crfield.optimize.history import CALLBACK, INTERRUPTED, MAX_ITER, NO_IMPROVEMENT, TOLERANCE, Result
+from crfield.optimize.history import (
+    CALLBACK,
+    INTERRUPTED,
+    MAX_ITER,
+    NO_IMPROVEMENT,
+    TOLERANCE,
+    Callback,
+    History,
+    Result,
+    check_first,
+    check_run,
+    no_l1,
+)
 from crfield.optimize.line_search import wolfe_search
 from crfield.optimize.penalty import Penalised, Penalty, Point
 from crfield.optimize.problem import Problem
@@ -64,17 +75,17 @@ def minimize_cg(
     here = Point(weights, np.empty_like(weights))
     there = Point(np.empty_like(weights), np.empty_like(weights))
     stopping = Stopping(tol, convexity=penalty.l2 if penalty.penalised is None else 0.0)
-    diary = Diary(tol, callback)
+    history = History(tol, callback)
     reason = MAX_ITER
     try:
         objective.evaluate(here)
         check_first(here.value, here.squared_norm)
         if here.squared_norm == 0:
-            diary.gap = 0.0
-            return diary.result(TOLERANCE, here.weights, here.value, n_evaluations=objective.n_evaluations)
+            history.gap = 0.0
+            return history.result(TOLERANCE, here.weights, here.value, n_evaluations=objective.n_evaluations)
         direction, slope, fresh, since = -here.gradient, -here.squared_norm, True, 0
         size = min(1.0, 1.0 / math.sqrt(here.squared_norm))
-        while len(diary.steps) < max_iter:
+        while len(history.steps) < max_iter:
             taken = wolfe_search(objective, here, there, direction, slope=slope, size=size, flatter=FLAT)
             if taken is None:
                 if fresh:
@@ -96,7 +107,7 @@ def minimize_cg(
             # A step like the last one promises the same decrease to first order.
             size = taken * min(max(before / slope, 0.01), 100.0) if slope else taken
             gap = stopping.update(here.value, here.squared_norm, size * slope) if here.squared_norm else 0.0
-            enough = diary.note(
+            enough = history.note(
                 here.weights,
                 here.value,
                 gradient_norm=math.sqrt(here.squared_norm),
@@ -117,7 +128,7 @@ def minimize_cg(
         reason = INTERRUPTED
         if math.isnan(here.value):
             objective.evaluate(here)
-    return diary.result(reason, here.weights, here.value, n_evaluations=objective.n_evaluations)
+    return history.result(reason, here.weights, here.value, n_evaluations=objective.n_evaluations)
 
 
 def _beta(update: str, new: np.ndarray, old: np.ndarray, direction: np.ndarray, old_squared: float) -> float:

@@ -36,11 +36,11 @@ from crfield.optimize.history import (
     Result,
     Step,
 )
-from crfield.optimize.keeping import Found, Keeper, State, refuse_state, steps_of_table, steps_table, taking_over
 from crfield.optimize.line_search import orthant_search, wolfe_search
 from crfield.optimize.penalty import Penalised, Penalty, Point
 from crfield.optimize.problem import Problem
 from crfield.optimize.renewal import Renewal, renewal
+from crfield.optimize.resume import Found, RunState, State, refuse_state, steps_of_table, steps_table, taking_over
 from crfield.optimize.stopping import Stopping, steps_left
 
 Callback = Callable[[Step, np.ndarray], bool | None]
@@ -67,17 +67,17 @@ def history_size(n_weights: int, memory: int | None = None, single: bool | None 
 
 
 class _WithModel:
-    """A keeper that also keeps what the quasi-Newton model of a run was made with."""
+    """A `RunState` that also keeps what the quasi-Newton model of a run was made with."""
 
     def __init__(
-        self, keeper: Keeper, memory: int, single: bool, diagonal: np.ndarray | None, objective: Penalised
+        self, run_state: RunState, memory: int, single: bool, diagonal: np.ndarray | None, objective: Penalised
     ) -> None:
-        self.keeper, self.header, self.objective = keeper, {"memory": memory, "single": single}, objective
+        self.run_state, self.header, self.objective = run_state, {"memory": memory, "single": single}, objective
         self.arrays = {} if diagonal is None else {"diagonal": diagonal}
 
     def found(self, phase: str) -> State | None:
         """The state of an earlier run."""
-        return self.keeper.found(phase)
+        return self.run_state.found(phase)
 
     def offer(self, phase: str, state: Callable[[], State]) -> None:
         """Hand the state on, with the model's parts."""
@@ -88,7 +88,7 @@ class _WithModel:
                 arrays |= {f"basis/{name}": part for name, part in self.objective.basis.state().items()}
             return self.header | header, self.arrays | arrays
 
-        self.keeper.offer(phase, whole)
+        self.run_state.offer(phase, whole)
 
 
 class _Run:
@@ -103,12 +103,12 @@ class _Run:
         stopping: Stopping,
         first_step: float | None,
         callback: Callback | None,
-        keeper: Keeper | None = None,
+        run_state: RunState | None = None,
         renew: bool = False,
     ) -> None:
         self.objective, self.history, self.stopping = objective, history, stopping
         self.renewal = Renewal(len(start), wanted=renew)
-        self.first_step, self.callback, self.keeper = first_step, callback, keeper
+        self.first_step, self.callback, self.run_state = first_step, callback, run_state
         self.here = Point(start, np.empty(len(start)))
         self.there = Point(np.empty(len(start)), np.empty(len(start)))
         self.direction = np.empty(len(start))
@@ -146,11 +146,11 @@ class _Run:
         value, squared_norm, n_active = found.listed("point", 3)
         self.here.value = found.number("value", within=value)
         self.here.squared_norm = found.number("squared_norm", within=squared_norm, least=0.0)
-        self.here.n_active = self.there.n_active = found.whole("n_active", within=n_active, most=n)
+        self.here.n_active = self.there.n_active = found.integer("n_active", within=n_active, most=n)
         slope, size = found.listed("course", 2)
         self.course = (found.number("slope", within=slope), found.number("size", within=size))
         self.gap = math.inf if found.header["gap"] is None else found.number("gap")
-        self.objective.n_evaluations = found.whole("n_evaluations")
+        self.objective.n_evaluations = found.integer("n_evaluations")
         self.stopping.remember(found.header["stopping"])
         self.renewal.restore(found)
         if self.renewal.count:
@@ -359,8 +359,8 @@ class _Run:
             shown = self.shown().view()
             shown.flags.writeable = False
             enough = bool(self.callback(step, shown))
-        if self.keeper is not None:
-            self.keeper.offer("lbfgs", self.state)
+        if self.run_state is not None:
+            self.run_state.offer("lbfgs", self.state)
         return enough
 
 
@@ -377,7 +377,7 @@ def minimize(
     n_jobs: int = 1,
     callback: Callback | None = None,
     first_step: float | None = None,
-    keeper: Keeper | None = None,
+    run_state: RunState | None = None,
     basis: Basis | None = None,
     renew: bool = False,
 ) -> Result:
@@ -397,8 +397,8 @@ def minimize(
     ``renew``, a run on few weights that takes long has them made anew of the second derivative once in a while, at
     one evaluation for each weight. Both are for smooth problems, without l1.
 
-    ``keeper`` (`optimize.keeping`) is offered the state of the run after every step; what it found of an earlier
-    run of the same problem is gone on from, diagonal included, and the end has the same bits as without the break.
+    ``run_state`` (`optimize.resume`) is offered the state of the run after every step; what it found of an earlier
+    run of the same problem is resumed, diagonal included, and the end has the same bits as without the break.
 
     >>> class Valley:
     ...     n_weights = 2
@@ -425,12 +425,12 @@ def minimize(
         raise InputError(f"an l1 penalty is of single weights, which other coordinates mix: got l1={penalty.l1:g}.")
     if first_step is not None and not (first_step > 0 and math.isfinite(first_step)):
         raise InputError(f"first_step must be a finite number above 0, got {first_step}.")
-    found = None if keeper is None else keeper.found("lbfgs")
+    found = None if run_state is None else run_state.found("lbfgs")
     if found is not None:
         told = Found(found)
         diagonal = told.vector("diagonal", n) if "diagonal" in told.arrays else None
         longest = max(LONGEST, LONGEST_SINGLE, memory or 0)
-        memory, single = told.whole("memory", least=1, most=longest), told.flag("single")
+        memory, single = told.integer("memory", least=1, most=longest), told.flag("single")
         if diagonal is not None and n and diagonal.min() <= 0:
             refuse_state("its diagonal is not positive")
     if diagonal is not None:
@@ -460,7 +460,7 @@ def minimize(
         stopping=Stopping(tol, convexity=penalty.l2 if penalty.penalised is None else 0.0),
         first_step=first_step,
         callback=callback,
-        keeper=None if keeper is None else _WithModel(keeper, memory, single, diagonal, objective),
+        run_state=None if run_state is None else _WithModel(run_state, memory, single, diagonal, objective),
         renew=renew,
     )
     if found is not None:

@@ -20,8 +20,19 @@ from typing import Protocol
 
 import numpy as np
 
-from crfield.optimize.diary import Callback, Diary, check_first, check_run, no_l1
-from crfield.optimize.history import CALLBACK, INTERRUPTED, MAX_ITER, NO_IMPROVEMENT, TOLERANCE, Result
+from crfield.optimize.history import (
+    CALLBACK,
+    INTERRUPTED,
+    MAX_ITER,
+    NO_IMPROVEMENT,
+    TOLERANCE,
+    Callback,
+    History,
+    Result,
+    check_first,
+    check_run,
+    no_l1,
+)
 from crfield.optimize.line_search import wolfe_search
 from crfield.optimize.penalty import Penalised, Penalty, Point
 
@@ -78,21 +89,21 @@ def minimize_newton_cg(
     no_l1("truncated Newton", penalty)
     weights = check_run(int(problem.n_weights), start, penalty, tol=tol, max_iter=max_iter)
     run = _Run(problem, weights, penalty, n_jobs=n_jobs)
-    diary, reason = Diary(tol, callback), MAX_ITER
+    history, reason = History(tol, callback), MAX_ITER
     try:
         run.objective.evaluate(run.here)
         check_first(run.here.value, run.here.squared_norm)
         run.begin()
-        diary.gap = run.aim()
-        while len(diary.steps) < max_iter:
-            if diary.gap <= tol:
+        history.gap = run.aim()
+        while len(history.steps) < max_iter:
+            if history.gap <= tol:
                 reason = TOLERANCE
                 break
             taken = run.step()
             if taken is None:
                 reason = NO_IMPROVEMENT
                 break
-            enough = diary.note(
+            enough = history.note(
                 run.here.weights,
                 run.here.value,
                 gradient_norm=math.sqrt(run.here.squared_norm),
@@ -100,16 +111,16 @@ def minimize_newton_cg(
                 n_evaluations=run.n_evaluations,
                 gap=run.aim(),
             )
-            if enough and diary.gap > tol:
+            if enough and history.gap > tol:
                 reason = CALLBACK
                 break
-        if diary.gap <= tol:
+        if history.gap <= tol:
             reason = TOLERANCE
     except KeyboardInterrupt:
         reason = INTERRUPTED
         if math.isnan(run.here.value):
             run.objective.evaluate(run.here)
-    return diary.result(reason, run.here.weights, run.here.value, n_evaluations=run.n_evaluations)
+    return history.result(reason, run.here.weights, run.here.value, n_evaluations=run.n_evaluations)
 
 
 class _Run:

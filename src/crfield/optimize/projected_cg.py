@@ -20,8 +20,18 @@ import math
 
 import numpy as np
 
-from crfield.optimize.diary import Callback, Diary, check_first, check_run
-from crfield.optimize.history import CALLBACK, INTERRUPTED, MAX_ITER, NO_IMPROVEMENT, TOLERANCE, Result
+from crfield.optimize.history import (
+    CALLBACK,
+    INTERRUPTED,
+    MAX_ITER,
+    NO_IMPROVEMENT,
+    TOLERANCE,
+    Callback,
+    History,
+    Result,
+    check_first,
+    check_run,
+)
 from crfield.optimize.penalty import Penalty
 from crfield.optimize.problem import Problem
 from crfield.optimize.stopping import Stopping
@@ -99,17 +109,17 @@ def minimize_projected_cg(
     )
     gradient, ahead = np.empty_like(x), np.empty_like(x)
     stopping = Stopping(tol, convexity=penalty.l2 if penalty.penalised is None else 0.0)
-    diary, reason = Diary(tol, callback), MAX_ITER
+    history, reason = History(tol, callback), MAX_ITER
     value = math.nan
     try:
         value = split.evaluate(x, gradient)
         steepest, square = _free(split, x, gradient)
         check_first(value, square)
         if square == 0:
-            diary.gap = 0.0
-            return diary.result(TOLERANCE, split.weights(x), value, n_evaluations=split.n_evaluations)
+            history.gap = 0.0
+            return history.result(TOLERANCE, split.weights(x), value, n_evaluations=split.n_evaluations)
         direction, size, fresh = steepest.copy(), min(1.0, 1.0 / math.sqrt(square)), True
-        while len(diary.steps) < max_iter:
+        while len(history.steps) < max_iter:
             found = _bent_search(split, x, value, gradient, direction, ahead, size)
             if found is None:
                 if fresh:
@@ -131,7 +141,7 @@ def minimize_projected_cg(
             size = taken * min(max(before_slope / slope, 0.1), 10.0) if slope > 0 else taken
             gap = stopping.update(value, square, -size * slope) if square else 0.0
             w = split.weights(x)
-            enough = diary.note(
+            enough = history.note(
                 w,
                 value,
                 gradient_norm=math.sqrt(square),
@@ -153,7 +163,7 @@ def minimize_projected_cg(
         reason = INTERRUPTED
         if math.isnan(value):
             value = split.evaluate(x, gradient)
-    return diary.result(reason, split.weights(x), value, n_evaluations=split.n_evaluations)
+    return history.result(reason, split.weights(x), value, n_evaluations=split.n_evaluations)
 
 
 def _free(split: _Split, x: np.ndarray, gradient: np.ndarray) -> tuple[np.ndarray, float]:

@@ -27,13 +27,22 @@ import numpy as np
 
 from crfield.optimize.basis import DIFFERENCE, Basis, graded_root, second_derivative
 from crfield.optimize.dense_newton import grown, slope_along, subgradient
-from crfield.optimize.diary import check_first, check_run
-from crfield.optimize.history import CALLBACK, INTERRUPTED, MAX_ITER, NO_IMPROVEMENT, TOLERANCE, Result, Step
-from crfield.optimize.keeping import Found, Keeper, State, steps_of_table, steps_table, taking_over
+from crfield.optimize.history import (
+    CALLBACK,
+    INTERRUPTED,
+    MAX_ITER,
+    NO_IMPROVEMENT,
+    TOLERANCE,
+    Result,
+    Step,
+    check_first,
+    check_run,
+)
 from crfield.optimize.lasso import lasso_step
 from crfield.optimize.penalty import Penalty
 from crfield.optimize.problem import Problem
 from crfield.optimize.renewal import Renewal
+from crfield.optimize.resume import Found, RunState, State, steps_of_table, steps_table, taking_over
 from crfield.optimize.stopping import STALLED, Stopping
 
 PHASE = "proximal_newton"
@@ -60,10 +69,10 @@ class _Run:
         *,
         tol: float,
         callback: Callback | None,
-        keeper: Keeper | None,
+        run_state: RunState | None,
     ) -> None:
         n = len(weights)
-        self.problem, self.basis, self.callback, self.keeper = problem, basis, callback, keeper
+        self.problem, self.basis, self.callback, self.run_state = problem, basis, callback, run_state
         share = np.ones(n) if penalty.penalised is None else penalty.penalised.astype(np.float64)
         self.l1, self.l2 = penalty.l1 * share, penalty.l2 * share
         self.weights, self.value, self.gradient = weights, math.nan, np.empty(n)  # gradient of f alone
@@ -215,8 +224,8 @@ class _Run:
             shown = self.weights.view()
             shown.flags.writeable = False
             enough = bool(self.callback(self.steps[-1], shown))
-        if self.keeper is not None:
-            self.keeper.offer(PHASE, self.state)
+        if self.run_state is not None:
+            self.run_state.offer(PHASE, self.state)
         return enough
 
     def state(self) -> State:
@@ -242,7 +251,7 @@ class _Run:
         self.value, self.noise = found.number("value"), found.number("noise", least=0.0)
         self.gap = math.inf if found.header["gap"] is None else found.number("gap")
         self.renewed_at = math.inf if found.header["renewed_at"] is None else found.number("renewed_at")
-        self.n_evaluations = found.whole("n_evaluations")
+        self.n_evaluations = found.integer("n_evaluations")
         self.stopping.remember(found.header["stopping"])
         self.renewal.restore(found)
         self.steps = steps_of_table(found.arrays["steps"])
@@ -259,9 +268,9 @@ def minimize_proximal(
     tol: float = 1e-4,
     max_iter: int = 500,
     callback: Callback | None = None,
-    keeper: Keeper | None = None,
+    run_state: RunState | None = None,
 ) -> Result:
-    """Minimise f(w) + l1 ‖w‖₁ + ½ l2 ‖w‖² from ``start``; tolerance, callback, keeper and result as for L-BFGS.
+    """Minimise f(w) + l1 ‖w‖₁ + ½ l2 ‖w‖² from ``start``; tolerance, callback, run_state and result as for L-BFGS.
 
     ``basis`` are coordinates in which f alone, without its penalties, is about round.
 
@@ -279,12 +288,12 @@ def minimize_proximal(
     """
     n = int(problem.n_weights)
     weights = check_run(n, start, penalty, tol=tol, max_iter=max_iter)
-    found = None if keeper is None else keeper.found(PHASE)
+    found = None if run_state is None else run_state.found(PHASE)
     if found is not None:
         with taking_over():
             kept = {name.removeprefix("basis/"): part for name, part in found[1].items() if name.startswith("basis/")}
             basis = Basis.from_state(kept, n)
-    run = _Run(problem, weights, penalty, basis, tol=tol, callback=callback, keeper=keeper)
+    run = _Run(problem, weights, penalty, basis, tol=tol, callback=callback, run_state=run_state)
     if found is not None:
         with taking_over():
             run.restore(found)

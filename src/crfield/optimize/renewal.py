@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from crfield.optimize.history import Step
-from crfield.optimize.keeping import Found
+from crfield.optimize.resume import Found
 from crfield.optimize.stopping import Stopping, steps_left
 
 SOONEST, FEW = 30, 800  # steps before a derivative is computed anew, and weights that may have one
@@ -92,6 +92,6 @@ class Renewal:
     def restore(self, found: Found) -> None:
         """Go on where the one whose `state` this is was; runs that older versions kept know nothing of it."""
         self.since, self.count = (
-            found.whole(name, within=found.header.get(name, 0)) for name in ("since", "n_renewed")
+            found.integer(name, within=found.header.get(name, 0)) for name in ("since", "n_renewed")
         )
         self.round, self.believed = (name in found.header and found.flag(name) for name in ("round", "believed"))

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from crfield.data.batch import Batch, Columns
-from crfield.scoring.higher_order import RunLayout
+from crfield.scoring.higher_order import HigherOrderLayout
 from crfield.scoring.layout import Layout
 
 
@@ -166,13 +166,13 @@ def path_difference(
         for name, at in ends.items():
             constants(f"fixed_{name}", at, getattr(layout.fixed, name), path, other, 0)
         constants("fixed_edge", edges, layout.fixed.edge.ravel(), pair, other_pair, 1)
-    if isinstance(layout, RunLayout):
+    if isinstance(layout, HigherOrderLayout):
         terms += _run_terms(layout, weights[part["runs"]], batch, path, other)
     return [term for term in terms if term.amount != 0.0]
 
 
 def _run_terms(
-    layout: RunLayout, weights: np.ndarray, batch: Batch, path: np.ndarray, other: np.ndarray
+    layout: HigherOrderLayout, weights: np.ndarray, batch: Batch, path: np.ndarray, other: np.ndarray
 ) -> list[Term]:
     runs = layout.runs
     states = [runs.walk(labels, batch.topology) for labels in (path, other)]

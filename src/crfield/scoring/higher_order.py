@@ -149,10 +149,10 @@ class LabelRuns:
 
 
 @dataclass(frozen=True, eq=False)
-class RunLayout(Layout):
+class HigherOrderLayout(Layout):
     """A layout with weights for longer runs of labels behind all others.
 
-    >>> layout = RunLayout(n_labels=2, n_columns=1, runs=LabelRuns(2, (np.array([[0, 1, 1]]),)))
+    >>> layout = HigherOrderLayout(n_labels=2, n_columns=1, runs=LabelRuns(2, (np.array([[0, 1, 1]]),)))
     >>> layout.n_weights, layout.plain.n_weights, layout.part["runs"]
     (3, 2, slice(2, 3, None))
     """
@@ -177,7 +177,7 @@ class RunLayout(Layout):
         return Layout(**{f.name: getattr(self, f.name) for f in fields(Layout)})
 
     @classmethod
-    def extend(cls, layout: Layout, runs: LabelRuns) -> RunLayout:
+    def extend(cls, layout: Layout, runs: LabelRuns) -> HigherOrderLayout:
         """A plain layout with runs."""
         if layout.n_edge_columns or layout.n_edge_dense:
             raise InputError(
@@ -213,20 +213,20 @@ class RunLayout(Layout):
         return edge, own
 
 
-def runs_from_state(layout: Layout, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> RunLayout:
+def runs_from_state(layout: Layout, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> HigherOrderLayout:
     """The layout whose state this is, from its plain part; ModelFileError if the runs cannot be used."""
     order = header.get("order")
     names = [f"runs_{k}" for k in range(2, order + 1)] if type(order) is int and 2 <= order < 64 else []
     if not names or any(name not in arrays or arrays[name].dtype != np.int32 for name in names):
         raise ModelFileError(f"the layout of the weights is damaged: runs of labels of order {order!r} are missing.")
     try:
-        return RunLayout.extend(layout, LabelRuns(layout.n_labels, tuple(arrays[name] for name in names)))
+        return HigherOrderLayout.extend(layout, LabelRuns(layout.n_labels, tuple(arrays[name] for name in names)))
     except InputError as error:
         raise ModelFileError(f"the layout of the weights is damaged: {error}") from None
 
 
 @dataclass(frozen=True, eq=False)
-class RunScores:
+class HigherOrderScores:
     """Scores of labels (N, L) and of edges (S, L): what `crfield.kernels.tuples` reads."""
 
     node: np.ndarray
@@ -235,7 +235,9 @@ class RunScores:
     topology: Chains
 
     @classmethod
-    def of(cls, layout: RunLayout, weights: np.ndarray, batch: Batch, *, n_jobs: int = 1) -> RunScores:
+    def of(
+        cls, layout: HigherOrderLayout, weights: np.ndarray, batch: Batch, *, n_jobs: int = 1
+    ) -> HigherOrderScores:
         """The scores of a batch."""
         plain = layout.plain
         node, edge = linear.Tagger(plain, weights[: plain.n_weights]).scores(batch, n_jobs=n_jobs)

@@ -19,7 +19,7 @@ from functools import cached_property
 
 import numpy as np
 
-from crfield.core.fixed import FIXED, FixedScores
+from crfield.core.constraints import FIXED, FixedScores
 from crfield.core.target import Target
 from crfield.data.batch import Batch, Columns
 from crfield.errors import InputError, ModelFileError, ShapeError

@@ -4,7 +4,7 @@ A checkpoint is an archive (`storage.archive`): a header and arrays, nothing tha
 beside its place and moved there in one step, so that at any moment there is either the whole old one or the whole new
 one. The header holds digests of the data and of the options, and what they are digests of; a training goes on only
 from a checkpoint of its own, for anything else would end somewhere between two models. It has a version; what the
-state itself may be is checked by those who go on from it (`crfield.optimize.keeping`).
+state itself may be is checked by those who resume it (`crfield.optimize.resume`).
 
 A training that has come to its end leaves its checkpoint behind, marked as done: the same call then goes to the end
 at once (its process may have died before the model was saved), and another training may take the place. One that is
@@ -34,7 +34,7 @@ State = tuple[dict[str, Any], dict[str, np.ndarray]]
 
 
 class Checkpoint:
-    """Keeps the state of a training in one file (a keeper in the sense of `crfield.optimize.keeping`).
+    """Keeps the state of a training in one file (a `RunState` of `crfield.optimize.resume`).
 
     ``digests`` name what the training depends on. The file is read at once if it is there.
 

@@ -146,7 +146,7 @@ def column_basis(layout: Any, moments: Moments, penalty: Penalty) -> Basis:
 
     A step that knows nothing bends by 1/L in the score of each label, one that leaves from or leads to a pair of
     labels by 1/L². ``penalty`` adds its ridge. Weights of longer
-    runs of labels (`scoring.higher_order.RunLayout`) lie behind those of a plain ``layout``.
+    runs of labels (`scoring.higher_order.HigherOrderLayout`) lie behind those of a plain ``layout``.
     """
     n_weights, layout = layout.n_weights, getattr(layout, "plain", layout)
     labels, part = layout.n_labels, layout.part

@@ -46,7 +46,7 @@ class Doubtful(Protocol):
         ...
 
 
-def minimize_honestly(
+def minimize_checked(
     problem: Doubtful,
     start: np.ndarray,
     penalty: Penalty,
@@ -66,7 +66,7 @@ def minimize_honestly(
     ...     def evaluate(self, weights, gradient):
     ...         gradient[:] = -1.0
     ...         return 1.0 + abs(float(weights[0]))
-    >>> minimize_honestly(Wrong(), np.zeros(1), Penalty(l2=1.0), tol=1e-4, max_iter=50).converged
+    >>> minimize_checked(Wrong(), np.zeros(1), Penalty(l2=1.0), tol=1e-4, max_iter=50).converged
     False
     """
     result = minimize(problem, start, penalty, tol=tol, max_iter=max_iter, n_jobs=n_jobs, callback=callback)

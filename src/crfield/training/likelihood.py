@@ -27,10 +27,10 @@ import numpy as np
 from crfield.errors import InputError
 from crfield.optimize.basis import Basis
 from crfield.optimize.history import INTERRUPTED, Result, Step
-from crfield.optimize.keeping import Keeper
 from crfield.optimize.lbfgs import minimize
 from crfield.optimize.penalty import Penalised, Penalty, Point
 from crfield.optimize.proximal_newton import PHASE, minimize_proximal
+from crfield.optimize.resume import RunState
 from crfield.training.chain import warm_start
 from crfield.training.chain.fused import FusedChain
 from crfield.training.column_basis import column_basis
@@ -98,11 +98,11 @@ def fit_likelihood(
     n_jobs: int = 1,
     rng: np.random.Generator,
     callback: Callback | None = None,
-    keeper: Keeper | None = None,
+    run_state: RunState | None = None,
 ) -> Result:
     """Minimise F; the result tells value, steps, whether it converged, and the history.
 
-    What ``keeper`` found of an earlier run is gone on with, whichever phase it had come to.
+    What ``run_state`` found of an earlier run is gone on with, whichever phase it had come to.
     """
     kind = choose(solver, problem, start=start, l1=penalty.l1)
     told: list[str] = []
@@ -112,7 +112,7 @@ def fit_likelihood(
         newton = penalty.l1 > 0 and basis is not None  # which takes epochs only where they are asked for
         if isinstance(problem, FusedChain) and problem.n_groups:
             if (kind == "warm" and not (newton and solver == "auto")) and warm_start.descend(
-                problem, weights, l2=penalty.l2 + penalty.l1, epochs=EPOCHS, rng=rng, keeper=keeper
+                problem, weights, l2=penalty.l2 + penalty.l1, epochs=EPOCHS, rng=rng, run_state=run_state
             ):
                 told.append(f"{EPOCHS} stochastic epochs first, since there are many sequences")
                 if not newton:
@@ -125,7 +125,15 @@ def fit_likelihood(
 
     handed = [np.zeros(problem.n_weights) if start is None else start.copy()]
     result = settle(
-        problem, handed, penalty, warm, tol=tol, max_iter=max_iter, n_jobs=n_jobs, callback=callback, keeper=keeper
+        problem,
+        handed,
+        penalty,
+        warm,
+        tol=tol,
+        max_iter=max_iter,
+        n_jobs=n_jobs,
+        callback=callback,
+        run_state=run_state,
     )
     if result.n_renewed:
         told.append(f"the second derivative of {problem.n_weights} weights computed, {result.n_renewed} ×")
@@ -169,16 +177,16 @@ def settle(
     max_iter: int,
     n_jobs: int,
     callback: Callback | None,
-    keeper: Keeper | None,
+    run_state: RunState | None,
 ) -> Result:
     """L-BFGS, or OWL-QN, from the weights handed over, after ``warm`` changed them in place and gave a diagonal
     or a basis to work in. Few weights have that renewed on the way.
 
-    Where the keeper found L-BFGS begun, the epochs are over. The weights come in a list that is emptied: handed
+    Where ``run_state`` found L-BFGS begun, the epochs are over. The weights come in a list that is emptied: handed
     over, not shared. The optimiser copies its start, and one vector of many weights less is worth having.
     """
     scales: np.ndarray | Basis | None = None
-    begun = None if keeper is None else next((name for name in ("lbfgs", PHASE) if keeper.found(name)), None)
+    begun = None if run_state is None else next((name for name in ("lbfgs", PHASE) if run_state.found(name)), None)
     if begun is None:
         try:
             scales = warm(handed[0])
@@ -189,7 +197,7 @@ def settle(
     if begun == PHASE or (penalty.l1 and isinstance(scales, Basis)):
         basis = scales if isinstance(scales, Basis) else Basis(np.ones(problem.n_weights))
         return minimize_proximal(
-            problem, handed.pop(), penalty, basis, tol=tol, max_iter=max_iter, callback=callback, keeper=keeper
+            problem, handed.pop(), penalty, basis, tol=tol, max_iter=max_iter, callback=callback, run_state=run_state
         )
     return minimize(
         problem,
@@ -203,5 +211,5 @@ def settle(
         max_iter=max_iter,
         n_jobs=n_jobs,
         callback=callback,
-        keeper=keeper,
+        run_state=run_state,
     )

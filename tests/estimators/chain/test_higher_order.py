@@ -14,13 +14,13 @@ from sklearn.base import clone
 
 import crfield
 from crfield import ChainCRF
-from crfield.core.fixed import FixedScores
+from crfield.core.constraints import FixedScores
 from crfield.errors import InputError, LabelError, ModelFileError
 from crfield.kernels import linear
-from crfield.scoring.higher_order import LabelRuns, RunLayout, runs_from_state
+from crfield.scoring.higher_order import HigherOrderLayout, LabelRuns, runs_from_state
 from crfield.scoring.layout import Layout
 from crfield.training.chain.fused import FusedChain
-from crfield.training.chain.higher_order import RunChain
+from crfield.training.chain.higher_order import HigherOrderChain
 from tests.cases.chains import INF, LinearCase, Options, linear_case
 
 
@@ -38,7 +38,7 @@ def turns(n: int, seed: int, *, noise: float = 0.7) -> tuple[list[Any], list[lis
 
 
 def longer(case: LinearCase, order: int) -> LinearCase:
-    return replace(case, layout=RunLayout.extend(case.layout, LabelRuns.observe(case.target, order)))
+    return replace(case, layout=HigherOrderLayout.extend(case.layout, LabelRuns.observe(case.target, order)))
 
 
 OPTIONS = [
@@ -78,7 +78,7 @@ def test_value_by_enumeration_and_gradient_by_differences(body: str, o: Options,
     if costs:
         target = replace(target, cost=np.where(target.mask, 0.0, rng.uniform(0, 2, target.mask.shape)))
     weights = case.weights(rng)
-    problem = RunChain(case.layout, case.batch, target, costs=costs)  # type: ignore[arg-type]
+    problem = HigherOrderChain(case.layout, case.batch, target, costs=costs)  # type: ignore[arg-type]
     gradient, spare = np.empty(len(weights)), np.empty(len(weights))
     value, expected = problem.evaluate(weights, gradient), 0.0
     chains = case.batch.topology
@@ -103,7 +103,9 @@ def test_without_runs_it_is_the_fused_problem(body: str) -> None:
     weights = case.weights(rng)
     one, two = np.empty(len(weights)), np.empty(len(weights))
     plain = FusedChain(case.layout, case.batch, case.target).evaluate(weights, one)
-    long = RunChain(RunLayout.extend(case.layout, LabelRuns(3, ())), case.batch, case.target).evaluate(weights, two)
+    long = HigherOrderChain(
+        HigherOrderLayout.extend(case.layout, LabelRuns(3, ())), case.batch, case.target
+    ).evaluate(weights, two)
     np.testing.assert_allclose(long, plain, rtol=1e-12)
     np.testing.assert_allclose(two, one, rtol=1e-9, atol=1e-11)
 
@@ -212,7 +214,7 @@ def test_constraints_hold_in_higher_orders() -> None:
     fixed = FixedScores(np.array([[0.5, -1.0], [0.0, 2.0]]), np.array([0.3, 0.0]), np.array([0.0, -0.7]))
     case = longer(replace(case, layout=replace(case.layout, fixed=fixed)), 2)
     weights, gradient = case.weights(rng), np.empty(case.layout.n_weights)
-    value = RunChain(case.layout, case.batch, case.target).evaluate(weights, gradient)  # type: ignore[arg-type]
+    value = HigherOrderChain(case.layout, case.batch, case.target).evaluate(weights, gradient)  # type: ignore[arg-type]
     expected = 0.0
     for s in range(2):
         found = written_out(case, weights, s)

@@ -14,7 +14,7 @@ from crfield.core.topology import Chains
 from crfield.errors import InputError, ShapeError
 from crfield.inference.chain import ChainEngine
 from crfield.kernels import chain, choice, tuples
-from crfield.scoring.higher_order import LabelRuns, RunScores
+from crfield.scoring.higher_order import HigherOrderScores, LabelRuns
 from tests.cases.chains import INF, native_level, needs_native
 
 
@@ -29,16 +29,16 @@ def some_runs(rng: np.random.Generator, labels: int, order: int, share: float = 
 
 def random_scores(
     rng: np.random.Generator, lengths: list[int], runs: LabelRuns, *, scale: float = 1.0, forbidden: float = 0.0
-) -> RunScores:
+) -> HigherOrderScores:
     chains = Chains.from_lengths(lengths)
     node = scale * rng.standard_normal((chains.n_nodes, runs.n_labels))
     score = scale * rng.standard_normal((len(runs.states), runs.n_labels))
     for table in (node, score):
         table[rng.random(table.shape) < forbidden] = -INF
-    return RunScores(node, score, runs, chains)
+    return HigherOrderScores(node, score, runs, chains)
 
 
-def enumerated(scores: RunScores, s: int) -> dict[tuple[int, ...], float]:
+def enumerated(scores: HigherOrderScores, s: int) -> dict[tuple[int, ...], float]:
     """Score of every labelling of one sequence, the states found from the labels alone, without `after`."""
     runs, first = scores.runs, int(scores.topology.offsets[s])
     place = {state: k for k, state in enumerate(runs.states)}

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crfield.core.fixed import FixedScores
+from crfield.core.constraints import FixedScores
 from crfield.core.topology import Chains
 from crfield.data.batch import Batch, Columns
 from crfield.errors import InputError

@@ -16,9 +16,8 @@ from typing import Any, Self
 import numpy as np
 
 from crfield.core.checks import integer, one_of
-from crfield.core.constraints import Constraints
+from crfield.core.constraints import FIXED, Constraints, FixedScores
 from crfield.core.costs import check_class_weight, check_costs, cost_table, label_weights, node_costs
-from crfield.core.fixed import FIXED, FixedScores
 from crfield.core.graphs import Graphs
 from crfield.core.parameters import learnt, parameter
 from crfield.core.target import Target
@@ -31,9 +30,9 @@ from crfield.errors import InputError
 from crfield.estimators.chain.answers import refuse_impossible
 from crfield.estimators.chain.model import ColumnModel, FunctionModel
 from crfield.estimators.chain.training import TrainedChain
-from crfield.scoring.higher_order import LabelRuns, RunLayout, RunScores
+from crfield.scoring.constraints import refuse_illegal
+from crfield.scoring.higher_order import HigherOrderLayout, HigherOrderScores, LabelRuns
 from crfield.scoring.layout import Layout
-from crfield.scoring.legal import refuse_illegal
 from crfield.storage.state import State
 from crfield.training.chain.higher_order import RunParts, check_run_plan
 from crfield.training.chain.plan import OBJECTIVES, ChainParts, Plan, plan_chain
@@ -193,7 +192,7 @@ class ChainCRF(TrainedChain, kind="chain_crf", model=ColumnModel):
 
     def _parts(self, model: ColumnModel, batch: Batch, target: Target) -> ChainParts | RunParts:
         jobs = self._jobs
-        if isinstance(model.layout, RunLayout):
+        if isinstance(model.layout, HigherOrderLayout):
             return RunParts(model.layout, batch, target, jobs)
         return ChainParts.columns(model.layout, batch, target, n_jobs=jobs)
 
@@ -322,9 +321,9 @@ def with_runs(
         return model
     runs = LabelRuns.observe(target, order)
     weights = np.zeros(runs.n_weights)
-    if isinstance(before, ColumnModel) and isinstance(before.layout, RunLayout):
+    if isinstance(before, ColumnModel) and isinstance(before.layout, HigherOrderLayout):
         runs, weights = _joined_runs(before.layout.runs, before.weights[before.layout.part["runs"]], runs)
-    layout = RunLayout.extend(model.layout, runs)
+    layout = HigherOrderLayout.extend(model.layout, runs)
     return replace(model, layout=layout, weights=np.concatenate([model.weights, weights]))
 
 
@@ -344,7 +343,7 @@ class HigherOrderAnswers:
 
     def __init__(self, model: ColumnModel, X: Sequences, *, n_jobs: int) -> None:
         self._model, self._n_jobs = model, n_jobs
-        self.scores: RunScores = model.run_scores(X, n_jobs=n_jobs)
+        self.scores: HigherOrderScores = model.run_scores(X, n_jobs=n_jobs)
 
     @property
     def topology(self) -> Chains:

@@ -125,19 +125,19 @@ class HeldOut:
         header: dict[str, Any] = {"waited": self._waited, "steps": list(self.scores)}
         arrays = {"scores": np.array(list(self.scores.values()), dtype=np.float64)}
         if self.best is not None and self._weights is not None:
-            from crfield.optimize.keeping import steps_table
+            from crfield.optimize.resume import steps_table
 
             arrays |= {"best": steps_table([self.best]), "weights": self._weights}
         return header, arrays
 
     def restore(self, state: State) -> None:
         """Go on where the one whose `state` this is was."""
-        from crfield.optimize.keeping import Found, steps_of_table, taking_over
+        from crfield.optimize.resume import Found, steps_of_table, taking_over
 
         found = Found(state)
         with taking_over():
-            steps = [found.whole("steps", within=step) for step in found.header["steps"]]
-            self._waited, scores = found.whole("waited"), found.vector("scores", len(steps))
+            steps = [found.integer("steps", within=step) for step in found.header["steps"]]
+            self._waited, scores = found.integer("waited"), found.vector("scores", len(steps))
             self.scores = dict(zip(steps, scores.tolist()))
             if "best" in found.arrays:
                 self.best = steps_of_table(found.arrays["best"])[0]

@@ -25,7 +25,7 @@ from crfield.features.detect import encoder_from_state
 from crfield.features.encoder import Encoder
 from crfield.inference.chain import ChainEngine
 from crfield.kernels import linear
-from crfield.scoring.higher_order import RunLayout, RunScores, runs_from_state
+from crfield.scoring.higher_order import HigherOrderLayout, HigherOrderScores, runs_from_state
 from crfield.scoring.layout import Layout
 from crfield.scoring.tables import FunctionTables, LabelFunction, TableScorer, tabulate
 from crfield.storage.checked import check_numbers, check_table
@@ -48,17 +48,17 @@ class ColumnModel:
     @cached_property
     def tagger(self) -> linear.Tagger:
         """Weights laid out for the kernels, made once."""
-        layout = self.layout.plain if isinstance(self.layout, RunLayout) else self.layout
+        layout = self.layout.plain if isinstance(self.layout, HigherOrderLayout) else self.layout
         return linear.Tagger(layout, self.weights[: layout.n_weights])
 
     @property
     def higher_order(self) -> bool:
         """Whether a label looks back at more than one."""
-        return isinstance(self.layout, RunLayout)
+        return isinstance(self.layout, HigherOrderLayout)
 
     def plain(self) -> ColumnModel:
         """The model without the weights of longer runs, as what is grown by new features."""
-        if not isinstance(self.layout, RunLayout):
+        if not isinstance(self.layout, HigherOrderLayout):
             return self
         plain = self.layout.plain
         return replace(self, layout=plain, weights=self.weights[: plain.n_weights])
@@ -66,7 +66,7 @@ class ColumnModel:
     @property
     def states(self) -> StateSpace | None:
         """The runs of labels that scores are over, where the order is above 1."""
-        if not isinstance(self.layout, RunLayout):
+        if not isinstance(self.layout, HigherOrderLayout):
             return None
         return StateSpace(self.layout.runs.label, self.labels.n_labels, one_path=True)
 
@@ -93,10 +93,10 @@ class ColumnModel:
             refuse_unbearable(batch, self.encoder, self.weights)
         return batch
 
-    def run_scores(self, X: Sequences, *, n_jobs: int) -> RunScores:
+    def run_scores(self, X: Sequences, *, n_jobs: int) -> HigherOrderScores:
         """Scores of X for a layout of higher order."""
-        assert isinstance(self.layout, RunLayout)
-        return RunScores.of(self.layout, self.weights, self.encode(X), n_jobs=n_jobs)
+        assert isinstance(self.layout, HigherOrderLayout)
+        return HigherOrderScores.of(self.layout, self.weights, self.encode(X), n_jobs=n_jobs)
 
     def potentials(self, X: Sequences, *, n_jobs: int) -> Potentials:
         """Scores of X; those of states where the order is above 1."""
@@ -108,8 +108,8 @@ class ColumnModel:
     def best_paths(self, X: Sequences, *, n_jobs: int) -> tuple[np.ndarray, Chains]:
         """Codes of the best path (N,) and the chains they lie on; scores are never written out."""
         batch = self.encode(X)
-        if isinstance(self.layout, RunLayout):
-            total, path = RunScores.of(self.layout, self.weights, batch, n_jobs=n_jobs).best(n_jobs=n_jobs)
+        if isinstance(self.layout, HigherOrderLayout):
+            total, path = HigherOrderScores.of(self.layout, self.weights, batch, n_jobs=n_jobs).best(n_jobs=n_jobs)
         else:
             path, total = self.tagger.decode(batch, n_jobs=n_jobs)
         if np.isneginf(total).any():

@@ -62,7 +62,7 @@ from crfield.storage.encoded import EncodedDataset
 from crfield.storage.files import same_file
 from crfield.storage.state import State
 from crfield.training.chain.higher_order import RunParts
-from crfield.training.chain.partial_fit import Ongoing, begun, grown, take_pass
+from crfield.training.chain.partial_fit import PartialFit, begun, grown, take_pass
 from crfield.training.chain.plan import (
     SOLVERS,
     ChainParts,
@@ -121,7 +121,7 @@ class TrainedChain(SolverOptions, ColumnChain):
 
     n_seen_: int = learnt()
     temperature_: float = learnt()
-    _pass: Ongoing | None = learnt()  # where partial_fit is
+    _pass: PartialFit | None = learnt()  # where partial_fit is
 
     # ------------------------------------------------------ what differs between models
 
@@ -334,7 +334,7 @@ class TrainedChain(SolverOptions, ColumnChain):
         if before is None or places is None:
             state = begun(model.weights)
         else:
-            so_far = self.__dict__.get("_pass") or Ongoing(before.weights, None, self.__dict__.get("n_seen_", 0))
+            so_far = self.__dict__.get("_pass") or PartialFit(before.weights, None, self.__dict__.get("n_seen_", 0))
             state, fresh = grown(so_far, before.layout, model.layout, places)
         parts, plan = self._parts(model, batch, target), self._plan
         assert isinstance(parts, ChainParts)
@@ -412,13 +412,13 @@ class Watch:
 def run_training(run: Callable[..., Result], watch: Watch) -> Result:
     """``run(callback=…)`` with all that sits beside it.
 
-    With a checkpoint, ``run`` also gets ``keeper``, and ``max_iter`` where nothing is left to do. The checkpoint is
-    done unless Ctrl-C or the user's callback ended the run.
+    With a checkpoint, ``run`` also gets ``run_state``, and ``max_iter`` where nothing is left to do. The checkpoint
+    is done unless Ctrl-C or the user's callback ended the run.
     """
     checkpoint, held_out = watch.checkpoint, watch.held_out
     kept: dict[str, Any] = {}
     if checkpoint is not None:
-        kept["keeper"] = checkpoint
+        kept["run_state"] = checkpoint
         if held_out is not None:
             found = checkpoint.found_beside("held_out")
             if found is not None:

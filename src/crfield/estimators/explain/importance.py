@@ -24,7 +24,7 @@ from crfield.report.explain import GROUPS
 from crfield.report.importance import MEASURES, FeatureImportance, ImportanceList, field_of
 from crfield.report.weights import LabelPair
 from crfield.scoring.contributions import WeightedColumns
-from crfield.scoring.higher_order import RunLayout
+from crfield.scoring.higher_order import HigherOrderLayout
 
 _Part = tuple[str, np.ndarray, np.ndarray, np.ndarray]  # kind, columns, importances, number of steps
 
@@ -119,7 +119,7 @@ def _by_margin(model: ColumnModel, batch: Batch, chances: np.ndarray) -> list[_P
         for kind, at in (("start", batch.topology.offsets[:-1][full]), ("end", batch.topology.offsets[1:][full] - 1)):
             constant(kind, weights[layout.part[kind]], best[at], second[at])
     constant("transitions", np.nan_to_num(layout.transitions(weights)).ravel(), *items["edge"])
-    if isinstance(layout, RunLayout):
+    if isinstance(layout, HigherOrderLayout):
         own_weights = np.append(weights[layout.part["runs"]], 0.0)  # the last for −1, no run
         states = layout.runs.walk(best, batch.topology)[heads - 1]
         for k, number in enumerate(layout.runs.weight_of):

@@ -15,7 +15,7 @@ from crfield.inference.max_marginals import MaxMarginals
 from crfield.report.explain import PAIRS, Contribution, LabelRun
 from crfield.report.weights import LabelPair
 from crfield.scoring.contributions import Term
-from crfield.scoring.higher_order import RunLayout, RunScores
+from crfield.scoring.higher_order import HigherOrderLayout, HigherOrderScores
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,13 +23,13 @@ class StepScores:
     """Scores of one encoded sequence, plain or of higher order, with masked decoding."""
 
     node: np.ndarray  # (T, L)
-    scores: Potentials | RunScores
+    scores: Potentials | HigherOrderScores
 
     @classmethod
     def of(cls, model: ColumnModel, batch: Batch) -> StepScores:
         """The scores that the model gives the batch."""
-        if isinstance(model.layout, RunLayout):
-            scores: Potentials | RunScores = RunScores.of(model.layout, model.weights, batch)
+        if isinstance(model.layout, HigherOrderLayout):
+            scores: Potentials | HigherOrderScores = HigherOrderScores.of(model.layout, model.weights, batch)
         else:
             scores = Potentials(*model.tagger.scores(batch), batch.topology)
         return cls(scores.node, scores)
@@ -42,7 +42,7 @@ class StepScores:
 
     def best(self, node: np.ndarray) -> tuple[float, np.ndarray]:
         """Score and labels of the best labelling under node scores."""
-        if isinstance(self.scores, RunScores):
+        if isinstance(self.scores, HigherOrderScores):
             total, path = self.scores.best(node)
         else:
             total, path = ChainEngine().best_path(Potentials(node, self.scores.edge, self.scores.topology))
@@ -50,7 +50,7 @@ class StepScores:
 
     def max_marginals(self, node: np.ndarray) -> MaxMarginals:
         """The best score of every label at every step under node scores."""
-        if isinstance(self.scores, RunScores):
+        if isinstance(self.scores, HigherOrderScores):
             runs = self.scores.runs
             return MaxMarginals.of(node, self.scores.score[None], after=runs.after, label=runs.label)
         return MaxMarginals.of(node, self.scores.edge)

@@ -40,7 +40,7 @@ from crfield.estimators.chain.crf import ChainCRF
 from crfield.estimators.chain.early_stopping import HeldOut, numbered
 from crfield.estimators.chain.training import SCORES, TrainedChain
 from crfield.optimize.history import INTERRUPTED, Result, Step
-from crfield.training.side_by_side import side_by_side
+from crfield.training.parallel import train_each
 
 __all__ = ["ChainCRFCV"]
 
@@ -201,7 +201,7 @@ class ChainCRFCV(Estimator):
                     progress.update(replace(step, n_iter=done))
 
             jobs = resolve_jobs(self.n_jobs)
-            found = dict(side_by_side([partial(walk.run, after=after) for walk in walks], n_jobs=jobs))
+            found = dict(train_each([partial(walk.run, after=after) for walk in walks], n_jobs=jobs))
         return [found[k] for k in range(len(walks))]
 
     # ------------------------------------------------------------------ answers

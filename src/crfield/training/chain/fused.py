@@ -13,8 +13,8 @@ import numpy as np
 from crfield.core.target import Target
 from crfield.data.batch import Batch
 from crfield.kernels import linear
+from crfield.scoring.constraints import refuse_illegal
 from crfield.scoring.layout import Layout
-from crfield.scoring.legal import refuse_illegal
 
 
 class FusedChain:

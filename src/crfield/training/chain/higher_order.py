@@ -19,15 +19,15 @@ from crfield.core.topology import Chains
 from crfield.data.batch import Batch
 from crfield.errors import InputError
 from crfield.kernels import linear, tuples
-from crfield.scoring.higher_order import RunLayout, RunScores
-from crfield.scoring.legal import refuse_illegal
+from crfield.scoring.constraints import refuse_illegal
+from crfield.scoring.higher_order import HigherOrderLayout, HigherOrderScores
 from crfield.training.chain.plan import TRAINERS, Plan
 from crfield.training.column_basis import measured
 
 OBJECTIVES = ("likelihood", "softmax_margin")
 
 
-class RunChain:
+class HigherOrderChain:
     """Negative log-likelihood, or soft margin, of a chain of higher order on a labelled batch.
 
     >>> from crfield.data.batch import Columns
@@ -35,14 +35,14 @@ class RunChain:
     >>> from crfield.scoring.layout import Layout
     >>> batch = Batch(Chains.from_lengths([3]), Columns.from_rows([[0], [1], [0]], width=2))
     >>> target = Target(batch.topology, 2, np.array([0, 1, 0]))
-    >>> layout = RunLayout.extend(Layout.observe(batch, target), LabelRuns.observe(target, 2))
+    >>> layout = HigherOrderLayout.extend(Layout.observe(batch, target), LabelRuns.observe(target, 2))
     >>> gradient = np.empty(layout.n_weights)
-    >>> round(RunChain(layout, batch, target).evaluate(np.zeros(layout.n_weights), gradient), 6)
+    >>> round(HigherOrderChain(layout, batch, target).evaluate(np.zeros(layout.n_weights), gradient), 6)
     2.079442
     """
 
     def __init__(
-        self, layout: RunLayout, batch: Batch, target: Target, *, costs: bool = False, n_jobs: int = 1
+        self, layout: HigherOrderLayout, batch: Batch, target: Target, *, costs: bool = False, n_jobs: int = 1
     ) -> None:
         if layout.fixed is not None:
             refuse_illegal(layout.fixed, target)
@@ -78,7 +78,7 @@ class RunChain:
     def evaluate(self, weights: np.ndarray, gradient: np.ndarray) -> float:
         """Value; the gradient is written to ``gradient``."""
         layout, plain = self.layout, self.layout.plain
-        scores = RunScores.of(layout, weights, self.batch, n_jobs=self.n_jobs)
+        scores = HigherOrderScores.of(layout, weights, self.batch, n_jobs=self.n_jobs)
         free = scores.node if self._cost is None else scores.node + self._cost
         total, node, uses = scores.beliefs(free, weight=self._weight, n_jobs=self.n_jobs)
         counted = self._weight != 0
@@ -114,15 +114,15 @@ class RunChain:
 class RunParts:
     """A labelled batch and the layout of a chain of higher order: what a plan is carried out on."""
 
-    layout: RunLayout
+    layout: HigherOrderLayout
     batch: Batch
     target: Target
     n_jobs: int = 1
 
-    def problem(self, objective: str, *, whole: bool = True) -> RunChain:
+    def problem(self, objective: str, *, whole: bool = True) -> HigherOrderChain:
         """The objective as a function of the weights; see `ChainParts.problem`."""
         costs = objective == "softmax_margin"
-        made = RunChain(self.layout, self.batch, self.target, costs=costs, n_jobs=self.n_jobs)
+        made = HigherOrderChain(self.layout, self.batch, self.target, costs=costs, n_jobs=self.n_jobs)
         return measured(made, self.layout, self.batch, self.target) if whole else made
 
 

@@ -30,8 +30,16 @@ from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.errors import InputError
 from crfield.inference.labellings import one_hot
-from crfield.optimize.diary import Diary, check_run
-from crfield.optimize.history import CALLBACK, INTERRUPTED, MAX_ITER, NO_IMPROVEMENT, TOLERANCE, Result
+from crfield.optimize.history import (
+    CALLBACK,
+    INTERRUPTED,
+    MAX_ITER,
+    NO_IMPROVEMENT,
+    TOLERANCE,
+    History,
+    Result,
+    check_run,
+)
 from crfield.optimize.penalty import Penalty
 from crfield.optimize.stopping import Stopping
 from crfield.scoring.tables import FunctionTables
@@ -61,17 +69,17 @@ def fit_gis(parts: ChainParts, penalty: Penalty, job: Job) -> Result:
     _check_observed(observed, ridge)
     complete = bool(parts.target.complete.all())
     stopping = Stopping(tol, convexity=penalty.l2 if penalty.penalised is None else 0.0)
-    diary, reason, n_evaluations = Diary(tol, job.callback), MAX_ITER, 0
+    history, reason, n_evaluations = History(tol, job.callback), MAX_ITER, 0
     gradient, here = np.empty(n), Weighed(math.nan, np.zeros(0), 0.0)
     try:
         here = _weigh(problem, weights, gradient, ridge)
         n_evaluations, value = 1, here.value
-        diary.gap = stopping.update(value, here.square, -here.square) if here.square else 0.0
-        while len(diary.steps) < job.max_iter:
-            if diary.gap <= tol:
+        history.gap = stopping.update(value, here.square, -here.square) if here.square else 0.0
+        while len(history.steps) < job.max_iter:
+            if history.gap <= tol:
                 reason = TOLERANCE
                 break
-            if not complete and diary.steps:
+            if not complete and history.steps:
                 observed = _observed(parts, weights)
             moved = scaling_step(weights, observed, gradient + observed, ridge, largest)
             new = weights + moved
@@ -79,7 +87,7 @@ def fit_gis(parts: ChainParts, penalty: Penalty, job: Job) -> Result:
             weights, value, n_evaluations = new, here.value, n_evaluations + 1
             # A whole step of Newton's method would be about S times as long.
             promised = -largest * abs(float(here.slope @ moved))
-            enough = diary.note(
+            enough = history.note(
                 weights,
                 value,
                 gradient_norm=math.sqrt(here.square),
@@ -87,18 +95,18 @@ def fit_gis(parts: ChainParts, penalty: Penalty, job: Job) -> Result:
                 n_evaluations=n_evaluations,
                 gap=stopping.update(value, here.square, promised) if here.square else 0.0,
             )
-            if enough and diary.gap > tol:
+            if enough and history.gap > tol:
                 reason = CALLBACK
                 break
             if stopping.stalled:
                 reason = NO_IMPROVEMENT
                 break
-        if diary.gap <= tol:
+        if history.gap <= tol:
             reason = TOLERANCE
     except KeyboardInterrupt:
         reason = INTERRUPTED
         value = _weigh(problem, weights, gradient, ridge).value
-    return diary.result(reason, weights, value, n_evaluations=n_evaluations)
+    return history.result(reason, weights, value, n_evaluations=n_evaluations)
 
 
 @dataclass(frozen=True, eq=False)

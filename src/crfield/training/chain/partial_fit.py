@@ -46,7 +46,7 @@ GROUP = 8  # sequences of a mini-batch
 
 
 @dataclass(eq=False)
-class Ongoing:
+class PartialFit:
     """What goes on from pass to pass."""
 
     weights: np.ndarray  # (W,) where the next step starts
@@ -67,7 +67,7 @@ class Passed:
 def learn_pass(
     parts: ChainParts,
     objective: str,
-    state: Ongoing,
+    state: PartialFit,
     penalty: Penalty,
     *,
     n_sequences: float,
@@ -113,17 +113,17 @@ def learn_pass(
     return Passed(weights.copy() if penalty.l1 else mean / max(averaged, 1), loss, len(pieces))
 
 
-def begun(weights: np.ndarray) -> Ongoing:
+def begun(weights: np.ndarray) -> PartialFit:
     """Where the first pass of a new model starts."""
-    return Ongoing(weights.copy(), np.zeros(len(weights)))
+    return PartialFit(weights.copy(), np.zeros(len(weights)))
 
 
 def grown(
-    so_far: Ongoing, old: Layout, new: Layout, places: dict[str, np.ndarray]
-) -> tuple[Ongoing, np.ndarray | None]:
+    so_far: PartialFit, old: Layout, new: Layout, places: dict[str, np.ndarray]
+) -> tuple[PartialFit, np.ndarray | None]:
     """The state so far in the places of a layout that has grown, and (W,) which of its weights are new."""
     squares = None if so_far.squares is None else carried(so_far.squares, old, new, places)
-    state = Ongoing(carried(so_far.weights, old, new, places), squares, so_far.n_seen, so_far.n_passes)
+    state = PartialFit(carried(so_far.weights, old, new, places), squares, so_far.n_seen, so_far.n_passes)
     known = carried(np.ones(old.n_weights), old, new, places) > 0
     return state, None if known.all() else ~known
 
@@ -131,7 +131,7 @@ def grown(
 def take_pass(
     parts: ChainParts,
     objective: str,
-    state: Ongoing,
+    state: PartialFit,
     fresh: np.ndarray | None,
     penalty: Penalty,
     *,

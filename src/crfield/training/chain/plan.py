@@ -34,8 +34,8 @@ from crfield.errors import InputError
 from crfield.inference.chain import ChainEngine
 from crfield.objectives.contrast import Contrast
 from crfield.optimize.history import CALLBACK, INTERRUPTED, Result, Step
-from crfield.optimize.keeping import Keeper
 from crfield.optimize.penalty import Penalised, Penalty, Point
+from crfield.optimize.resume import RunState
 from crfield.scoring.layout import Layout
 from crfield.scoring.linear import LinearScorer
 from crfield.training.chain.fused import FusedChain
@@ -70,7 +70,7 @@ class Trainer:
     data: bool = False  # whether it is handed `ChainParts` instead of a problem
     l1: bool = False
     options: tuple[str, ...] = ()
-    resumes: bool = False  # whether it takes a ``keeper`` and goes on from what that found (`optimize.keeping`)
+    resumes: bool = False  # whether it takes a ``run_state`` and goes on from what that found (`optimize.resume`)
 
     def load(self) -> Callable[..., Result]:
         """The function."""
@@ -265,21 +265,21 @@ def fit_chain(
     rng: np.random.Generator,
     callback: Callback | None = None,
     options: Mapping[str, Any] | None = None,
-    keeper: Keeper | None = None,
+    run_state: RunState | None = None,
 ) -> Result:
     """Carry out the plan on what `prepare` made, or on `ChainParts`.
 
     The expected label accuracy has many minima: without a start it begins at a rough maximum of the likelihood.
-    ``keeper`` keeps the state of the run; only some solvers can go on from it.
+    ``run_state`` keeps the state of the run; only some solvers can go on from it.
     """
     common: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "n_jobs": n_jobs, "rng": rng, "callback": callback}
     if plan.solver == "auto":
         check_solver_options(plan.solver, options)
         if isinstance(problem, ChainParts):
             problem = problem.problem(plan.objective)
-        return fit_likelihood(problem, penalty, start=start, solver="auto", keeper=keeper, **common)
+        return fit_likelihood(problem, penalty, start=start, solver="auto", run_state=run_state, **common)
     trainer = TRAINERS[plan.solver]
-    if keeper is not None and not trainer.resumes:
+    if run_state is not None and not trainer.resumes:
         raise InputError(
             f"solver={plan.solver!r} keeps no state that a checkpoint could hold. Solvers that do: "
             f"{_listed(tuple(name for name, row in TRAINERS.items() if row.resumes))}."
@@ -290,7 +290,7 @@ def fit_chain(
             f"solver={plan.solver!r} has no l1 penalty, got l1={penalty.l1:g}. Solvers that have one: "
             f"{_listed(tuple(name for name, row in TRAINERS.items() if row.l1))}."
         )
-    begun = keeper is not None and keeper.found("lbfgs") is not None
+    begun = run_state is not None and run_state.found("lbfgs") is not None
     if plan.objective.startswith("label_") and start is None and isinstance(problem, ChainParts) and not begun:
         rough = {**common, "tol": max(tol, START_TOL), "options": {}}
         likely = problem.problem("likelihood")
@@ -300,8 +300,8 @@ def fit_chain(
             Penalised(problem.problem(plan.objective), penalty, n_jobs=n_jobs).evaluate(here)
             return replace(first, value=here.value, n_evaluations=first.n_evaluations + 1)
         start = first.weights
-    if keeper is not None:
-        common["keeper"] = keeper
+    if run_state is not None:
+        common["run_state"] = run_state
     if trainer.data:
         if not isinstance(problem, ChainParts):
             raise InputError(f"solver={plan.solver!r} needs the data itself, got a {type(problem).__name__}.")

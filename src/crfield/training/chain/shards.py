@@ -24,8 +24,8 @@ from crfield.core.target import Target
 from crfield.data.batch import Batch
 from crfield.optimize.basis import Basis
 from crfield.optimize.history import Result
-from crfield.optimize.keeping import Keeper
 from crfield.optimize.penalty import Penalty
+from crfield.optimize.resume import RunState
 from crfield.storage.encoded import EncodedDataset
 from crfield.training.chain import warm_start
 from crfield.training.chain.fused import FusedChain
@@ -86,7 +86,7 @@ def fit_sharded(
     n_jobs: int = 1,
     rng: np.random.Generator,
     callback: Callback | None = None,
-    keeper: Keeper | None = None,
+    run_state: RunState | None = None,
 ) -> Result:
     """Stochastic epochs by shards if asked for, then L-BFGS (OWL-QN with l1)."""
 
@@ -95,14 +95,22 @@ def fit_sharded(
         if (
             stochastic
             and enough
-            and descend(problem, weights, l2=penalty.l2 + penalty.l1, epochs=EPOCHS, rng=rng, keeper=keeper)
+            and descend(problem, weights, l2=penalty.l2 + penalty.l1, epochs=EPOCHS, rng=rng, run_state=run_state)
         ):
             return warmed_diagonal(problem, weights, penalty)
         return numeric_basis(problem, penalty)
 
     handed = [np.zeros(problem.n_weights) if start is None else start.copy()]
     return settle(
-        problem, handed, penalty, warm, tol=tol, max_iter=max_iter, n_jobs=n_jobs, callback=callback, keeper=keeper
+        problem,
+        handed,
+        penalty,
+        warm,
+        tol=tol,
+        max_iter=max_iter,
+        n_jobs=n_jobs,
+        callback=callback,
+        run_state=run_state,
     )
 
 
@@ -113,7 +121,7 @@ def descend(
     l2: float,
     epochs: int,
     rng: np.random.Generator,
-    keeper: Keeper | None = None,
+    run_state: RunState | None = None,
 ) -> bool:
     """Epochs of stochastic steps, changing ``weights``; False if no step size did any good (`warm_start.descend`)."""
     dataset, groups = problem.dataset, len(problem.dataset) / GROUP
@@ -139,4 +147,4 @@ def descend(
             done += piece.n_groups
         return met
 
-    return warm_start.run_epochs(weights, begin, epoch, epochs=epochs, rng=rng, keeper=keeper)
+    return warm_start.run_epochs(weights, begin, epoch, epochs=epochs, rng=rng, run_state=run_state)

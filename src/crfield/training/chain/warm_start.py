@@ -25,7 +25,7 @@ from typing import Protocol
 
 import numpy as np
 
-from crfield.optimize.keeping import Found, Keeper, random_state, set_random_state, taking_over
+from crfield.optimize.resume import Found, RunState, random_state, set_random_state, taking_over
 from crfield.scoring.layout import Layout
 
 TRIAL_STEPS = tuple(float(0.8 / 2**k) for k in range(0, 14))
@@ -79,14 +79,14 @@ def descend(
     l2: float,
     epochs: int,
     rng: np.random.Generator,
-    keeper: Keeper | None = None,
+    run_state: RunState | None = None,
 ) -> bool:
     """Some epochs of stochastic gradient, changing ``weights`` in place: after Ctrl-C they are still of use.
 
     Steps fall as step / (1 + n / (3 · groups)): slow enough to go on learning, fast enough to settle. An epoch that
     met twice the loss of the one before is taken back and the step made smaller. False, and the weights as they
     were, if no step size did any good: numeric columns in raw units ask for smaller steps than are worth taking.
-    ``keeper`` is offered the state after every epoch, that of ``rng`` included.
+    ``run_state`` is offered the state after every epoch, that of ``rng`` included.
     """
     groups = problem.n_groups
 
@@ -99,7 +99,7 @@ def descend(
         order = rng.permutation(groups)
         return problem.descend(weights, order, step=step, done=float(number * groups), horizon=3.0 * groups, l2=l2)
 
-    return run_epochs(weights, begin, epoch, epochs=epochs, rng=rng, keeper=keeper)
+    return run_epochs(weights, begin, epoch, epochs=epochs, rng=rng, run_state=run_state)
 
 
 def run_epochs(
@@ -109,17 +109,17 @@ def run_epochs(
     *,
     epochs: int,
     rng: np.random.Generator,
-    keeper: Keeper | None = None,
+    run_state: RunState | None = None,
 ) -> bool:
     """Epochs that change ``weights``, each at a step size; see `descend`.
 
     ``begin`` gives the first step size, 0 if none does any good, and the loss of an epoch that stands still;
     ``epoch(number, step)`` gives the loss met on the way.
     """
-    first, found = 0, None if keeper is None else keeper.found("epochs")
+    first, found = 0, None if run_state is None else run_state.found("epochs")
     if found is not None:
         told = Found(found)
-        first, step, loss = told.whole("epoch"), told.number("step", least=0.0), told.number("loss")
+        first, step, loss = told.integer("epoch"), told.number("step", least=0.0), told.number("loss")
         weights[:] = told.vector("weights", len(weights))
         with taking_over():
             set_random_state(rng, told.header["random"])
@@ -135,9 +135,9 @@ def run_epochs(
         else:
             weights[:] = before
             step /= 4
-        if keeper is not None:
+        if run_state is not None:
             header = {"epoch": number + 1, "step": step, "loss": float(loss), "random": random_state(rng)}
-            keeper.offer("epochs", lambda header=header: (header, {"weights": weights}))  # type: ignore[misc]
+            run_state.offer("epochs", lambda header=header: (header, {"weights": weights}))  # type: ignore[misc]
     return True
 
 

@@ -23,7 +23,7 @@ from crfield.optimize.history import INTERRUPTED, Result, Step
 from crfield.optimize.lbfgs import minimize
 from crfield.optimize.penalty import Penalty
 from crfield.training.full_batch import FullBatch, Objective, Scorer
-from crfield.training.gradient_check import minimize_honestly
+from crfield.training.gradient_check import minimize_checked
 from crfield.training.graph.plan import Plan
 
 INITIAL = ("auto", "zero", "pseudo_likelihood")
@@ -98,7 +98,7 @@ def fit_graph(
         if first.reason == INTERRUPTED:
             return first
         weights = first.weights
-    return minimize_honestly(problem, weights, penalty, tol=tol, max_iter=max_iter, n_jobs=n_jobs, callback=callback)
+    return minimize_checked(problem, weights, penalty, tol=tol, max_iter=max_iter, n_jobs=n_jobs, callback=callback)
 
 
 def smooth_objective(name: str) -> Objective:

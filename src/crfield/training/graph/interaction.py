@@ -23,7 +23,7 @@ from crfield.optimize.lbfgs import minimize
 from crfield.optimize.penalty import Penalty
 from crfield.scoring.interaction import InteractionScorer, Sites
 from crfield.training.full_batch import Objective
-from crfield.training.gradient_check import minimize_honestly
+from crfield.training.gradient_check import minimize_checked
 
 
 class InteractionProblem:
@@ -76,4 +76,4 @@ def fit_interaction(
     if engine is None or first.reason == INTERRUPTED:
         return first
     problem = InteractionProblem(sites, target, Contrast(), engine)
-    return minimize_honestly(problem, first.weights, penalty, tol=tol, max_iter=max_iter)
+    return minimize_checked(problem, first.weights, penalty, tol=tol, max_iter=max_iter)

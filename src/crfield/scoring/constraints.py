@@ -11,7 +11,7 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from crfield.core.fixed import FixedScores
+from crfield.core.constraints import FixedScores
 from crfield.core.target import Target
 from crfield.errors import LabelError
 from crfield.kernels import chain

@@ -1,6 +1,6 @@
-"""What a long run hands over so that another process can go on with it.
+"""The state of a run of an optimiser, handed over so that another process can resume it.
 
-A run *offers* its state after every step; whether it is written anywhere, and how often, is the keeper's affair, so
+A run *offers* its state after every step; whether it is written anywhere, and how often, is up to the `RunState`, so
 the state is handed over as a function that makes it. A later run of the same problem asks what was *found* and, if
 anything, goes on there. A state is a header that JSON can hold and arrays, with all that the next step depends on:
 the run that goes on takes the same steps, bit for bit, as the one that was never broken off.
@@ -28,11 +28,11 @@ from crfield.optimize.history import Step
 State = tuple[dict[str, Any], dict[str, np.ndarray]]
 
 
-class Keeper(Protocol):
-    """Somebody who keeps the state of a run."""
+class RunState(Protocol):
+    """Where the state of a run is kept, and found again."""
 
     def found(self, phase: str) -> State | None:
-        """What an earlier run offered last, if that was in this phase."""
+        """The last state that an earlier run offered, if it was in this phase."""
         ...
 
     def offer(self, phase: str, state: Callable[[], State]) -> None:
@@ -41,14 +41,14 @@ class Keeper(Protocol):
 
 
 class Found:
-    """A state that was found, read with suspicion.
+    """A state of an earlier run; every value is checked when it is read.
 
     >>> found = Found(({"epoch": 3}, {"weights": np.ones(2)}))
-    >>> found.whole("epoch", most=10), found.vector("weights", 2).tolist()
+    >>> found.integer("epoch", most=10), found.vector("weights", 2).tolist()
     (3, [1.0, 1.0])
     >>> found.number("step")
     Traceback (most recent call last):
-    crfield.errors.ModelFileError: the checkpoint cannot be gone on from: 'step' is None, not a finite number. ...
+    crfield.errors.ModelFileError: the checkpoint cannot be resumed: 'step' is None, not a finite number. ...
     """
 
     def __init__(self, state: State) -> None:
@@ -61,11 +61,11 @@ class Found:
             refuse_state(f"{name!r} is {str(value)[:40]}, not a finite number")
         return float(value)
 
-    def whole(self, name: str, *, within: Any = None, least: int = 0, most: int = 2**53) -> int:
-        """A whole number of the header, or of a part ``within`` it."""
+    def integer(self, name: str, *, within: Any = None, least: int = 0, most: int = 2**53) -> int:
+        """An integer of the header, or of a part ``within`` it."""
         value = self.header.get(name) if within is None else within
         if type(value) is not int or not least <= value <= most:
-            refuse_state(f"{name!r} is {str(value)[:40]}, not a whole number from {least} to {most}")
+            refuse_state(f"{name!r} is {str(value)[:40]}, not an integer from {least} to {most}")
         return value
 
     def flag(self, name: str) -> bool:
@@ -95,8 +95,8 @@ class Found:
 
 
 def refuse_state(problem: str) -> NoReturn:
-    """The error for a state that no run can go on from."""
-    raise ModelFileError(f"the checkpoint cannot be gone on from: {problem}. Delete it to begin anew.")
+    """The error for a state that no run can resume."""
+    raise ModelFileError(f"the checkpoint cannot be resumed: {problem}. Delete it to begin anew.")
 
 
 @contextmanager
@@ -106,7 +106,7 @@ def taking_over() -> Iterator[None]:
     >>> with taking_over():
     ...     {}["weights"]
     Traceback (most recent call last):
-    crfield.errors.ModelFileError: the checkpoint cannot be gone on from: KeyError: 'weights'. Delete it ...
+    crfield.errors.ModelFileError: the checkpoint cannot be resumed: KeyError: 'weights'. Delete it ...
     """
     try:
         yield
