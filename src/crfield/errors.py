@@ -102,8 +102,8 @@ class ConvergenceWarning(CrfieldWarning):
 
 
 class SpeedWarning(CrfieldWarning):
-    """What comes is right, but slower than it need be."""
+    """Results are right, but computed more slowly than necessary."""
 
 
 class DataWarning(CrfieldWarning):
-    """Data that can be used, but hardly as meant."""
+    """Usable data that is probably not what was intended."""

@@ -209,7 +209,7 @@ def test_held_out_data_are_scored(data: tuple[Any, ...]) -> None:
 
 def test_parameters_without_a_meaning_are_told_once() -> None:
     X, y = [[["a"], ["b"]]], [["N", "V"]]
-    with pytest.warns(CrfieldWarning, match="without a meaning here.*num_memories, linesearch, trainer_cls") as told:
+    with pytest.warns(CrfieldWarning, match="have no meaning here.*num_memories, linesearch, trainer_cls") as told:
         CRF(num_memories=3, linesearch="Backtracking", max_linesearch=20, trainer_cls=object, epsilon=1e-5).fit(X, y)
     assert len(told) == 1
     CRF(linesearch="MoreThuente", num_memories=6, period=5, delta=1e-4, keep_tempfiles=True).fit(X, y)

@@ -241,7 +241,7 @@ def test_checkpoints_have_a_version_and_those_without_are_read(tmp_path: Path) -
     np.testing.assert_array_equal(model.fit(X, y).coef_, whole.coef_)
     for version in (2, 0, "1", True, None):
         path.write_bytes(changed(data, lambda header, _, version=version: header.update(version=version)))  # type: ignore[misc]
-        with pytest.raises(ModelFileError, match=r"version .*this crfield goes on from version 1"):
+        with pytest.raises(ModelFileError, match=r"version .*this crfield resumes version 1"):
             model.fit(X, y)
 
 

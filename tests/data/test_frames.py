@@ -82,7 +82,7 @@ def test_time_sorts_the_rows_of_each_sequence(kind: str) -> None:
 
 @every_kind
 def test_a_sequence_that_is_torn_apart_is_an_error(kind: str) -> None:
-    words = r"row 3: sequence 1 goes on after another one began.*sequence=\['sent', …\].*time="
+    words = r"row 3: sequence 1 continues after another one began.*sequence=\['sent', …\].*time="
     with pytest.raises(InputError, match=words):
         from_frame(make(kind, TABLE), sequence="sent", label="tag")
 

@@ -308,7 +308,7 @@ def test_what_engines_and_nouns_refuse() -> None:
             Segmentation(chains, np.array(start), np.array(stop), np.zeros(len(start)))
     with pytest.raises(ShapeError, match="reaches over"):
         Segmentation(Chains.from_lengths([1, 1]), np.array([0]), np.array([2]), np.array([0]))
-    with pytest.raises(LabelError, match="at least 0"):
+    with pytest.raises(LabelError, match="codes ≥ 0"):
         Segmentation(chains, np.array([0]), np.array([2]), np.array([-1]))
     scores = SegmentPotentials(np.zeros((2, 1, 1)), np.zeros((1, 1, 1)), chains)
     with pytest.raises(LabelError, match="labels up to 3"):

@@ -117,9 +117,9 @@ def test_nothing_to_judge() -> None:
 
 
 def test_mistakes_are_named() -> None:
-    with pytest.raises(InputError, match="at most 1, got 50"):
+    with pytest.raises(InputError, match="≤ 1, got 50"):
         segment_f1([["a"]], [["a"]], overlap=50)
-    with pytest.raises(InputError, match="above 0"):
+    with pytest.raises(InputError, match="> 0"):
         segment_f1_scorer(overlap=0.0)
     with pytest.raises(ShapeError, match="sequence 0"):
         segment_f1([["a"]], [["a", "b"]])

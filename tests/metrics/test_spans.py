@@ -306,7 +306,7 @@ def test_strict_scores_refuse_foreign_tags_and_unknown_modes() -> None:
         spans(["B-X", "L-X"], "bioes", mode="strict")
     with pytest.raises(LabelError, match="'E-X' is not of the scheme bilou"):
         span_f1([["B-X", "E-X"]], [["O", "O"]], scheme="bilou", mode="strict")
-    with pytest.raises(InputError, match="mode must be one of conlleval, strict, got 'default'"):
+    with pytest.raises(InputError, match="mode must be one of 'conlleval', 'strict', got 'default'"):
         span_f1([["B-X"]], [["O"]], mode="default")
     with pytest.raises(InputError, match="mode must be one of"):
         span_f1_scorer(mode="lenient")

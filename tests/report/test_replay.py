@@ -146,7 +146,7 @@ def test_what_does_not_fit_is_refused() -> None:
         (LabelError, {"predicted": np.full(180, 7)}, "7, which is not among the classes"),
         (ShapeError, {"marginals": np.zeros((180, 2))}, r"must be \(180, 3\)"),
         (InputError, {"marginals": np.full((180, 3), np.nan)}, "between 0 and 1"),
-        (InputError, {"every": 0}, "at least 1"),
+        (InputError, {"every": 0}, "integer ≥ 1"),
     ):
         with pytest.raises(error, match=words):
             Replay.of(game, **options)

@@ -169,7 +169,7 @@ def test_symbols() -> None:
     assert set(drawn[:, 1]) == {0.0, 3.0}
     assert (drawn[:, 1] == 3).mean() == pytest.approx(5 / 6, abs=0.03)
     for bad in ([[0.5]], [[-1.0]], [[1e9]]):
-        with pytest.raises(FeatureError, match="whole numbers"):
+        with pytest.raises(FeatureError, match="integers ≥ 0"):
             Categorical.fit(np.array(bad), np.ones((1, 1)))
     with pytest.raises(FeatureError, match="negative"):
         Words.fit(np.array([[-1.0]]), np.ones((1, 1)))

@@ -217,7 +217,7 @@ def test_parameters_are_checked(tmp_path: Path) -> None:
         ({"validation_score": "loss"}, "validation_score must be one of"),
         ({"patience": 0}, "patience must be an integer"),
         ({"checkpoint": tmp_path / "x", "validation_fraction": 0.5, "random_state": None}, "needs a random_state"),
-        ({"checkpoint": tmp_path / "x", "solver": "cg"}, "no state that a checkpoint could hold"),
+        ({"checkpoint": tmp_path / "x", "solver": "cg"}, "cannot be resumed from a checkpoint"),
     ):
         with pytest.raises(InputError, match=match):
             ChainCRF(**options).fit(X, y)

@@ -154,9 +154,9 @@ BOMB = gzip.compress(b"a A\n" * (1 << 20))  # 4 MB in 4 kB, one sequence
 def test_gzip_unfolds_only_so_far(tmp_path: Path) -> None:
     (tmp_path / "bomb.gz").write_bytes(BOMB)
     for source in (io.BytesIO(BOMB), tmp_path / "bomb.gz"):
-        with pytest.raises(FormatError, match=r"unfold to more than .*crfield\.file_growth\(None\)"):
+        with pytest.raises(FormatError, match=r"expand to more than .*crfield\.file_growth\(None\)"):
             crfield.read_columns(source)
-    with pytest.raises(FormatError, match="unfold to more than"):
+    with pytest.raises(FormatError, match="expand to more than"):
         list(read_blocks(tmp_path / "bomb.gz"))
     with crfield.file_growth(None):
         assert len(crfield.read_columns(io.BytesIO(BOMB))[0]) == 1 << 20
@@ -183,14 +183,14 @@ def test_the_command_line_has_the_same_limit_and_lifts_it(tmp_path: Path) -> Non
     (tmp_path / "bomb.gz").write_bytes(gzip.compress(b"a A A\n" * (1 << 18) + b"\nb B B\n"))
     command = ["evaluate", "--predicted", str(tmp_path / "bomb.gz")]
     result = CliRunner().invoke(app, command)
-    assert (result.exit_code, "unfold to more than" in result.output + result.stderr) == (1, True)
+    assert (result.exit_code, "expand to more than" in result.output + result.stderr) == (1, True)
     for lifted in ("0", "5000"):
         result = CliRunner().invoke(app, ["--max-growth", lifted, *command])
-        assert (result.exit_code, "unfold" in result.output + result.stderr) == (0, False), result.output
+        assert (result.exit_code, "expand" in result.output + result.stderr) == (0, False), result.output
     limits.set_growth(limits.TIMES)
 
 
 def test_a_limit_is_a_number_of_times() -> None:
     for wrong in (0, -1, float("nan")):
-        with pytest.raises(InputError, match="1 or more, or None"), crfield.file_growth(wrong):
+        with pytest.raises(InputError, match=r"a number ≥ 1 .*or None"), crfield.file_growth(wrong):
             pass

@@ -94,7 +94,7 @@ def test_options(tmp_path: Path) -> None:
 def test_without_matplotlib_all_but_the_picture_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     result = works("reproduce", "coins", "--out", tmp_path)
-    assert "not drawn: pictures need matplotlib" in result.output
+    assert "not drawn: plots need matplotlib" in result.output
     assert not (tmp_path / "coins.png").exists()
     assert (tmp_path / "coins.json").exists()
 

@@ -1,4 +1,4 @@
-"""Where a chain's likelihood wants its scores to go: what is wanted less what is believed.
+"""The functional gradient of a chain's likelihood: the truth less the marginals.
 
     slope_t(c) = q(c at t) − p(c at t | x)                slope_e(b, c) = q((b, c) at e) − p((b, c) at e | x)
 
@@ -26,7 +26,7 @@ from crfield.inference.labellings import one_hot, path_scores
 
 @dataclass(frozen=True, eq=False)
 class Slopes:
-    """What is wanted less what is believed, and how it curves."""
+    """The functional gradient, truth less marginals, and its curvature."""
 
     value: float  # Σ weight · (−log p)
     node: np.ndarray  # (N, K), not weighted

@@ -1,4 +1,4 @@
-"""What was picked when: the diary of boosting.
+"""The history of boosting: what was picked when.
 
 One row for each round: the learner that won, its gain, the mean −log p of the true labels that followed, and the same
 on held-out data where there is some. Gains of features and of relations are on one scale and may be compared; a
@@ -10,12 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any, overload
 
 import numpy as np
 
-from crfield.errors import InputError
+from crfield.data.frames import frame_of
 from crfield.metrics.notebook import ShownAsTables, Table
 from crfield.storage.checked import refuse
 from crfield.storage.state import State
@@ -152,11 +151,7 @@ class RoundTable(ShownAsTables, Sequence[Round]):
 
     def to_frame(self) -> Any:
         """The table as a pandas DataFrame; InputError where pandas is not installed."""
-        try:
-            pandas = import_module("pandas")
-        except ImportError:
-            raise InputError("to_frame() needs pandas, which is not installed; rows() gives dicts.") from None
-        return pandas.DataFrame(self.rows(), columns=list(HEAD))
+        return frame_of(self.rows(), HEAD)
 
     def _tables(self) -> list[Table]:
         return [Table.of_dicts(self.rows(), HEAD, left=3)]

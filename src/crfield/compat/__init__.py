@@ -1,1 +1,1 @@
-"""Other packages' names and habits, so that code and models can move here without being rewritten."""
+"""Migration: other packages' names and conventions, so that code and models need not be rewritten."""

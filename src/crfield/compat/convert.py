@@ -1,4 +1,4 @@
-"""Models from one tool's file to another's.
+"""Model conversion: from one tool's file to another's.
 
 Reading is `crfield.load`: our own files, models of CRFsuite, text models of CRF++, models of Wapiti. Writing knows
 three forms: ``crfield``, which holds everything; ``crfsuite``, for models that CRFsuite can hold, to the last bit the
@@ -41,7 +41,7 @@ def convert_model(
     start: str | None = None,
     end: str | None = None,
 ) -> ChainCRF:
-    """Read a model and write it in the form ``to``; without one, the name of ``target`` decides. Returns the model.
+    """Convert a model file to the form ``to``; without one, the name of ``target`` decides. Returns the model.
 
     ``bias``, ``start`` and ``end`` are for CRFsuite: see `write_crfsuite_model`.
 
@@ -60,7 +60,7 @@ def convert_model(
     model = load(source)
     if not isinstance(model, ChainCRF):
         raise InputError(
-            f"only chains of features are converted, {os.fspath(source)} holds a {type(model).__name__}."
+            f"only chains with named features can be converted; {os.fspath(source)} holds a {type(model).__name__}."
         )
     write_model(model, target, to=form_of(target) if to is None else to, bias=bias, start=start, end=end)
     return model

@@ -1,4 +1,4 @@
-"""Which labels may follow which, and what it costs: rules said by the user instead of learnt.
+"""Constraints: which labels may follow which, and what it costs, given by the user instead of learnt.
 
 `Constraints` is what a user writes down, in terms of labels; `Constraints.scores` turns it into the constants of a
 chain, `FixedScores`:
@@ -24,12 +24,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
+from crfield.core.checks import is_number
 from crfield.core.target import UNKNOWN, Target
 from crfield.errors import InputError, LabelError, ShapeError
 
@@ -41,7 +40,7 @@ SCHEMES = ("bio", "iob2", "iob1", "bioes", "iobes", "bilou", "biluo")
 
 @dataclass(frozen=True, eq=False)
 class FixedScores:
-    """Constants of label pairs and of the ends of a chain; each is finite, or −∞ where forbidden.
+    """Constraints as constant scores of label pairs and of the ends of a chain: finite, or −∞ where forbidden.
 
     >>> import numpy as np
     >>> fixed = FixedScores(np.array([[0.0, -np.inf], [0.0, 0.0]]), np.zeros(2), np.array([-1.5, 0.0]))
@@ -156,7 +155,7 @@ class FixedScores:
 
 @dataclass(frozen=True)
 class Constraints:
-    """Rules of neighbouring labels; what several of them say holds together.
+    """Hard and soft constraints on neighbouring labels; all of them hold together.
 
     Parameters
     ----------
@@ -195,9 +194,10 @@ class Constraints:
             )
         _pairs("costs", self.costs)
         for pair, cost in self.costs.items():
-            if isinstance(cost, bool) or not isinstance(cost, Real) or not isfinite(cost):
+            if not is_number(cost):
                 raise InputError(
-                    f"the cost of {pair!r} must be a finite number, got {cost!r}. Use forbidden= for what never is."
+                    f"the cost of {pair!r} must be a finite number, got {cost!r}. "
+                    "Use forbidden= for pairs that never occur."
                 )
         object.__setattr__(self, "costs", dict(self.costs))
         if self.rule is not None and not callable(self.rule):
@@ -301,7 +301,7 @@ def check_scheme(name: Any) -> str:
     'bio'
     """
     if not isinstance(name, str) or name.lower() not in SCHEMES:
-        raise InputError(f"the scheme of constraints must be one of {', '.join(SCHEMES)}, got {name!r}.")
+        raise InputError(f"the scheme of constraints must be one of {', '.join(map(repr, SCHEMES))}, got {name!r}.")
     return name.lower()
 
 
@@ -346,7 +346,7 @@ def _pairs(name: str, given: Iterable[Any]) -> tuple[Pair, ...]:
             raise InputError(f"{name} must hold pairs (before, after), such as ('O', 'I-PER'), got {pair!r:.60}.")
         before, after = pair
         if before is None and after is None:
-            raise InputError(f"{name} holds (None, None), a sequence without steps, of which nothing can be said.")
+            raise InputError(f"{name} holds (None, None), which would be a sequence without steps. Leave it out.")
         try:
             hash((before, after))
         except TypeError:

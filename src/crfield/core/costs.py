@@ -13,12 +13,11 @@ the weight of their sequence.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from math import isfinite
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
+from crfield.core.checks import is_number
 from crfield.core.target import UNKNOWN, Target
 from crfield.errors import InputError, LabelError
 
@@ -99,7 +98,7 @@ def node_costs(table: np.ndarray, mask: np.ndarray) -> np.ndarray:
 
 
 def check_class_weight(class_weight: Any) -> None:
-    """InputError unless it is None, "balanced" or a dict of numbers of at least 0."""
+    """InputError unless it is None, "balanced" or a dict of numbers ≥ 0."""
     if class_weight is None or (isinstance(class_weight, str) and class_weight == "balanced"):
         return
     if not isinstance(class_weight, Mapping):
@@ -108,7 +107,7 @@ def check_class_weight(class_weight: Any) -> None:
         )
     for label, weight in class_weight.items():
         if not _usable(weight):
-            raise InputError(f"the class weight of {label!r} must be a finite number of at least 0, got {weight!r}.")
+            raise InputError(f"the class weight of {label!r} must be a finite number ≥ 0, got {weight!r}.")
 
 
 def check_costs(costs: Any) -> Any:
@@ -120,7 +119,7 @@ def check_costs(costs: Any) -> Any:
             if not isinstance(pair, tuple) or len(pair) != 2:
                 raise InputError(f"costs must have pairs (true, taken) as keys, got {pair!r:.60}.")
             if not _usable(cost):
-                raise InputError(f"the cost of {pair!r} must be a finite number of at least 0, got {cost!r}.")
+                raise InputError(f"the cost of {pair!r} must be a finite number ≥ 0, got {cost!r}.")
         return costs
     try:
         table = np.asarray(costs, dtype=np.float64)
@@ -128,11 +127,11 @@ def check_costs(costs: Any) -> Any:
         table = np.zeros(0)
     if table.ndim != 2 or table.shape[0] != table.shape[1] or not np.isfinite(table).all() or (table < 0).any():
         raise InputError(
-            "costs must be a dict {(true, taken): cost} or a square table of finite numbers of at least 0, got "
+            "costs must be a dict {(true, taken): cost} or a square table of finite numbers ≥ 0, got "
             f"{costs!r:.60}."
         )
     return table
 
 
 def _usable(x: Any) -> bool:
-    return isinstance(x, Real) and not isinstance(x, bool | np.bool_) and isfinite(x) and float(x) >= 0
+    return is_number(x) and float(x) >= 0

@@ -62,13 +62,13 @@ class Graphs(EndToEnd):
                 )
         loops = np.flatnonzero(tails == heads)
         if len(loops):
-            raise ShapeError(
-                f"edge {loops[0]} joins node {tails[loops[0]]} to itself; a node is no neighbour of its own."
-            )
+            raise ShapeError(f"edge {loops[0]} joins node {tails[loops[0]]} to itself; self-loops are not allowed.")
         owner = np.searchsorted(offsets, tails, side="right") - 1
         if not np.array_equal(owner, np.searchsorted(offsets, heads, side="right") - 1):
             edge = int(np.flatnonzero(owner != np.searchsorted(offsets, heads, side="right") - 1)[0])
-            raise ShapeError(f"edge {edge} joins nodes {tails[edge]} and {heads[edge]}, which lie in two graphs.")
+            raise ShapeError(
+                f"edge {edge} joins nodes {tails[edge]} and {heads[edge]}, which belong to different graphs."
+            )
         if (np.diff(owner) < 0).any():
             raise ShapeError("edges must be sorted by the graph that they belong to.")
         object.__setattr__(self, "offsets", offsets)

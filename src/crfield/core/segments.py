@@ -144,7 +144,7 @@ class Segmentation:
         if not np.isin(filled, start).all():
             raise ShapeError("a segment reaches over the end of its sequence.")
         if len(label) and label.min() < 0:
-            raise LabelError(f"labels of segments must be codes of at least 0, got {label.min()}.")
+            raise LabelError(f"labels of segments must be codes ≥ 0, got {label.min()}.")
         for name, value in (("start", start), ("stop", stop), ("label", label)):
             object.__setattr__(self, name, value)
 

@@ -73,7 +73,7 @@ class Target:
             if cost.shape != (nodes, self.n_labels):
                 raise ShapeError(f"cost must be ({nodes}, {self.n_labels}), got {cost.shape}.")
             if not np.isfinite(cost).all() or (cost < 0).any() or cost[self.mask].any():
-                raise LabelError("costs must be finite, at least 0, and 0 for every allowed label.")
+                raise LabelError("costs must be finite, non-negative, and 0 for every allowed label.")
             object.__setattr__(self, "cost", cost)
 
     @cached_property

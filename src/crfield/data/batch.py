@@ -9,6 +9,7 @@ features that look at a pair of neighbouring labels), and the chains they lie on
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -84,3 +85,18 @@ class Batch:
         """Whether some column has values other than one, of nodes or of edges."""
         parts = (self.node,) if self.edge is None else (self.node, self.edge)
         return any(part.values is not None or part.dense is not None for part in parts)
+
+
+def matrix_of(columns: Columns) -> Any:
+    """Sparse and dense columns as one matrix (R, K), CSR if there are sparse ones.
+
+    >>> matrix_of(Columns.from_rows([[0], [1]], width=2)).toarray().tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    if columns.width == 0:
+        return np.zeros((columns.n_rows, 0)) if columns.dense is None else columns.dense
+    from scipy.sparse import csr_array, hstack
+
+    values = np.ones(len(columns.indices)) if columns.values is None else columns.values
+    sparse = csr_array((values, columns.indices, columns.indptr), shape=(columns.n_rows, columns.width))
+    return sparse if columns.dense is None else hstack([sparse, columns.dense], format="csr")

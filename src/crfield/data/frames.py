@@ -16,6 +16,7 @@ labels, perhaps one of times; all others are features. Decided here:
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from importlib import import_module
 from numbers import Real
 from typing import Any
 
@@ -35,7 +36,7 @@ def from_frame(
     features: Sequence[str] | None = None,
     time: Any = None,
 ) -> tuple[list[Any], list[list[Any]] | None]:
-    """X and y of a frame, or of a list of frames with one sequence each; y is None without ``label``.
+    """X and y of a pandas or polars frame, or of a list of them with one sequence each; y is None without ``label``.
 
     ``sequence`` names the column, or the columns together, that tell sequences apart; ``features`` the columns to
     use, all others if it is None. What comes out goes into ``fit`` and ``predict`` of every model of sequences.
@@ -109,7 +110,7 @@ def to_frame(
     name: str = "predicted",
     classes: Sequence[Hashable] | None = None,
 ) -> Any:
-    """The frame with answers as new columns, each in the row that its step came from.
+    """The frame with predictions as new columns, each in the row that its step came from.
 
     ``answers`` is what ``predict`` gives for the X of `from_frame`: the column is called ``name``. Of what
     ``predict_proba`` gives, with ``classes`` the model's ``classes_``, there is a column ``name_label`` for each
@@ -213,7 +214,7 @@ def _groups(frame: Any, keys: list[str], time: Any) -> list[np.ndarray]:
         if name in groups and name != before and time is None:
             shown = name[0] if len(name) == 1 else name
             raise InputError(
-                f"row {row}: sequence {shown!r} goes on after another one began. If these are two sequences of one "
+                f"row {row}: sequence {shown!r} continues after another one began. If these are two sequences of one "
                 f"name, give more columns, sequence=[{', '.join(map(repr, keys))}, …]; if the rows are mixed, pass "
                 "time=… to sort them by, or sort the frame."
             )
@@ -278,3 +279,20 @@ def _with_columns(frame: Any, new: dict[str, list[Any]], some: str) -> Any:
     if hasattr(frame, "assign"):  # pandas
         return frame.assign(**new)
     raise InputError(f"columns cannot be added to a {type(frame).__name__}: hand over a frame of pandas or polars.")
+
+
+def frame_of(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> Any:
+    """A pandas DataFrame of plain dicts; InputError where pandas is not installed.
+
+    >>> import pytest
+    >>> pandas = pytest.importorskip("pandas")
+    >>> frame_of([{"a": 1}], ["a"])["a"].tolist()
+    [1]
+    """
+    try:
+        pandas = import_module("pandas")
+    except ImportError:
+        raise InputError(
+            "to_frame needs pandas, which is not installed. Install it (pip install pandas), or use rows()."
+        ) from None
+    return pandas.DataFrame(list(rows), columns=list(columns))

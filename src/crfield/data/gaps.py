@@ -1,4 +1,4 @@
-"""Equal steps out of readings that came when they came.
+"""Resampling: equal time steps from readings at irregular times.
 
 Filters and spectra want samples at equal distances; loggers skip, stall and stop. `resampled` puts a recording on the
 grid first time + k / rate and says what happens where nothing was heard for longer than ``longest_gap`` seconds:
@@ -33,7 +33,7 @@ def gap_places(seconds: np.ndarray, longest: float) -> np.ndarray:
     [2]
     """
     if not longest > 0:
-        raise InputError(f"the longest gap must be above 0 seconds, got {longest!r}.")
+        raise InputError(f"the longest gap must be > 0 seconds, got {longest!r}.")
     return np.flatnonzero(np.diff(seconds) > longest) + 1
 
 
@@ -72,7 +72,7 @@ def resampled(
     if gaps not in GAPS or how not in HOW:
         raise InputError(f"gaps must be one of {GAPS} and how one of {HOW}, got {gaps!r} and {how!r}.")
     if not np.isfinite(rate) or rate <= 0:
-        raise InputError(f"rate must be above 0 steps a second, got {rate!r}.")
+        raise InputError(f"rate must be a finite number > 0 (steps per second), got {rate!r}.")
     parts = split_at_gaps(frame, longest_gap=longest_gap) if gaps == "split" else [frame] if len(frame) else []
     return [_on_grid(part, float(rate), float(longest_gap), how, fill) for part in parts]
 

@@ -1,4 +1,4 @@
-"""Labels that join after a model was trained.
+"""Incremental learning of labels: labels that join after a model was trained.
 
 New labels get codes behind the old ones, so that no code changes its meaning: the columns of probabilities stay where
 they were. That is why ``classes_`` of a model that has learnt a label later is not sorted as a whole.

@@ -60,7 +60,7 @@ class LabelCoder:
         [1, 0]
         """
         coder = cls()
-        coder._labels = [_plain(label) for label in labels]
+        coder._labels = [plain(label) for label in labels]
         try:
             coder._codes = {label: code for code, label in enumerate(coder._labels)}
         except TypeError as error:
@@ -289,7 +289,7 @@ def _take_out_sets(flat: list[Any], lengths: list[int]) -> dict[int, Iterable[An
     """Sets in ``flat`` by position; None takes their place there, and plain values that of NumPy scalars."""
     kinds = set(map(type, flat))
     if any(issubclass(kind, np.generic) for kind in kinds):
-        flat[:] = map(_plain, flat)
+        flat[:] = map(plain, flat)
     if not any(issubclass(kind, _SETS) for kind in kinds):
         return {}
     sets: dict[int, Iterable[Any]] = {
@@ -308,10 +308,11 @@ def _take_out_sets(flat: list[Any], lengths: list[int]) -> dict[int, Iterable[An
 
 
 def _plain_members(choice: Iterable[Any]) -> list[Any]:
-    return [_plain(label) for label in choice]
+    return [plain(label) for label in choice]
 
 
-def _plain(label: Any) -> Any:
+def plain(label: Any) -> Any:
+    """A scalar of NumPy as Python's own; everything else as it is."""
     return label.item() if isinstance(label, np.generic) else label
 
 

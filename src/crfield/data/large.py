@@ -1,4 +1,4 @@
-"""Numbers too large to reckon with, by name: which sequence, which step, which feature.
+"""Numbers that would overflow, by name: which sequence, which step, which feature.
 
 A feature may be any finite number, but what a model makes of it must be finite too. Training sums squares, so that a
 cell of 10¹⁵⁵ is past the range of doubles there; a fitted model of weights bears cells up to what keeps every score

@@ -1,4 +1,4 @@
-"""One table and a list of lengths, or a list of sequences: the same data in two habits.
+"""One table and a list of lengths, or a list of sequences: the same data in two conventions.
 
 hmmlearn, and others, lay all sequences end to end in one array and say in ``lengths`` where each ends. Here X is a
 list with one array for each sequence. `from_lengths` and `to_lengths` go from one to the other; no number is copied
@@ -39,7 +39,7 @@ def from_lengths(X: Any, lengths: Sequence[int] | np.ndarray | None = None) -> l
     listed = list(lengths)
     for length in listed:
         if isinstance(length, bool | np.bool_) or not isinstance(length, Integral) or length < 0:
-            raise InputError(f"lengths must be whole numbers of at least 0, got {length!r}.")
+            raise InputError(f"lengths must be integers ≥ 0, got {length!r}.")
     if sum(listed) != len(table):
         raise ShapeError(f"lengths must add up to the {len(table)} rows of X, got {sum(listed)}.")
     bounds = np.concatenate([[0], np.cumsum(np.array(listed, np.int64))]).tolist()

@@ -24,6 +24,8 @@ from typing import Any
 
 import numpy as np
 
+from crfield.core.checks import one_of
+from crfield.data.labels import plain
 from crfield.errors import FormatError, InputError, ShapeError
 
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
@@ -163,7 +165,7 @@ def _frames(
     values = np.stack([_numbers(table[name], name, file, lines) for name in chosen], axis=1) if chosen else None
     values = np.zeros((len(seconds), 0)) if values is None else values
     labels = None if what is None else np.array([*map(_label, table[what]), None], dtype=object)[:-1]
-    owner = [_plain(cell) for cell in table[whose]] if whose is not None else [0] * len(seconds)
+    owner = [plain(cell) for cell in table[whose]] if whose is not None else [0] * len(seconds)
     frames = []
     for name in dict.fromkeys(owner):
         own = np.flatnonzero([other == name for other in owner])
@@ -183,8 +185,7 @@ def _column(names: Sequence[str], part: str | int, file: str | None) -> str:
 
 
 def _times(cells: Any, unit: str, file: str | None, lines: Sequence[int] | None) -> tuple[np.ndarray, bool]:
-    if unit not in UNITS:
-        raise InputError(f"unit must be one of {', '.join(UNITS)}, got {unit!r}.")
+    one_of(*UNITS)("unit", unit)
     array = np.asarray(cells)
     if array.dtype.kind == "M":
         return (array - array.min()).astype("timedelta64[ns]").astype(np.int64) * 1e-9 if len(array) else np.zeros(
@@ -226,14 +227,10 @@ def _numbers(cells: Any, name: str, file: str | None, lines: Sequence[int] | Non
 
 
 def _label(cell: Any) -> Any:
-    cell = _plain(cell)
+    cell = plain(cell)
     if cell is None or (isinstance(cell, float) and np.isnan(cell)):
         return None
     return None if isinstance(cell, str) and cell.lower() in MISSING else cell
-
-
-def _plain(cell: Any) -> Any:
-    return cell.item() if isinstance(cell, np.generic) else cell
 
 
 def _is_number(cell: str) -> bool:

@@ -24,7 +24,7 @@ Row = tuple[str, ...]
 
 @dataclass(frozen=True, eq=False)
 class TokenColumns(FlatSequences[list[Row]]):
-    """B sequences of tokens with C string columns each.
+    """Token columns, as in a CoNLL file: B sequences of tokens with C strings each.
 
     >>> tokens = TokenColumns.from_sequences([[("He", "PRP"), ("runs", "VBZ")], [("Stop", "VB")]])
     >>> len(tokens), tokens.width, tokens[1], tokens[:1][0][1]

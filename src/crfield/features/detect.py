@@ -132,7 +132,7 @@ def _looks_like_records(X: Any) -> bool:
         if isinstance(X, Mapping | set | frozenset) or not hasattr(X, "__len__") or not hasattr(X, "__getitem__"):
             raise FeatureError(f"X is of type {type(X).__name__}, expected a list of sequences. {SHAPES}")
     if not len(X):
-        raise FeatureError(f"X is empty, so its kind cannot be told and nothing learnt. {SHAPES}")
+        raise FeatureError(f"X is empty, so there is nothing to learn from. {SHAPES}")
     kinds: dict[str, int] = {}
     for number, sequence in enumerate(X):
         kind = _kind_of_sequence(X, sequence, number)
@@ -148,7 +148,9 @@ def _looks_like_records(X: Any) -> bool:
         if number >= 100 and kinds:
             break
     if not kinds:
-        raise FeatureError(f"X holds {len(X)} sequences, all of them empty, so its kind cannot be told. {SHAPES}")
+        raise FeatureError(
+            f"X holds {len(X)} sequences, all of them empty, so there is nothing to learn from. {SHAPES}"
+        )
     return "records" in kinds
 
 

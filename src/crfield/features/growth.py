@@ -1,4 +1,4 @@
-"""Encoders that learn new columns after they were fitted, without forgetting the old ones.
+"""Incremental learning of encoders: new columns after ``fit``, without forgetting the old ones.
 
 `grow` makes a new encoder from a fitted one and more data; the old one is left as it is, so that nothing is half done
 when the data turn out to be bad. Old columns stay what they were: their names, their scale, their place among each

@@ -1,4 +1,4 @@
-"""Data of which a model knows nothing: told, and not labelled in silence.
+"""Data without any known feature: warned about, not labelled in silence.
 
 What training never saw has no column and is dropped, which is right for a new word and wrong for a misspelt key, for
 dicts where lists of strings were learnt, for a file of another kind: there every step ends up without a feature, and
@@ -49,7 +49,7 @@ _strict: ContextVar[bool] = ContextVar("crfield_strict", default=False)
 
 @contextmanager
 def strict(on: bool = True) -> Iterator[None]:
-    """Within the block, data of which a model knows nothing are an error instead of a warning.
+    """Within the block, data without any known feature are an error instead of a warning.
 
     >>> import crfield
     >>> model = crfield.ChainCRF().fit([[{"word": "dog"}, {"word": "barks"}]], [["N", "V"]])

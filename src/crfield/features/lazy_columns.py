@@ -1,4 +1,4 @@
-"""Candidate features that are computed when asked for.
+"""Candidate features that are computed lazily, when asked for.
 
 Selection looks at many more features than a model will ever hold: a column of the data times a label, or times a
 pair of labels. Nothing here keeps them. `LazyColumns` says how many there are and what they are called, computes the
@@ -145,7 +145,7 @@ class MatrixColumns:
         ]
         self._labels = [str(label) for label in (range(self.n_labels) if labels is None else labels)]
         if self.n_labels < 1 or len(self._labels) != self.n_labels:
-            raise InputError(f"n_labels must be at least 1 and match labels, got {n_labels} and {len(self._labels)}.")
+            raise InputError(f"n_labels must be ≥ 1 and match labels, got {n_labels} and {len(self._labels)}.")
         counts = np.where(self.link == STATE, self.n_labels, self.n_labels**2)
         self._starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
 

@@ -20,7 +20,7 @@ from crfield.errors import FeatureError, InputError, ModelFileError, NotFittedEr
 from crfield.features.columns.select import check_min_count, drop_rare, keep_columns, unless_ones
 from crfield.features.columns.standardise import Scale
 from crfield.features.records import check_transition_features, read_options
-from crfield.features.transitions import EdgeChoice, rising
+from crfield.features.transitions import EdgeChoice, NamedEdges, rising
 
 __all__ = ["MatrixEncoder", "is_sparse"]
 
@@ -34,7 +34,7 @@ def is_sparse(x: Any) -> bool:
     return hasattr(x, "tocsr") and hasattr(x, "nnz")
 
 
-class MatrixEncoder:
+class MatrixEncoder(NamedEdges):
     """Encoder of sequences of 2-D arrays (T, D), or of scipy sparse matrices (T, D).
 
     ``feature_names`` gives the D columns names, ``x[0]``, ``x[1]``, … otherwise. ``transition_features`` is
@@ -120,14 +120,6 @@ class MatrixEncoder:
             raise IndexError(f"dense column {column} of {0 if self._kept is not None else self._width}")
         return self._name(column)
 
-    def edge_name(self, column: int) -> str:
-        """Name of a sparse edge column, the same as on the nodes."""
-        return self.node_name(int(self._edge_choice().columns[column]))
-
-    def edge_dense_name(self, column: int) -> str:
-        """Name of a column of the dense block of the edges, the same as on the nodes."""
-        return self.dense_name(int(self._edge_choice().dense[column]))
-
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """A JSON-able header and the arrays from which ``from_state`` makes the same encoder again."""
         self._check_fitted()
@@ -208,7 +200,7 @@ class MatrixEncoder:
         raise FeatureError(
             f"sequence {sequence}, step {row - int(topology.offsets[sequence])}: feature "
             f"{self._name(column)!r} must be a finite number, got {numbers.reshape(-1)[place]}. Fill in the "
-            "missing values first, for example with the column's mean, and tell of them in a column of their "
+            "missing values first, for example with the column's mean, and mark them in a column of their "
             "own."
         )
 
@@ -230,11 +222,6 @@ class MatrixEncoder:
         if kept is None:
             return EdgeChoice(np.zeros(0, np.int32), np.flatnonzero(chosen))
         return EdgeChoice(np.flatnonzero(chosen[kept]), np.zeros(0, np.int32))
-
-    def _edge_choice(self) -> EdgeChoice:
-        if self._edges is None:
-            raise InputError("this encoder has no edge columns. Fit one with transition_features.")
-        return self._edges
 
     def _check_fitted(self) -> None:
         if self._width < 0:

@@ -28,13 +28,13 @@ from crfield.features.columns.select import check_min_count, drop_rare, renumber
 from crfield.features.columns.standardise import Scale
 from crfield.features.joined_items import join_items
 from crfield.features.known import check_records, suspicious
-from crfield.features.transitions import EdgeChoice
+from crfield.features.transitions import EdgeChoice, NamedEdges
 from crfield.kernels.records import RecordTable
 
 __all__ = ["RecordEncoder"]
 
 
-class RecordEncoder:
+class RecordEncoder(NamedEdges):
     """Encoder of sequences of dicts, of lists of feature strings, or of `AttributeSequences`.
 
     ``transition_features`` is None, "all", or a list of feature names (the keys of the dicts;
@@ -117,14 +117,6 @@ class RecordEncoder:
         """Name of a column of the dense block: ``name[i]``."""
         return _dense_name(self.table, column)
 
-    def edge_name(self, column: int) -> str:
-        """Name of a sparse edge column, the same as on the nodes."""
-        return self.node_name(int(self._edge_choice().columns[column]))
-
-    def edge_dense_name(self, column: int) -> str:
-        """Name of a column of the dense block of the edges, the same as on the nodes."""
-        return self.dense_name(int(self._edge_choice().dense[column]))
-
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """A JSON-able header and the arrays from which ``from_state`` makes the same encoder again."""
         header = {
@@ -156,11 +148,6 @@ class RecordEncoder:
         encoder._table = table
         encoder.joined = header.get("joined") is True
         return encoder
-
-    def _edge_choice(self) -> EdgeChoice:
-        if self._edges is None:
-            raise InputError("this encoder has no edge columns. Fit one with transition_features.")
-        return self._edges
 
 
 def check_transition_features(chosen: Any) -> Any:

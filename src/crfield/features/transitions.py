@@ -14,7 +14,7 @@ import numpy as np
 
 from crfield.core.topology import Chains
 from crfield.data.batch import Columns
-from crfield.errors import ModelFileError
+from crfield.errors import InputError, ModelFileError
 from crfield.features.columns.select import drop_rare, renumber, take_rows
 
 
@@ -79,3 +79,30 @@ def rising(arrays: Mapping[str, np.ndarray], name: str, limit: int) -> np.ndarra
             f"the array {name!r} must hold rising column numbers below {limit}. Was the file damaged?"
         )
     return array
+
+
+class NamedEdges:
+    """What encoders with an `EdgeChoice` share: edge columns have the names of their node columns."""
+
+    _edges: EdgeChoice | None
+
+    def node_name(self, column: int) -> str:
+        """Name of a sparse node column."""
+        raise NotImplementedError
+
+    def dense_name(self, column: int) -> str:
+        """Name of a column of the dense block of the nodes."""
+        raise NotImplementedError
+
+    def edge_name(self, column: int) -> str:
+        """Name of a sparse edge column, the same as on the nodes."""
+        return self.node_name(int(self._edge_choice().columns[column]))
+
+    def edge_dense_name(self, column: int) -> str:
+        """Name of a column of the dense block of the edges, the same as on the nodes."""
+        return self.dense_name(int(self._edge_choice().dense[column]))
+
+    def _edge_choice(self) -> EdgeChoice:
+        if self._edges is None:
+            raise InputError("this encoder has no edge columns. Fit one with transition_features.")
+        return self._edges

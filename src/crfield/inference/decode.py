@@ -1,4 +1,4 @@
-"""From beliefs to labels.
+"""Decoding: from beliefs to labels.
 
 ``viterbi``, or ``map``, the word for graphs, gives the most probable labelling as a whole; ``marginal`` gives each
 step its most probable label on its own, which makes the fewest expected errors per step but may join labels that
@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from crfield.core.checks import one_of
 from crfield.core.topology import Chains
-from crfield.errors import InputError
 from crfield.kernels import chain
 
 DECODERS = ("viterbi", "map", "marginal")
@@ -23,8 +23,7 @@ def check_decoder(name: str) -> str:
     >>> check_decoder("viterbi"), check_decoder("map")
     ('viterbi', 'viterbi')
     """
-    if not isinstance(name, str) or name not in DECODERS:
-        raise InputError(f"decode must be one of {', '.join(map(repr, DECODERS))}, got {name!r}.")
+    one_of(*DECODERS)("decode", name)
     return "viterbi" if name == "map" else name
 
 
@@ -39,7 +38,7 @@ def best_marginals(node: np.ndarray) -> np.ndarray:
 
 
 def legal_marginals(node: np.ndarray, forbidden: np.ndarray, topology: Chains, *, n_jobs: int = 1) -> np.ndarray:
-    """(N,) the labelling without a forbidden pair (L, L) that makes the fewest expected errors.
+    """(N,) minimum Bayes risk: the labelling without a forbidden pair (L, L) that has the fewest expected errors.
 
         argmax over y without forbidden pairs of  Σ_t p_t(y_t)
 

@@ -1,4 +1,4 @@
-"""What else the beliefs of a chain say: entropy, samples, and the chance of spans.
+"""Posterior of a chain: entropy, samples, and span probabilities.
 
 A chain is a Markov chain also when it is seen from its marginals: given the label of one step, the next one depends
 on nothing before, and

@@ -1,4 +1,4 @@
-"""Chains that are still growing: what is known now, what was meant a moment ago, what can no longer change.
+"""Streaming inference: filtering, fixed-lag smoothing and committed labels of chains that are still growing.
 
 Scores come one step at a time, and three questions are answered after each:
 

@@ -1,4 +1,4 @@
-"""How the beliefs of chains change with their scores, exactly.
+"""Covariance of a chain: exact derivatives of its beliefs with respect to its scores.
 
 The derivative of marginals along a direction of the scores is a covariance under the model (`kernels.tangent`), and
 therefore a product with the second derivative of the log-total. It serves Newton's method, which asks for such

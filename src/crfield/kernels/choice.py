@@ -99,7 +99,7 @@ def _tell(error: ImportError) -> None:
             f"the compiled kernels of crfield cannot be loaded ({error}), so their NumPy bodies run: results are the "
             f"same, but training takes about {SLOWER} times as long and answers several times. Install with a "
             "C++17 compiler (g++ or clang++), for example 'pip install --force-reinstall --no-cache-dir crfield', or "
-            "set CRFIELD_KERNELS=numpy to choose this without a word.",
+            "set CRFIELD_KERNELS=numpy to choose this without a warning.",
             SpeedWarning,
             stacklevel=_outside(),
         )

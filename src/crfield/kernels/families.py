@@ -39,7 +39,7 @@ def slide(values: np.ndarray, offsets: np.ndarray, *, width: int, kind: str) -> 
     if (np.diff(offsets) < 0).any():
         raise ShapeError("offsets must never fall.")
     if width < 1:
-        raise ShapeError(f"width must be at least 1, got {width}.")
+        raise ShapeError(f"width must be ≥ 1, got {width}.")
     out = np.empty_like(values)
     longest = int(np.diff(offsets).max(initial=1))
     choice.body("families").slide(values, offsets, min(int(width), max(longest, 1)), KINDS[kind], out)

@@ -95,9 +95,9 @@ def propagate(
     if len(wrong):
         raise InputError(f"damping must lie in [0, 1), got {wrong[0]}.")
     if max_sweeps < 1:
-        raise InputError(f"max_sweeps must be at least 1, got {max_sweeps}.")
+        raise InputError(f"max_sweeps must be ≥ 1, got {max_sweeps}.")
     if not tol >= 0:
-        raise InputError(f"tol must be at least 0, got {tol}.")
+        raise InputError(f"tol must be ≥ 0, got {tol}.")
     if rho is not None:
         rho = np.ascontiguousarray(rho, np.float64)
         if rho.shape != (edges,) or not ((rho > 0) & (rho <= 1)).all():

@@ -51,7 +51,7 @@ def map_step(
             f"counts and weights must be 1-D and alike, got {plus.shape}, {minus.shape}, {weights.shape}."
         )
     if not (scale > 0 and np.isfinite(scale) and l2 >= 0 and smoothing >= 0 and longest > 0):
-        raise InputError("scale and longest must be above 0, l2 and smoothing at least 0.")
+        raise InputError("scale and longest must be > 0, l2 and smoothing ≥ 0.")
     out = np.empty_like(weights)
     choice.body("incomplete").map_step(plus, minus, weights, float(scale), l2, smoothing, longest, out)
     return out

@@ -160,7 +160,7 @@ class Trainer:
         """A pass of stochastic gradient steps, a rate for each ``batch`` sequences; l1, l2 of the whole objective."""
         sizes = np.ascontiguousarray(rates, dtype=np.float64)
         if sizes.ndim != 1 or not (np.isfinite(sizes).all() and (sizes >= 0).all()):
-            raise ShapeError("rates must be a 1-D array of finite numbers of at least 0.")
+            raise ShapeError("rates must be a 1-D array of finite numbers ≥ 0.")
         penalties = (_not_negative("l1", l1), _not_negative("l2", l2))
         return Met(*self._call("descend", _order(order), sizes, int(batch), _loss(loss), *penalties))
 
@@ -204,11 +204,11 @@ def _loss(name: str) -> int:
 
 def _positive(name: str, value: float) -> float:
     if not (np.isfinite(value) and value > 0):
-        raise InputError(f"{name} must be a finite number above 0, got {value}.")
+        raise InputError(f"{name} must be a finite number > 0, got {value}.")
     return float(value)
 
 
 def _not_negative(name: str, value: float) -> float:
     if not (np.isfinite(value) and value >= 0):
-        raise InputError(f"{name} must be a finite number of at least 0, got {value}.")
+        raise InputError(f"{name} must be a finite number ≥ 0, got {value}.")
     return float(value)

@@ -143,7 +143,7 @@ def gibbs(
     sweeps, (chains, nodes), width = len(node_scale), labels.shape, node.shape[1]
     for name, scale in (("node_scale", node_scale), ("edge_scale", edge_scale)):
         if scale.shape != (sweeps,) or not np.isfinite(scale).all() or (scale < 0).any():
-            raise InputError(f"{name} must hold {sweeps} finite numbers of at least 0, got shape {scale.shape}.")
+            raise InputError(f"{name} must hold {sweeps} finite numbers ≥ 0, got shape {scale.shape}.")
     for name, scale, scores in (("node", node_scale, node), ("edge", edge_scale, edge)):
         if (scale == 0).any() and np.isneginf(scores).any():
             raise InputError(f"{name}_scale is 0 somewhere, which has no meaning for {name} scores of -inf.")
@@ -230,7 +230,7 @@ def mean_field(
     if beliefs.shape[1:] != node.shape:
         raise ShapeError(f"start must be (n_starts, {node.shape[0]}, {node.shape[1]}), got {np.shape(start)}.")
     if beliefs.size and not (beliefs.min() >= 0 and np.allclose(beliefs.sum(axis=2), 1)):
-        raise InputError("start must hold probabilities: no row below zero, each with the sum one.")
+        raise InputError("start must hold probabilities: non-negative rows that sum to one.")
     bound = np.zeros((len(beliefs), len(offsets) - 1))
     sweeps, settled = np.zeros(bound.shape, np.int64), np.zeros(bound.shape, np.uint8)
     lists, ends = (around.indptr, around.other, around.slot), (int(max_sweeps), float(tol))

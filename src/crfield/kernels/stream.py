@@ -89,7 +89,7 @@ class Recursion:
     ) -> None:
         labels, slots = len(start), 0 if max_lag is None else max_lag + 1
         if min(n_streams, labels) < 1 or lag < 0 or slots < 0:
-            raise ShapeError(f"expected streams, labels and lags of at least 0, got {n_streams}, {labels}, {lag}.")
+            raise ShapeError(f"expected n_streams ≥ 0, labels ≥ 0 and lag ≥ 0, got {n_streams}, {labels}, {lag}.")
         tables = (np.ascontiguousarray(start, np.float64), np.ascontiguousarray(transitions, np.float64))
         window = lag + 1
         self.steps = np.zeros(n_streams, np.int64)

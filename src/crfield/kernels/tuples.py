@@ -88,7 +88,7 @@ def _checked(
     labels, states = node.shape[1], len(label)
     if label.ndim != 1 or after.shape != (states, labels) or score.shape != after.shape or states < labels:
         raise ShapeError(
-            f"after and score must be (S, {labels}) and label (S,) with S of at least {labels}, got {after.shape}, "
+            f"after and score must be (S, {labels}) and label (S,) with S ≥ {labels}, got {after.shape}, "
             f"{score.shape} and {label.shape}."
         )
     if after.min() < 0 or after.max() >= states or (label[after] != np.arange(labels)).any():

@@ -24,6 +24,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from crfield.core.checks import one_of
 from crfield.core.topology import Chains
 from crfield.errors import InputError, LabelError, ShapeError
 from crfield.metrics.chunks import PREFIXES, TagParts, read_tags, slots_of, spans_of, split_tags
@@ -46,7 +47,7 @@ def check_scheme_name(scheme: str) -> str:
     name = scheme.lower() if isinstance(scheme, str) else scheme
     name = SPELLINGS.get(name, name)
     if name not in SCHEMES:
-        raise InputError(f"scheme must be one of {', '.join(SCHEMES)}, got {scheme!r}.")
+        raise InputError(f"scheme must be one of {', '.join(map(repr, SCHEMES))}, got {scheme!r}.")
     return name
 
 
@@ -64,10 +65,9 @@ def check_mode(mode: str) -> str:
 
     >>> check_mode("exact")
     Traceback (most recent call last):
-    crfield.errors.InputError: mode must be one of conlleval, strict, got 'exact'.
+    crfield.errors.InputError: mode must be one of 'conlleval', 'strict', got 'exact'.
     """
-    if mode not in MODES:
-        raise InputError(f"mode must be one of {', '.join(MODES)}, got {mode!r}.")
+    one_of(*MODES)("mode", mode)
     return mode
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from crfield.errors import InputError
+from crfield.core.checks import one_of
 from crfield.metrics.schemes import check_mode, check_scheme_name
 from crfield.metrics.scores import AVERAGES
 from crfield.metrics.segments import check_overlap, edit_score, segment_f1
@@ -80,5 +80,4 @@ def segment_f1_scorer(*, overlap: float = 0.5) -> SequenceScorer:
 
 
 def _check_average(average: str) -> None:
-    if average not in AVERAGES:
-        raise InputError(f"average must be one of {', '.join(AVERAGES)}, got {average!r}.")
+    one_of(*AVERAGES)("average", average)

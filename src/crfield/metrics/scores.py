@@ -20,7 +20,8 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self
 
-from crfield.errors import InputError, LabelError
+from crfield.core.checks import one_of
+from crfield.errors import LabelError
 from crfield.metrics.notebook import ShownAsTables, Table
 
 AVERAGES = ("micro", "macro", "weighted")
@@ -84,8 +85,7 @@ def average_scores(rows: Sequence[Scores], kind: str, *, zero_division: float = 
     >>> [average_scores(rows, kind).recall for kind in ("micro", "macro", "weighted")]
     [0.25, 0.5, 0.25]
     """
-    if kind not in AVERAGES:
-        raise InputError(f"average must be one of {', '.join(AVERAGES)}, got {kind!r}.")
+    one_of(*AVERAGES)("average", kind)
     correct, predicted = sum(row.correct for row in rows), sum(row.predicted for row in rows)
     support = sum(row.support for row in rows)
     if kind == "micro":

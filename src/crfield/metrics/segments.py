@@ -181,10 +181,10 @@ def check_overlap(overlap: float) -> float:
 
     >>> check_overlap(25)
     Traceback (most recent call last):
-    crfield.errors.InputError: overlap must lie above 0 and be at most 1, got 25.
+    crfield.errors.InputError: overlap must be a number > 0 and ≤ 1, got 25.
     """
     if not 0 < overlap <= 1:
-        raise InputError(f"overlap must lie above 0 and be at most 1, got {overlap!r}.")
+        raise InputError(f"overlap must be a number > 0 and ≤ 1, got {overlap!r}.")
     return float(overlap)
 
 

@@ -1,4 +1,4 @@
-"""Scores of single steps: accuracy, a report per label, and who is taken for whom.
+"""Scores of single steps: accuracy, a report per label, and the confusion matrix.
 
 Steps whose gold label is None are not judged. ``labels=`` restricts a report to some labels, as one does to
 keep a frequent "outside" label from drowning the rest; predictions outside the subset still count against

@@ -1,4 +1,4 @@
-"""Objectives of single labels: how often is a label right, and how likely is each by itself?
+"""Objectives of single labels: expected accuracy (minimum risk), and the likelihood of each label's marginal.
 
     accuracy:    Σ_s weight_s Σ_t (1 − p(y_t allowed | x))         expected number of wrong labels
     likelihood:  −Σ_s weight_s Σ_t log p(y_t allowed | x)
@@ -66,8 +66,9 @@ class LabelAccuracy:
                 node = int(np.argmax(counts & (right <= 0)))
                 sequence = int(topology.sequence_of_node[node])
                 raise LabelError(
-                    f"sequence {sequence}, step {node - int(topology.offsets[sequence])}: what the target allows is "
-                    "impossible by the scores, so it has no likelihood. Correct the labels or forbid less."
+                    f"sequence {sequence}, step {node - int(topology.offsets[sequence])}: the scores forbid "
+                    "every label that the target allows, so its likelihood is 0. Correct the labels or relax the "
+                    "constraints."
                 )
             right = np.where(counts, np.minimum(right, 1.0), 1.0)
             value = -float(size @ np.log(right))

@@ -68,7 +68,7 @@ class Margin:
 
 @dataclass(frozen=True)
 class Perceptron:
-    """By how much the best labelling beats the truth: `Margin` without a cost.
+    """The perceptron loss: by how much the best labelling beats the truth; `Margin` without a cost.
 
     >>> import numpy as np
     >>> from crfield.core.topology import Chains
@@ -86,7 +86,7 @@ class Perceptron:
 
 @dataclass(frozen=True)
 class SoftMargin:
-    """The likelihood with wrong labellings raised by their cost, which is smooth; options as for `Margin`.
+    """The softmax margin: the likelihood with wrong labellings raised by their cost; options as for `Margin`.
 
     >>> import numpy as np
     >>> from crfield.core.topology import Chains
@@ -142,7 +142,7 @@ def raise_by_cost(
 
 def _check_cost(cost: Cost, scale: float) -> None:
     if not (np.isfinite(scale) and scale >= 0):
-        raise InputError(f"scale must be a finite number of at least 0, got {scale}.")
+        raise InputError(f"scale must be a finite number ≥ 0, got {scale}.")
     if isinstance(cost, str):
         if cost not in COSTS:
             raise InputError(f"cost must be 'hamming', 'mean_hamming' or a table, got {cost!r}.")
@@ -151,7 +151,7 @@ def _check_cost(cost: Cost, scale: float) -> None:
     if table.ndim != 2 or table.shape[0] != table.shape[1] or not np.isfinite(table).all():
         raise InputError(f"a table of costs must be square and finite, got shape {table.shape}.")
     if (table < 0).any() or np.diag(table).any():
-        raise InputError("a table of costs must be at least 0, and 0 on the diagonal: the truth costs nothing.")
+        raise InputError("a table of costs must be non-negative, and 0 on the diagonal: the truth costs nothing.")
 
 
 @dataclass(frozen=True, eq=False)

@@ -130,7 +130,7 @@ def check_run(n_weights: int, start: np.ndarray, penalty: Penalty, *, tol: float
     if penalty.penalised is not None and len(penalty.penalised) != n_weights:
         raise ShapeError(f"penalised must have {n_weights} entries, one per weight, got {len(penalty.penalised)}.")
     if not tol >= 0 or max_iter < 0:
-        raise InputError(f"tol and max_iter must be at least 0, got tol={tol}, max_iter={max_iter}.")
+        raise InputError(f"tol and max_iter must be ≥ 0, got tol={tol}, max_iter={max_iter}.")
     return weights
 
 

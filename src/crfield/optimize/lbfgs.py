@@ -420,11 +420,11 @@ def minimize(
     if penalty.penalised is not None and len(penalty.penalised) != n:
         raise ShapeError(f"penalised must have {n} entries, one per weight, got {len(penalty.penalised)}.")
     if not tol >= 0 or max_iter < 0:
-        raise InputError(f"tol and max_iter must be at least 0, got tol={tol}, max_iter={max_iter}.")
+        raise InputError(f"tol and max_iter must be ≥ 0, got tol={tol}, max_iter={max_iter}.")
     if penalty.l1 and (basis is not None or renew):
-        raise InputError(f"an l1 penalty is of single weights, which other coordinates mix: got l1={penalty.l1:g}.")
+        raise InputError(f"an l1 penalty acts on single weights, which other coordinates mix: got l1={penalty.l1:g}.")
     if first_step is not None and not (first_step > 0 and math.isfinite(first_step)):
-        raise InputError(f"first_step must be a finite number above 0, got {first_step}.")
+        raise InputError(f"first_step must be a finite number > 0, got {first_step}.")
     found = None if run_state is None else run_state.found("lbfgs")
     if found is not None:
         told = Found(found)

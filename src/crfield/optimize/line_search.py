@@ -1,4 +1,4 @@
-"""How far to go along a direction.
+"""Line search: how far to go along a direction.
 
 Both searches first try the full step, which a quasi-Newton direction nearly always deserves, so a step costs
 one evaluation. The smooth search ends at a point with sufficient decrease and a flatter slope (the weak

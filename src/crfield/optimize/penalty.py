@@ -1,4 +1,4 @@
-"""What large weights cost.
+"""Penalties (regularisation): ridge and l1.
 
     F(w) = f(w) + l1 Σ |w_k| + ½ l2 Σ w_k²          both sums over the penalised weights
 
@@ -33,7 +33,7 @@ class Penalty:
         for name in ("l1", "l2"):
             value = float(getattr(self, name))
             if not (np.isfinite(value) and value >= 0):
-                raise InputError(f"{name} must be a finite number of at least 0, got {value}.")
+                raise InputError(f"{name} must be a finite number ≥ 0, got {value}.")
             object.__setattr__(self, name, value)
         if self.penalised is not None:
             mask = np.ascontiguousarray(np.asarray(self.penalised) != 0).view(np.uint8)

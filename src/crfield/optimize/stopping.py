@@ -1,4 +1,4 @@
-"""When to stop: an estimate of how far F still is above its minimum.
+"""Stopping criterion: an estimate of how far F still is above its minimum.
 
 A tolerance should mean what a user thinks it means: tol = 1e-4 asks for (F − F*) / |F*| ≤ 1e-4. A small gradient
 or a small last decrease says little of that, since on a badly scaled problem every step is small long before the

@@ -1,4 +1,4 @@
-"""Are probabilities as good as they sound? A reliability table of a model's marginals.
+"""Calibration: a reliability table of a model's marginal probabilities.
 
 Steps are put into bins by the probability of their predicted label. In a calibrated model the share of right labels
 in a bin is the mean probability in it; the *expected calibration error* is the mean distance of the two, weighted by
@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from crfield.core.checks import integer
 from crfield.errors import InputError, ShapeError
 from crfield.metrics.notebook import ShownAsTables, Table
 
@@ -71,8 +72,7 @@ def reliability(probability: Iterable[float], right: Iterable[bool], *, bins: in
     0.80 – 1.00         3   0.867   0.667
     expected calibration error 0.2000
     """
-    if isinstance(bins, bool) or not isinstance(bins, int) or bins < 1:
-        raise InputError(f"bins must be a whole number of at least 1, got {bins!r}.")
+    integer(1)("bins", bins)
     p = np.asarray(list(probability), dtype=np.float64)
     hit = np.asarray(list(right), dtype=bool)
     if p.shape != hit.shape:

@@ -13,13 +13,13 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
+from crfield.core.checks import integer
+from crfield.data.frames import frame_of
+from crfield.data.labels import plain
 from crfield.errors import InputError, ShapeError
 from crfield.metrics.notebook import ShownAsTables, Table
 from crfield.report.alignment import pad, printable, shorten, width
 from crfield.report.explain import Contribution
-from crfield.report.frame import frame_of
 
 _WORDS = ("word", "token", "form", "text", "w")
 _WIDEST_TEXT, _WIDEST_NAME = 24, 40
@@ -177,8 +177,7 @@ def error_groups(
     ('w=dog', ('w=a',), '(transition)')
     """
     for name, value in (("n_examples", n_examples), ("context", context), ("n_strongest", n_strongest)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise InputError(f"{name} must be a whole number of at least 0, got {value!r}.")
+        integer(0)(name, value)
     predicted, tables = model.predict(X), model.predict_proba(X)
     if len(predicted) != len(y):
         raise ShapeError(f"y must have one list of labels for each of {len(predicted)} sequences, got {len(y)}.")
@@ -191,7 +190,7 @@ def error_groups(
         for t, (label, gold) in enumerate(zip(labels.tolist(), truth)):
             if gold is None:
                 continue
-            wanted = frozenset(gold) if isinstance(gold, set | frozenset) else _plain(gold)
+            wanted = frozenset(gold) if isinstance(gold, set | frozenset) else plain(gold)
             truths[wanted] += 1
             if not (label in wanted if isinstance(wanted, frozenset) else label == wanted):
                 found.setdefault((wanted, label), []).append((float(table[t][code[label]]), s, t))
@@ -265,10 +264,6 @@ def _example(
             margin = told.margin if known else None
             strongest = tuple(c for c in told.contributions if c.amount > 0)[:n_strongest]
     return ErrorExample(sequence, step, show(x, step), before, after, chance, margin, strongest)
-
-
-def _plain(label: Any) -> Any:
-    return label.item() if isinstance(label, np.generic) else label
 
 
 def _key(pair: tuple[Hashable, Hashable]) -> tuple[str, str]:

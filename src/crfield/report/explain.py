@@ -1,4 +1,4 @@
-"""Why this label: a margin in its parts, and what would have to go for it to fall.
+"""Why this label: a margin in its parts, and the counterfactual explanation that would change it.
 
 At one step the best labelling of all has some label; the runner-up is the best labelling with another label there.
 The difference of their scores, the margin, is a sum of weights (`crfield.scoring.contributions`), and an
@@ -18,10 +18,10 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from crfield.data.frames import frame_of
 from crfield.metrics.notebook import ShownAsTables, Table
 from crfield.report.alignment import pad, printable, shorten, width
-from crfield.report.frame import frame_of
-from crfield.report.weights import LabelPair
+from crfield.report.weights import LabelPair, signed
 
 _SHOWN = 12  # contributions in the text
 _AROUND = 3  # steps of the labellings shown either side of where they differ
@@ -101,7 +101,7 @@ class RemovedFeature(NamedTuple):
 
 @dataclass(frozen=True)
 class Flip:
-    """A set of present features without which the label is another one, or word that none was found.
+    """A counterfactual explanation: present features without which the label is another one, or that none was found.
 
     ``becomes`` is the label without them, None if the label stays. None of the features can be put back: with any of
     them the label stays. ``n_candidates`` features were looked at and ``n_tried`` of them set aside on the way;
@@ -245,8 +245,8 @@ class Explanation(ShownAsTables):
             if len(self.contributions) > _SHOWN:
                 rest = self.contributions[_SHOWN:]
                 amount, more = math.fsum(item.amount for item in rest), "s" * (len(rest) > 1)
-                lines.append(f"  {_signed(amount)}  {len(rest)} smaller one{more}")
-            groups = ", ".join(f"{name} {_signed(amount)}" for name, amount in self.by_group().items())
+                lines.append(f"  {signed(amount)}  {len(rest)} smaller one{more}")
+            groups = ", ".join(f"{name} {signed(amount)}" for name, amount in self.by_group().items())
             lines += [f"  {groups}"] if groups else ["  both score the same"]
         return "\n".join([*lines, *([] if self.flip is None else [f"  {self.flip}"])])
 
@@ -259,7 +259,7 @@ def contribution_lines(items: Sequence[Contribution]) -> list[str]:
     >>> contribution_lines([Contribution("height", 2, "A", "B", 1.75, 1.0, 0.0, 1.75, "dense")])
     ['+1.7500  step 2  height = 1.75']
     """
-    numbers = [_signed(item.amount) for item in items]
+    numbers = [signed(item.amount) for item in items]
     places = [_place(item.kind, item.step) for item in items]
     longest, widest = max(map(len, numbers), default=0), max(map(width, places), default=0)
     lines = []
@@ -282,10 +282,6 @@ def shown_label(label: Hashable) -> str:
     if isinstance(label, LabelPair | LabelRun):
         return " → ".join(shorten(printable(part), _WIDEST_LABEL) for part in label)
     return shorten(printable(label), _WIDEST_LABEL)
-
-
-def _signed(amount: float) -> str:
-    return f"{amount:+.4f}" if amount == 0 or abs(amount) >= 5e-4 else f"{amount:+.1e}"
 
 
 def _place(kind: str, step: int) -> str:

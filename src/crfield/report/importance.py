@@ -11,9 +11,9 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, overload
 
+from crfield.data.frames import frame_of
 from crfield.metrics.notebook import ShownAsTables, Table
 from crfield.report.alignment import pad, printable, shorten, width
-from crfield.report.frame import frame_of
 from crfield.report.weights import LabelPair
 
 _WIDEST_NAME, _WIDEST_LABEL = 60, 14

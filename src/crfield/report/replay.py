@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from crfield.core.checks import integer
 from crfield.errors import InputError, LabelError, ShapeError
 
 MOST_FRAMES = 500_000
@@ -21,7 +22,7 @@ MOST_FRAMES = 500_000
 
 @dataclass(frozen=True, eq=False)
 class Replay:
-    """What the page shows; made by `Replay.of` from a game of `make_tag` or `make_soccer`, or by hand.
+    """A game as an HTML replay; made by `Replay.of` from a game of `make_tag` or `make_soccer`, or by hand.
 
     ``points_at`` (L,) is the agent that each class names, or −1; ``groups`` (R,) are colours.
 
@@ -70,8 +71,7 @@ class Replay:
             raise ShapeError(f"positions must be (steps, agents, 2), got {positions.shape}.")
         if not np.isfinite(positions).all():
             raise InputError("positions must be finite to be shown; fill gaps first.")
-        if every < 1:
-            raise InputError(f"every must be at least 1, got {every}.")
+        integer(1)("every", every)
         steps, robots = positions.shape[:2]
         if steps > MOST_FRAMES * every:
             raise InputError(f"{steps:,} frames are too many for a page; keep fewer with every=…, or show a piece.")

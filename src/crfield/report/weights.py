@@ -231,14 +231,14 @@ class FeatureList(ShownAsTables, Sequence[FeatureWeight]):
         return [item._asdict() for item in self.items]
 
     def _tables(self) -> list[Table]:
-        rows = [[printable(item.name), _shown(item.label), _weight(item.weight)] for item in self.items]
+        rows = [[printable(item.name), _shown(item.label), signed(item.weight)] for item in self.items]
         return [Table(FeatureWeight._fields, rows, left=2)]
 
     def __str__(self) -> str:
         if not self.items:
             return "no features"
         labels = [_shown(item.label) for item in self.items]
-        numbers = [_weight(item.weight) for item in self.items]
+        numbers = [signed(item.weight) for item in self.items]
         wide, long = max(map(width, labels)), max(map(len, numbers))
         return "\n".join(
             f"{number:>{long}}  {pad(label, wide)}  {shorten(printable(item.name), _WIDEST_NAME)}"
@@ -248,10 +248,10 @@ class FeatureList(ShownAsTables, Sequence[FeatureWeight]):
     __repr__ = __str__
 
 
-def _weight(weight: float) -> str:
+def signed(weight: float) -> str:
     """Four places, or the power of ten of a weight that they would hide: columns in large units have such.
 
-    >>> _weight(1.5), _weight(0.0), _weight(-3e-6)
+    >>> signed(1.5), signed(0.0), signed(-3e-6)
     ('+1.5000', '+0.0000', '-3.0e-06')
     """
     return f"{weight:+.4f}" if weight == 0 or abs(weight) >= 5e-4 else f"{weight:+.1e}"

@@ -1,4 +1,4 @@
-"""Whether a target can be under fixed scores, and what to say where it cannot.
+"""Whether the gold labels satisfy the constraints, and what to say where they do not.
 
 A gold labelling that breaks a hard rule has the probability 0 whatever the weights: no likelihood, no margin, nothing
 to learn. It is refused before any work is done, with the sequence, the step and the labels in question. Where labels
@@ -30,7 +30,7 @@ def refuse_illegal(fixed: FixedScores, target: Target, names: Sequence[Hashable]
     >>> fixed = FixedScores(np.array([[0.0, -np.inf], [0.0, 0.0]]), np.zeros(2), np.zeros(2))
     >>> refuse_illegal(fixed, Target(Chains.from_lengths([2]), 2, np.array([0, 1])), ["O", "I"])  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    crfield.errors.LabelError: sequence 0, step 1: 'I' after 'O' is against the constraints. Correct its labels ...
+    crfield.errors.LabelError: sequence 0, step 1: 'I' after 'O' violates the constraints. Correct its labels ...
     """
     if not fixed.forbids:
         return
@@ -48,7 +48,7 @@ def refuse_illegal(fixed: FixedScores, target: Target, names: Sequence[Hashable]
             else f"{said[step]} after {said[step - 1]}"
         )
         raise LabelError(
-            f"sequence {sequence}, step {min(step, length - 1)}: {what} is against the constraints. {_ADVICE}"
+            f"sequence {sequence}, step {min(step, length - 1)}: {what} violates the constraints. {_ADVICE}"
         )
     if target.complete.all():
         return
@@ -60,6 +60,6 @@ def refuse_illegal(fixed: FixedScores, target: Target, names: Sequence[Hashable]
     impossible = np.isneginf(total) if target.weight is None else np.isneginf(total) & (target.weight > 0)
     if impossible.any():
         raise LabelError(
-            f"sequence {int(np.argmax(impossible))}: every labelling that its partial labels allow is against the "
+            f"sequence {int(np.argmax(impossible))}: every labelling that its partial labels allow violates the "
             f"constraints. {_ADVICE}"
         )

@@ -1,4 +1,4 @@
-"""Chains of higher order: weights for runs of three labels and more, exact, at the price of the runs that occur.
+"""Higher-order chains: weights of label n-grams (n ≥ 3), exact, at the cost of the n-grams that occur.
 
     edge_t(y) = Σ_{r=1}^{order} T_r(y_{t-r}, …, y_t)
 
@@ -37,7 +37,7 @@ MOST_STATES = 1_000_000
 
 @dataclass(frozen=True, eq=False)
 class LabelRuns:
-    """The weighted runs of labels, by length, and the states that remember their beginnings.
+    """The label n-grams that have a weight, by length, and the states that remember their beginnings.
 
     ``runs[k]`` (n, k + 3) int32 holds the runs of order k + 2, sorted.
 
@@ -102,7 +102,7 @@ class LabelRuns:
         """What each state remembers: single labels first, then longer beginnings of runs."""
         longer = {run[:k] for runs in self.runs for run in map(tuple, runs.tolist()) for k in range(2, len(run))}
         if self.n_labels + len(longer) > MOST_STATES:
-            raise InputError(f"{len(longer)} different runs of labels are too many to remember. Use a lower order.")
+            raise InputError(f"{len(longer)} different label n-grams are too many to keep. Use a lower order.")
         return (*((k,) for k in range(self.n_labels)), *sorted(longer, key=lambda run: (len(run), run)))
 
     @cached_property
@@ -150,7 +150,7 @@ class LabelRuns:
 
 @dataclass(frozen=True, eq=False)
 class HigherOrderLayout(Layout):
-    """A layout with weights for longer runs of labels behind all others.
+    """A layout with weights of label n-grams behind all others.
 
     >>> layout = HigherOrderLayout(n_labels=2, n_columns=1, runs=LabelRuns(2, (np.array([[0, 1, 1]]),)))
     >>> layout.n_weights, layout.plain.n_weights, layout.part["runs"]
@@ -181,7 +181,7 @@ class HigherOrderLayout(Layout):
         """A plain layout with runs."""
         if layout.n_edge_columns or layout.n_edge_dense:
             raise InputError(
-                "order above 1 is for transitions that do not look at x: leave transition_features and "
+                "order > 1 needs transitions that do not depend on x: leave transition_features and "
                 "transition_functions out, or use order=1."
             )
         return cls(**{f.name: getattr(layout, f.name) for f in fields(Layout)}, runs=runs)
@@ -218,7 +218,7 @@ def runs_from_state(layout: Layout, header: Mapping[str, Any], arrays: Mapping[s
     order = header.get("order")
     names = [f"runs_{k}" for k in range(2, order + 1)] if type(order) is int and 2 <= order < 64 else []
     if not names or any(name not in arrays or arrays[name].dtype != np.int32 for name in names):
-        raise ModelFileError(f"the layout of the weights is damaged: runs of labels of order {order!r} are missing.")
+        raise ModelFileError(f"the layout of the weights is damaged: label n-grams of order {order!r} are missing.")
     try:
         return HigherOrderLayout.extend(layout, LabelRuns(layout.n_labels, tuple(arrays[name] for name in names)))
     except InputError as error:

@@ -1,4 +1,4 @@
-"""Layouts that take in more features and labels, and weights that follow.
+"""Incremental learning of layouts: more features and labels, and weights that follow.
 
 New columns, labels and pairs get places; the old ones keep their weights, and new weights are zero, so that no score
 of the old data changes (a new label starts with the score 0). Labels are added behind the old ones, columns wherever

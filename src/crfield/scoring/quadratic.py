@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 
 from crfield.core.quadratic import Quadratic, QuadraticEvaluation
+from crfield.data.batch import matrix_of
 from crfield.data.graphs.batch import GraphBatch
 from crfield.errors import ShapeError
-from crfield.scoring.similarity import matrix_of
 
 ASSOCIATIONS = ("linear", "columns")
 FARTHEST = 25.0  # of a log-precision from 0

@@ -24,13 +24,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import isfinite
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from crfield.data.batch import Columns
+from crfield.core.checks import is_number, number, one_of
 from crfield.data.centred import centred, column_variances, middle_of
 from crfield.errors import DataWarning, InputError, ShapeError
 
@@ -62,17 +60,11 @@ class Similarity:
     normalize: bool = False
 
     def __post_init__(self) -> None:
-        if self.kind not in SIMILARITIES:
-            raise InputError(f"similarity must be one of {', '.join(map(repr, SIMILARITIES))}, got {self.kind!r}.")
-        if not _is_number(self.gamma) or self.gamma <= 0:
-            raise InputError(f"gamma must be a finite number above 0, got {self.gamma!r}.")
-        if not _is_number(self.degree) or self.degree not in range(1, 51):
-            raise InputError(f"degree must be a whole number of 1 … 50, got {self.degree!r}.")
-        if not _is_number(self.offset) or self.offset < 0:
-            raise InputError(
-                f"offset must be a finite number of at least 0, got {self.offset!r}. With a negative one the "
-                "polynomial is no inner product."
-            )
+        one_of(*SIMILARITIES)("similarity", self.kind)
+        number(above=0)("gamma", self.gamma)
+        if not is_number(self.degree) or self.degree not in range(1, 51):
+            raise InputError(f"degree must be an integer from 1 to 50, got {self.degree!r}.")
+        number(0, hint="With a negative one the polynomial is no inner product.")("offset", self.offset)
 
     def gram(self, rows: Any, others: Any) -> np.ndarray:
         """(R, M) k of every row (R, K) and every other (M, K)."""
@@ -197,9 +189,9 @@ def similarity_of(
         _warn_of_far(kind, rows)
     if isinstance(gamma, str):
         if gamma != "scale":
-            raise InputError(f"gamma must be 'scale' or a number above 0, got {gamma!r}.")
+            raise InputError(f"gamma must be 'scale' or a finite number > 0, got {gamma!r}.")
         gamma = 1.0 / spread(rows, weight=weight, around_zero=products)
-    return Similarity(kind, float(gamma) if _is_number(gamma) else gamma, degree, offset, bool(normalize))
+    return Similarity(kind, float(gamma) if is_number(gamma) else gamma, degree, offset, bool(normalize))
 
 
 def _warn_of_far(kind: str, rows: Any) -> None:
@@ -269,21 +261,6 @@ def squared_distances(rows: Any, others: Any, within: float) -> np.ndarray:
     return block
 
 
-def matrix_of(columns: Columns) -> Any:
-    """Sparse and dense columns as one matrix (R, K), CSR if there are sparse ones.
-
-    >>> matrix_of(Columns.from_rows([[0], [1]], width=2)).toarray().tolist()
-    [[1.0, 0.0], [0.0, 1.0]]
-    """
-    if columns.width == 0:
-        return np.zeros((columns.n_rows, 0)) if columns.dense is None else columns.dense
-    from scipy.sparse import csr_array, hstack
-
-    values = np.ones(len(columns.indices)) if columns.values is None else columns.values
-    sparse = csr_array((values, columns.indices, columns.indptr), shape=(columns.n_rows, columns.width))
-    return sparse if columns.dense is None else hstack([sparse, columns.dense], format="csr")
-
-
 def squares(rows: Any) -> np.ndarray:
     """(R,) ‖x‖² of every row.
 
@@ -303,7 +280,3 @@ def _product(rows: Any, others: Any) -> np.ndarray:
 
 def _dense(matrix: Any) -> np.ndarray:
     return matrix if isinstance(matrix, np.ndarray) else matrix.toarray()
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool | np.bool_) and isfinite(value)

@@ -1,4 +1,4 @@
-"""Which round of a path to believe: held-out steps, or cross-validation.
+"""Model selection along a path: held-out steps, or cross-validation.
 
 Steps of one recording resemble their neighbours, so what is held out must be whole sequences. Where there are too few
 of those (a single long recording is common) spans of time are held out instead, each in one piece, with the chain cut
@@ -119,7 +119,7 @@ def split(chains: Chains, share: float, rng: np.random.Generator) -> tuple[Spans
     ([[0, 75]], [[75, 100]])
     """
     if not 0 < share < 1:
-        raise InputError(f"the share to hold out must lie between 0 and 1, got {share!r}.")
+        raise InputError(f"validation, the share to hold out, must be a number between 0 and 1, got {share!r}.")
     filled = np.flatnonzero(chains.lengths > 0)
     if len(filled) >= FEWEST:
         order = rng.permutation(filled)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
+from crfield.data.frames import frame_of
 from crfield.errors import InputError
 from crfield.metrics.notebook import ShownAsTables, Table
 from crfield.selection.problem import SelectionModel
@@ -191,13 +191,8 @@ class SelectionPath(ShownAsTables):
 
     def to_frame(self) -> Any:
         """The rows as a pandas DataFrame; InputError where pandas is not installed."""
-        try:
-            pandas = import_module("pandas")
-        except ImportError:
-            raise InputError(
-                "to_frame needs pandas, which is not installed. Install it (pip install pandas), or use rows()."
-            ) from None
-        return pandas.DataFrame(self.rows()).set_index("round")
+        rows = self.rows()
+        return frame_of(rows, list(rows[0])).set_index("round")
 
 
 def best_round(scores: Sequence[tuple[float, float]], criterion: str) -> int:

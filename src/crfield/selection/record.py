@@ -1,4 +1,4 @@
-"""Keeping the record of a selection while it runs, and knowing when held-out steps have had enough."""
+"""Recording a selection while it runs, and early stopping by held-out steps."""
 
 from __future__ import annotations
 

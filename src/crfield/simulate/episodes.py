@@ -124,11 +124,11 @@ def make_episodes(
     """
     if n_sequences < 0 or length < 1 or copies < 1:
         raise InputError(
-            f"episodes need sequences of at least one step and each column once, got n_sequences={n_sequences}, "
+            f"expected n_sequences ≥ 0, length ≥ 1 and copies ≥ 1, got n_sequences={n_sequences}, "
             f"length={length}, copies={copies}."
         )
     if not noise > 0:
-        raise InputError(f"noise must be above 0, got {noise!r}.")
+        raise InputError(f"noise must be > 0, got {noise!r}.")
     rng = np.random.default_rng(random_state)
     start, transition, label_of, phase_of = _chances(lengths=lengths, phases=phases)
     first, after = np.cumsum(start), np.cumsum(transition, axis=1)

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from crfield.core.checks import one_of
 from crfield.errors import InputError
 
 NOISES = ("bimodal", "gaussian")
@@ -72,8 +73,7 @@ def make_noisy_images(
     >>> bool(((0.2 < made.labels.mean(axis=(1, 2))) & (made.labels.mean(axis=(1, 2)) < 0.8)).all())
     True
     """
-    if noise not in NOISES:
-        raise InputError(f"noise must be one of {', '.join(NOISES)}, got {noise!r}.")
+    one_of(*NOISES)("noise", noise)
     if n_images < 0 or n_bases < 1 or len(shape) != 2 or min(shape) < 1:
         raise InputError(
             f"expected n_images ≥ 0, n_bases ≥ 1 and a shape (height, width) ≥ (1, 1), got n_images={n_images}, "
@@ -97,8 +97,7 @@ def noise_scores(images: np.ndarray, noise: str = "bimodal") -> np.ndarray:
     >>> noise_scores(np.array([0.08, 0.55])).argmax(axis=-1).tolist()
     [0, 1]
     """
-    if noise not in NOISES:
-        raise InputError(f"noise must be one of {', '.join(NOISES)}, got {noise!r}.")
+    one_of(*NOISES)("noise", noise)
     bumps = np.array(BUMPS[noise])
     mean, deviation = bumps[..., 0], bumps[..., 1]
     z = (np.asarray(images, dtype=np.float64)[..., None, None] - mean) / deviation

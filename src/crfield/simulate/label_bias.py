@@ -89,7 +89,7 @@ def make_rib_rob(
     noise: float = 3 / 32,
     random_state: int | np.random.Generator | None = 0,
 ) -> RibRob:
-    """Write ``n_words`` words; each letter is, with probability ``noise``, one of the three others.
+    """Make ``n_words`` words for label bias; each letter is, with probability ``noise``, one of the three others.
 
     >>> world = make_rib_rob(100)
     >>> world
@@ -98,10 +98,10 @@ def make_rib_rob(
     True
     """
     if n_words < 0:
-        raise InputError(f"n_words must be at least 0, got {n_words}.")
+        raise InputError(f"n_words must be ≥ 0, got {n_words}.")
     for name, value in (("p_rib", p_rib), ("noise", noise)):
         if not 0 <= value <= 1:
-            raise InputError(f"{name} is a probability, got {value!r}.")
+            raise InputError(f"{name} must be a probability between 0 and 1, got {value!r}.")
     rng = np.random.default_rng(random_state)
     states = _BRANCHES[(rng.random(n_words) >= p_rib).astype(np.int64)]
     read = _OWN[states]

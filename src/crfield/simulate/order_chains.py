@@ -79,7 +79,7 @@ def make_order_chains(
     n_features: int = 50,
     random_state: int | np.random.Generator | None = 0,
 ) -> OrderChains:
-    """Make chains with y_n = y_{n−order} with probability p, and binary features that hardly know y_n.
+    """Make higher-order chains: y_n = y_{n−order} with probability p, and weakly informative binary features.
 
         chance_f(y) ~ U(0.45, 0.55)        x_n,f ~ Bernoulli(chance_f(y_n))        the first labels are fair coins
 
@@ -88,7 +88,7 @@ def make_order_chains(
     True
     """
     if not 0 <= p <= 1:
-        raise InputError(f"p is the chance that a label repeats the one {order} steps back, in 0 … 1; got {p}.")
+        raise InputError(f"p is the probability that a label repeats the one {order} steps back, in 0 … 1; got {p}.")
     if order < 1 or n_chains < 0 or length < order or n_features < 0:
         raise InputError(
             "expected order ≥ 1, length ≥ order, n_chains ≥ 0 and n_features ≥ 0, got "

@@ -76,7 +76,7 @@ def make_phrases(
     noise: float = 0.05,
     oov: float = 0.08,
 ) -> Phrases:
-    """Make n labelled phrases.
+    """Make n labelled ingredient phrases.
 
     ``noise`` is the chance of each kind of carelessness (of a typing error for each word of four letters or
     more, of the others for each phrase), ``oov`` the chance that a word of a name or preparation is invented.

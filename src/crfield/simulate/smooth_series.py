@@ -43,7 +43,7 @@ def make_smooth_series(
     intercept: float = 0.5,
     random_state: Any = 0,
 ) -> SmoothSeries:
-    """Series whose labels hold together with the precision ``interaction`` and to features with ``association``.
+    """Make series of real labels, coupled with precision ``interaction`` and to features with ``association``.
 
     >>> series = make_smooth_series(3, length=50, random_state=1)
     >>> len(series.labels), series.features[0].shape, series.coef.round(2).tolist()
@@ -51,10 +51,10 @@ def make_smooth_series(
     """
     for name, count in (("n_series", n_series), ("length", length), ("n_features", n_features)):
         if isinstance(count, bool) or int(count) != count or count < 1:
-            raise InputError(f"{name} must be a whole number of at least 1, got {count!r}.")
+            raise InputError(f"{name} must be an integer ≥ 1, got {count!r}.")
     for name, value in (("association", association), ("interaction", interaction)):
         if not 0 < value < np.inf:
-            raise InputError(f"{name} must be a finite number above 0, got {value!r}.")
+            raise InputError(f"{name} must be a finite number > 0, got {value!r}.")
     rng = np.random.default_rng(random_state)
     coef = 2.0 * rng.normal(size=n_features)
     chains = Chains.from_lengths([length] * n_series)

@@ -101,7 +101,7 @@ def make_soccer(
     rate: float = 60.0,
     random_state: int | np.random.Generator | None = 0,
 ) -> SoccerGames:
-    """Play soccer for so many minutes with ``n_players`` robots a side; lengths in millimetres, times in seconds.
+    """Make soccer games of so many minutes, ``n_players`` robots a side; lengths in millimetres, times in seconds.
 
     ``goal`` is the width of the goals, ``friction`` the deceleration of the rolling ball.
 

@@ -1,4 +1,4 @@
-"""Labels with an inner life: the same phases in another order.
+"""Labels with latent sub-structure: the same phases in another order.
 
 A nod and a shake of the head are made of the same positions; what tells them apart is their order. Here every label
 runs through the same phases, each label along a cycle of its own:
@@ -100,19 +100,19 @@ def make_sub_structure(
     """
     if n_sequences < 0 or length < 1 or n_labels < 1 or n_phases < 1:
         raise InputError(
-            f"sequences need at least one step, label and phase, got n_sequences={n_sequences}, length={length}, "
-            f"n_labels={n_labels}, n_phases={n_phases}."
+            "expected n_sequences ≥ 0, length ≥ 1, n_labels ≥ 1 and n_phases ≥ 1, got "
+            f"n_sequences={n_sequences}, length={length}, n_labels={n_labels}, n_phases={n_phases}."
         )
     if n_labels > factorial(n_phases - 1):
         raise InputError(
-            f"{n_phases} phases can be gone through in {factorial(n_phases - 1)} cycles, fewer than {n_labels} "
+            f"{n_phases} phases have only {factorial(n_phases - 1)} cyclic orders, fewer than {n_labels} "
             "labels. Raise n_phases."
         )
     for name, value in (("switch", switch), ("stay", stay)):
         if not 0 <= value <= 1:
-            raise InputError(f"{name} is a probability, got {value!r}.")
+            raise InputError(f"{name} must be a probability between 0 and 1, got {value!r}.")
     if not noise > 0:
-        raise InputError(f"noise must be above 0, got {noise!r}.")
+        raise InputError(f"noise must be > 0, got {noise!r}.")
     rng = np.random.default_rng(random_state)
     transition = _transitions(n_labels, n_phases, switch=switch, stay=stay)
     angle = 2 * np.pi * np.arange(n_phases) / n_phases

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from crfield.core.checks import one_of
 from crfield.errors import InputError
 from crfield.kernels import worlds
 
@@ -96,7 +97,7 @@ def make_tag(
     rate: float = 60.0,
     random_state: int | np.random.Generator | None = 0,
 ) -> TagGames:
-    """Play tag for so many minutes; lengths in millimetres, times in seconds.
+    """Make games of robot tag of so many minutes; lengths in millimetres, times in seconds.
 
     A tag happens when the seeker's edge comes within ``tag_gap`` of another's; ``pause`` is how long the new seeker
     waits (up to two seconds more while somebody is still that near, so that a tag always needs an approach). Robots
@@ -109,8 +110,7 @@ def make_tag(
     >>> bool((abs(game.positions) <= [1750.0, 2000.0]).all())
     True
     """
-    if scheme not in SCHEMES:
-        raise InputError(f"scheme must be one of {', '.join(map(repr, SCHEMES))}, got {scheme!r}.")
+    one_of(*SCHEMES)("scheme", scheme)
     n_steps = _steps(minutes, rate)
     if not 0 <= pause <= 1e6:
         raise InputError(f"pause must be a number of seconds from 0 to 1e6, got {pause}.")

@@ -38,7 +38,7 @@ def robot_vision(
     tracker: tuple[float, float] | None = (0.3, 0.05),
     random_state: int | np.random.Generator | None = 0,
 ) -> TagGames:
-    """The same game as cameras and a tracker report it.
+    """The same game with tracking noise, as cameras and a tracker report it.
 
     ``dropout`` is the share of frames in which a robot is not seen, ``swap`` the probability of a mix-up in every
     encounter of two robots (closer than one and a half diameters), which lasts ``swap_seconds`` on average. With
@@ -74,11 +74,11 @@ def _check(*, latency: int, gap: float, dropout: float, swap: float, **others: f
             raise InputError(f"{name} must be a probability{', below 1' if name == 'dropout' else ''}, got {value}.")
     for name, value in others.items():
         if not 0 <= value <= 1e9:
-            raise InputError(f"{name} must be a number of at least 0, got {value}.")
+            raise InputError(f"{name} must be a number ≥ 0, got {value}.")
     if not 1 <= gap <= 1e9:
-        raise InputError(f"gap must be a number of frames of at least 1, got {gap}.")
+        raise InputError(f"gap must be a number of frames ≥ 1, got {gap}.")
     if latency < 0 or latency != int(latency):
-        raise InputError(f"latency must be a whole number of frames, got {latency}.")
+        raise InputError(f"latency must be an integer ≥ 0, a number of frames, got {latency}.")
 
 
 def _runs(rng: np.random.Generator, shape: tuple[int, ...], share: float, length: float) -> np.ndarray:

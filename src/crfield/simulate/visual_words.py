@@ -135,7 +135,7 @@ def make_visual_words(
     foreground: float = 0.3,
     random_state: int | np.random.Generator | None = 0,
 ) -> VisualWords:
-    """Make n pictures of ``points[0]`` to ``points[1]`` − 1 points.
+    """Make n bags of visual words of ``points[0]`` to ``points[1]`` − 1 points.
 
     ``clutter`` is the chance of a distractor in the background, ``foreground`` the mean share of points on objects.
     The defaults are the settings `HARD`; `EASY` has more points, larger objects and less clutter.

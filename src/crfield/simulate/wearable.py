@@ -108,7 +108,7 @@ def make_wearable_episodes(
     noise: float = 1.0,
     random_state: int | np.random.Generator | None = 0,
 ) -> WearableEpisodes:
-    """Make episodes of about ``length`` steps (three quarters to five quarters of it).
+    """Make wearable-sensor episodes of about ``length`` steps (three quarters to five quarters of it).
 
         x_t = mean(label_t) + offset of the episode + ``noise`` · e_t        e_t = 0.6 e_{t−1} + 0.8 M z_t
 

@@ -1,4 +1,4 @@
-"""The front of an archive: what it holds and where, packed and, with suspicion, unpacked.
+"""The front of an archive: what it holds and where, packed, and checked when unpacked.
 
 Reading goes from cheap to dear and believes nothing that was not checked before: magic, version, length of
 the file, length of the header, checksum, how many values its JSON has and how deep, the JSON itself, and at
@@ -253,7 +253,7 @@ def _entry(row: Any, first: int, name: str) -> Entry:
     if any(type(number) is not int or not 0 <= number <= MAX_BYTES for number in numbers):
         refuse(
             name,
-            f"{what} has a size, offset or checksum that is no whole number in range: {str(numbers)[:80]}",
+            f"{what} has a size, offset or checksum that is no integer in range: {str(numbers)[:80]}",
         )
     # Zeros apart, so that (10¹⁸, 10¹⁸, 0) is refused here and not by an overflow later.
     if math.prod(length or 1 for length in shape) * dtype.itemsize > MAX_BYTES:

@@ -1,4 +1,4 @@
-"""Header and arrays of a model file, taken over with suspicion: every reader's way to a value is one of these.
+"""Checked reading of a model file's header and arrays: every reader gets a value in one of these ways.
 
 A file with right checksums can still say anything. Readers ask for what they need (a section, a whole number in a
 range, numbers of a size that can be added up, a table that is not larger than the file warrants) and get it or
@@ -86,14 +86,14 @@ def check_table(n_bytes: int, held: int, what: str) -> None:
 
 
 def whole(header: Mapping[str, Any], name: str, *, least: int = 0, most: int = 2**31 - 1) -> int:
-    """A whole number of a header in its range; a JSON true is none.
+    """An integer of a header in its range; a JSON true is none.
 
     >>> whole({"n_states": 3}, "n_states")
     3
     """
     value = header.get(name)
     if type(value) is not int or not least <= value <= most:
-        refuse(f"{name!r} must be a whole number from {least:,} to {most:,}, the file has {str(value)[:40]}")
+        refuse(f"{name!r} must be an integer from {least:,} to {most:,}, the file has {str(value)[:40]}")
     return value
 
 

@@ -1,4 +1,4 @@
-"""The state of a training on disk, so that nothing is lost but the last minute when its process dies.
+"""Checkpoints: the state of a training on disk, so that an interrupted run can be resumed.
 
 A checkpoint is an archive (`storage.archive`): a header and arrays, nothing that could be executed. It is written
 beside its place and moved there in one step, so that at any moment there is either the whole old one or the whole new
@@ -67,7 +67,7 @@ class Checkpoint:
 
     @property
     def resumed(self) -> bool:
-        """Whether there was a state to go on from."""
+        """Whether there was a state to resume."""
         return self._state is not None
 
     def found(self, phase: str) -> State | None:
@@ -104,8 +104,8 @@ class Checkpoint:
             self._write_archive(done=done)
         except OSError as error:
             warnings.warn(
-                f"the checkpoint {self.path} could not be written ({error}). Training goes on; the file is as it "
-                "was, and the next state will be tried again.",
+                f"the checkpoint {self.path} could not be written ({error}). Training continues; the file is as it "
+                "was, and writing is tried again with the next state.",
                 CrfieldWarning,
                 stacklevel=2,
             )
@@ -149,8 +149,8 @@ class Checkpoint:
         version = header.get("version", 1)
         if type(version) is not int or not 1 <= version <= VERSION:
             raise ModelFileError(
-                f"the checkpoint {self.path} has version {str(version)[:20]}; this crfield goes on from version "
-                f"{VERSION} and older. Go on with the crfield that wrote it, or delete it to begin anew."
+                f"the checkpoint {self.path} has version {str(version)[:20]}; this crfield resumes version "
+                f"{VERSION} and older. Resume with the crfield that wrote it, or delete it to begin anew."
             )
         if digests != self.digests:
             if header.get("done") is True:  # finished work of another training: this one may take its place
@@ -158,7 +158,7 @@ class Checkpoint:
             names = [name for name in self.digests if digests.get(name) != self.digests[name]]
             raise InputError(
                 f"the checkpoint {self.path} is of another training: {' and '.join(names) or 'more'} differ. "
-                "Restore what it was begun with to go on; delete the file, or name another one, to begin anew."
+                "Restore what it was begun with to resume it; delete the file, or name another one, to begin anew."
             )
         if not isinstance(header.get("phase"), str) or not all(isinstance(part, dict) for part in beside.values()):
             raise ModelFileError(f"the checkpoint {self.path} is damaged. Delete it to begin anew.")

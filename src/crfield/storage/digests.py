@@ -1,4 +1,4 @@
-"""A short name for what a run depends on, so that a later one can tell whether it is the same.
+"""Digests: a hash of what a run depends on, so that a later one can tell whether it is the same.
 
 SHA-256 over values and arrays as they lie in memory, with types and shapes, so that nothing can be mistaken for its
 neighbour. Dataclasses are read field by field: a part that joins one of them joins its digest. About a second for

@@ -49,7 +49,7 @@ class Shard:
 
 
 class EncodedDataset:
-    """A data set that `crfield encode`, or `crfield.encode_dataset`, wrote; opened, not read.
+    """An encoded data set on disk, written by `crfield encode` or `crfield.encode_dataset`; opened, not loaded.
 
     ``fit`` of `ChainCRF` takes it in place of X and y, and reads it shard by shard.
 

@@ -82,7 +82,7 @@ def read_bytes(source: Source) -> bytes:
 
 
 def unfolded(data: bytes, name: str) -> bytes:
-    """What gzip packed, unless it is far more than so few bytes should be."""
+    """The data decompressed by gzip, unless it is far more than so few bytes should hold."""
     most, parts, found = allowed(len(data)), [], 0
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
@@ -97,9 +97,9 @@ def unfolded(data: bytes, name: str) -> bytes:
 
 
 def refuse_unfolded(most: float, name: str) -> NoReturn:
-    """The error for gzip data that unfold too far."""
+    """The error for gzip data that expand too far."""
     raise FormatError(
-        f"the gzip data unfold to more than {most:,.0f} bytes, far more than their size suggests. If you trust the "
+        f"the gzip data expand to more than {most:,.0f} bytes, far more than their size suggests. If you trust the "
         "file, lift the limit: with crfield.file_growth(None), or crfield --max-growth 0 on the command line.",
         file=name,
     )

@@ -1,4 +1,4 @@
-"""How far a file may grow in memory: what it unfolds to, and what it describes, against its own size.
+"""How far a file may grow in memory: what it expands to, and what it describes, against its own size.
 
 A kilobyte of gzip can be a megabyte of text, and a list of 20,000 labels describes a table of 400 million pairs.
 Honest files do neither by much: text packs to a tenth or a twentieth, and who has 20,000 labels has megabytes of
@@ -22,7 +22,7 @@ _times: ContextVar[float | None] = ContextVar("times", default=TIMES)
 
 @contextmanager
 def file_growth(times: float | None) -> Iterator[None]:
-    r"""Within the block a file may grow to ``times`` its size in memory; None is without limit.
+    r"""Within the block, a file may take up to ``times`` its size in memory; None lifts the limit.
 
     It holds for `load` and for all functions that read files: what gzip unfolds to, and tables that a model of
     few bytes describes. Below 256 MiB nothing is refused.
@@ -34,7 +34,9 @@ def file_growth(times: float | None) -> Iterator[None]:
     1
     """
     if times is not None and not times >= 1:
-        raise InputError(f"a file may grow to a number of times its size, 1 or more, or None; got {times!r}.")
+        raise InputError(
+            f"times must be a number ≥ 1 (how much larger than a file its contents may be), or None, got {times!r}."
+        )
     before = _times.set(times)
     try:
         yield

@@ -1,4 +1,4 @@
-"""`State`: a part of a model as a JSON header and arrays, read back with suspicion.
+"""`State`: a part of a model as a JSON header and arrays, checked when read back.
 
 Every part of a model has ``state() -> State`` and ``from_state(State)``; a model's state holds those of its parts,
 their headers under a name and their arrays under ``name/``. What a reader takes out is checked on the way: shape and
@@ -75,7 +75,7 @@ class State:
         return table
 
     def integer(self, name: str, *, least: int = 0, most: int = 2**31 - 1) -> int:
-        """A whole number of the header in its range."""
+        """An integer of the header in its range."""
         return whole(self.header, name, least=least, most=most)
 
     def flag(self, name: str) -> bool:
@@ -86,7 +86,7 @@ class State:
         """Text of the header, one of the choices if there are any."""
         text = self._of(name, str, "text")
         if choices is not None and text not in choices:
-            refuse(f"{name!r} must be one of {', '.join(choices)}, the file has {text[:40]!r}")
+            refuse(f"{name!r} must be one of {', '.join(map(repr, choices))}, the file has {text[:40]!r}")
         return text
 
     def listed(self, name: str) -> list[Any]:

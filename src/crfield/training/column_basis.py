@@ -1,4 +1,4 @@
-"""Numeric columns in whatever units they come: what the optimiser has to know of them to work in its own.
+"""Preconditioning of numeric columns: what the optimiser has to know of them to be independent of their units.
 
 Metres above the sea, seconds since 1970, twelve statistics of one signal: columns with large means, sizes that differ
 by orders of magnitude, and strong correlations are what makes training by gradients slow. The data stay as they are

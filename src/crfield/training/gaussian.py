@@ -22,6 +22,7 @@ from dataclasses import replace
 import numpy as np
 
 from crfield.core.quadratic import QuadraticEvaluation
+from crfield.data.batch import matrix_of
 from crfield.data.graphs.batch import GraphBatch
 from crfield.inference.gaussian import GaussianEngine
 from crfield.objectives.gaussian import GaussianLikelihood
@@ -29,7 +30,7 @@ from crfield.optimize.history import NO_IMPROVEMENT, Result, Step
 from crfield.optimize.lbfgs import minimize
 from crfield.optimize.penalty import Penalty
 from crfield.scoring.quadratic import FARTHEST, QuadraticScorer
-from crfield.scoring.similarity import matrix_of, squares
+from crfield.scoring.similarity import squares
 
 Callback = Callable[[Step, np.ndarray], bool | None]
 PAIRS = 30

@@ -1,4 +1,4 @@
-"""Minimising a value that may not fit its gradient.
+"""Gradient check: minimising a value that may not agree with its gradient.
 
 With an approximate engine the value (a Bethe or tree-reweighted total) and the gradient (its beliefs) belong
 together only at a fixed point of the messages. Where propagation does not settle, or jumps from one fixed point to

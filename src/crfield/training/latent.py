@@ -29,12 +29,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from crfield.core.checks import one_of
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.data.batch import Batch
-from crfield.errors import InputError
 from crfield.inference.chain import ChainEngine
 from crfield.optimize.basis import Basis
 from crfield.optimize.history import CALLBACK, INTERRUPTED, MAX_ITER, NO_IMPROVEMENT, TOLERANCE, Result, Step
@@ -411,8 +411,7 @@ def fit_best(
     With several jobs and no callback each start has a process of its own; ``after(number, result)`` hears of each
     that ends. The answer is the same either way. Ctrl-C keeps the best of what is there.
     """
-    if training not in TRAININGS:
-        raise InputError(f"training must be one of {', '.join(map(repr, TRAININGS))}, got {training!r}.")
+    one_of(*TRAININGS)("training", training)
     results: dict[int, Result] = {}
     apart = n_jobs > 1 and len(starts) > 1 and callback is None
     cases = [(problem, penalty, start, training, tol, max_iter, None if apart else callback) for start in starts]

@@ -32,6 +32,7 @@ from typing import Any
 
 import numpy as np
 
+from crfield.core.checks import one_of
 from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.data.batch import Batch, Columns
@@ -301,15 +302,14 @@ def m_estimate(
     >>> LinearScorer(layout).score(weights, batch).node.argmax(axis=1).tolist()
     [0, 0, 1, 1]
     """
-    if reference not in REFERENCES:
-        raise InputError(f"reference must be one of {', '.join(map(repr, REFERENCES))}, got {reference!r}.")
+    one_of(*REFERENCES)("reference", reference)
     if isinstance(block, str) or isinstance(ridge, str):
         if {one for one in (block, ridge) if isinstance(one, str)} != {AUTO}:
             raise InputError(f"block and ridge must be numbers or 'auto', got {block!r} and {ridge!r}.")
         block = (BLOCK if refreshes else ONE_BLOCK) if isinstance(block, str) else block
         ridge = (RIDGE if refreshes else ONE_RIDGE) if isinstance(ridge, str) else ridge
     if not ridge >= 0 or refreshes < 0:
-        raise InputError(f"ridge and refreshes must be at least 0, got ridge={ridge}, refreshes={refreshes}.")
+        raise InputError(f"ridge and refreshes must be ≥ 0, got ridge={ridge}, refreshes={refreshes}.")
     mask = np.ones(layout.n_weights) if penalised is None else np.asarray(penalised, np.float64)
     run = _Rounds(layout, batch, target, block=block, ridge=ridge, l2=l2 * mask, n_jobs=n_jobs)
     if start is None:

@@ -308,7 +308,7 @@ def test_left_predictions_are_decoded_step_by_step() -> None:
     assert not np.allclose(one, wanted)
     with pytest.raises(ShapeError, match="add up to the 120 rows"):
         model.predict(X, lengths=[3])
-    with pytest.raises(InputError, match="whole numbers"):
+    with pytest.raises(InputError, match="lengths must be integers"):
         model.predict(X, lengths=[60.0, 60.0])
 
 
@@ -424,7 +424,7 @@ def test_values_of_any_kind_and_nan_for_hidden() -> None:
         ({"prior": "learned"}, "prior must be 'constant'"),
         ({"prior": [0.5, 0.5]}, "prior must be numbers of shape"),
         ({"prior": [0.5, -0.5, 1.0]}, "prior must hold finite"),
-        ({"prior": [0.0, 0.0, 0.0]}, "some value a chance"),
+        ({"prior": [0.0, 0.0, 0.0]}, "some value a positive probability"),
         ({"reference": "uniform"}, "reference must be None"),
         ({"interactions": "some"}, "interactions must be"),
         ({"n_jobs": 0}, "n_jobs"),

@@ -289,7 +289,7 @@ def test_templates_and_columns_that_do_not_fit() -> None:
         ({"objective": ["hinge"]}, ["objective must be one of", "got ['hinge']"]),
         (
             {"objective": "hinge", "solver": "lbfgs"},
-            ["solver='lbfgs' trains 'likelihood'", "not 'hinge'", "What trains it"],
+            ["solver='lbfgs' trains 'likelihood'", "not 'hinge'", "Solvers that train it"],
         ),
         ({"solver": "cg", "l1": 0.5}, ["solver='cg' has no l1 penalty, got l1=0.5", "'lbfgs'"]),
         ({"decode": "best"}, ["decode must be one of 'viterbi', 'map', 'marginal'", "got 'best'"]),

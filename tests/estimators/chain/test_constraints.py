@@ -177,7 +177,7 @@ def test_an_illegal_training_sequence_is_named() -> None:
     X, y = [[["a"], ["b"]], [["a"], ["b"], ["a"]]], [["B-X", "I-X"], ["B-X", "O", "I-X"]]
     model = ChainCRF(constraints="bio")
     with pytest.raises(
-        LabelError, match=r"sequence 1, step 2: 'I-X' after 'O' is against.*convert_sequences.*weight 0"
+        LabelError, match=r"sequence 1, step 2: 'I-X' after 'O' violates.*convert_sequences.*weight 0"
     ):
         model.fit(X, y)
     with pytest.raises(LabelError, match=r"sequence 0, step 0: 'I-X' at the start"):

@@ -157,7 +157,7 @@ def test_costs_of_single_labels(log: bool) -> None:
     ("options", "words"),
     [
         ({"class_weight": "even"}, "class_weight must be"),
-        ({"class_weight": {"R": -1}}, "at least 0"),
+        ({"class_weight": {"R": -1}}, "finite number ≥ 0"),
         ({"class_weight": {"Z": 1}}, "none of the labels"),
         ({"costs": {"R": 1}}, "pairs"),
         ({"costs": {("R", "O"): np.nan}}, "finite"),

@@ -78,7 +78,7 @@ def test_fits_are_weighted_and_safe() -> None:
     assert few.deviation[:, 1].tolist() == [1.0, 1.0], "a constant column says nothing"
     with pytest.raises(LabelError, match="label number 1"):
         DiagonalGaussian.fit(rows, np.eye(2)[np.zeros(50, int)])
-    with pytest.raises(InputError, match="above 0"):
+    with pytest.raises(InputError, match="> 0"):
         DiagonalGaussian(np.zeros((1, 1)), np.zeros((1, 1)))
     with pytest.raises(ShapeError, match="rows must be"):
         family.log_density(np.zeros((3, 5)))

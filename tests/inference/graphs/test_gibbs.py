@@ -178,7 +178,7 @@ def test_chains_go_on(body: str) -> None:
         seen.append(node)
     exact = BruteEngine().infer(potentials, Semiring.LOG).node
     assert np.abs(np.mean(seen[10:], axis=0) - exact).max() < 0.1
-    with pytest.raises(InputError, match="at least one sweep"):
+    with pytest.raises(InputError, match="n_sweeps must be ≥ 1"):
         advance(potentials, labels, n_sweeps=0)
 
 

@@ -148,7 +148,7 @@ def test_refusals() -> None:
         ChainCRF(solver="gis").fit(as_arrays(RAW), Y)
     with pytest.raises(InputError, match=r"not negative.*function of two labels gave -1"):
         ChainCRF(solver="gis", label_functions=[lambda before, label, x, t: -1.0]).fit(RAW, Y)
-    with pytest.raises(InputError, match=r"never met with their label.*l2 above 0"):
+    with pytest.raises(InputError, match=r"never occur with their label.*l2 > 0"):
         ChainCRF(solver="gis", l2=0.0, feature_pairs="all").fit(X, Y)
     with pytest.raises(InputError, match="solver='gis' trains 'likelihood', not 'softmax_margin'"):
         ChainCRF(solver="gis", objective="softmax_margin").fit(X, Y)

@@ -234,5 +234,5 @@ def test_what_cannot_be_trained_is_refused() -> None:
     with pytest.raises(InputError, match="'perceptron', 'hinge'"):
         fit_structured(world.scorer, world.batch, world.target, Penalty(), "ramp", oracle(2), rng=rng)
     problem = GraphByGraph(world.scorer, world.batch, world.target, objective=Margin(), engine=oracle(2))
-    with pytest.raises(InputError, match="l2 must be above 0"):
+    with pytest.raises(InputError, match="l2 must be > 0"):
         minimize_hinge(problem, l2=0.0, rng=rng)

@@ -23,7 +23,7 @@ def class_mass_normalised(probabilities: np.ndarray, shares: np.ndarray) -> np.n
     if probabilities.ndim != 2 or shares.shape != probabilities.shape[1:]:
         raise ShapeError(f"shares must be one number per class, {probabilities.shape[1:]}, got shape {shares.shape}.")
     if not (np.isfinite(shares).all() and (shares >= 0).all() and shares.sum() > 0):
-        raise InputError(f"shares of classes must be finite, at least 0 and not all 0, got {shares.tolist()}.")
+        raise InputError(f"shares of classes must be finite, non-negative and not all 0, got {shares.tolist()}.")
     if not len(probabilities):
         return probabilities
     mass = probabilities.mean(axis=0)

@@ -113,7 +113,7 @@ class BagPart:
 
         hidden, size = np.isnan(self.foreground), self.counts.data
         if (size[hidden] != np.floor(size[hidden])).any():
-            raise InputError("samples of a bag need whole numbers of points, got fractions in X.")
+            raise InputError("samples of a bag need integer counts of points, got fractions in X.")
         n, words = self.counts.shape
         runs = np.where(self.observed, 1, n_samples)
         offsets = np.concatenate([[0], np.cumsum(runs)])

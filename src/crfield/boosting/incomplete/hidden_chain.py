@@ -115,7 +115,7 @@ class ChainPart:
         total = self._infer(node, self.log_link[None]).total
         impossible = np.flatnonzero(np.isneginf(total))
         if len(impossible):
-            raise InputError(f"hidden[{int(impossible[0])}]: the prior gives no sequence of tags a chance.")
+            raise InputError(f"hidden[{int(impossible[0])}]: every sequence of tags has prior probability 0.")
         return node, total
 
     def _infer(self, node: np.ndarray, edge: np.ndarray, table: np.ndarray | None = None) -> Beliefs:

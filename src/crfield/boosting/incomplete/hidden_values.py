@@ -55,7 +55,7 @@ def as_table(hidden: Any, n_data: int, *, several: bool) -> np.ndarray:
     width = {len(row) for row in rows if row is not None and not isinstance(row, str)}
     if any(isinstance(row, str) for row in rows) or len(width) > 1:
         raise ShapeError(
-            "with structure='attributes' every entry of hidden must be a list of as many values, or None, got "
+            "with structure='attributes' entries of hidden must be None or lists of one and the same length, got "
             + ("a string." if len(width) <= 1 else f"lists of {sorted(width)}.")
         )
     out = np.full((n_data, width.pop() if width else 0), None, dtype=object)

@@ -24,7 +24,7 @@ def check_lengths(lengths: Any, n_data: int) -> np.ndarray:
         return np.array([n_data], dtype=np.int64)
     found = np.asarray(lengths)
     if found.ndim != 1 or (found.dtype.kind not in "iu" and len(found)):
-        raise InputError("lengths must be the whole numbers of steps of each sequence, such as [3, 5].")
+        raise InputError("lengths must be integers, the number of steps of each sequence, such as [3, 5].")
     if (found < 0).any() or int(found.sum()) != n_data:
         raise ShapeError(f"lengths must add up to the {n_data} rows of X, got {int(found.sum())}.")
     return found.astype(np.int64)

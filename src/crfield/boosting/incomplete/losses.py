@@ -1,4 +1,4 @@
-"""What a datum costs when part of it is hidden.
+"""Losses of data of which a part is hidden.
 
 With Z_h = Σ_y exp(s(x, h, y) − s(x, h, ỹ)) = 1 / p(ỹ | x, h) and the prior Q over h:
 

@@ -95,8 +95,8 @@ def check_beliefs(given: Any, shape: tuple[int, ...], *, what: str = "prior") ->
         got = getattr(given, "shape", type(given).__name__)
         raise ShapeError(f"{what} must be numbers of shape {shape}, or its last axes only, got {got}.") from None
     if not np.isfinite(found).all() or (found < 0).any():
-        raise InputError(f"{what} must hold finite numbers of at least 0.")
+        raise InputError(f"{what} must hold finite numbers ≥ 0.")
     total = found.sum(axis=-1, keepdims=True)
     if (total <= 0).any():
-        raise InputError(f"{what} must give some value a chance in every row; a row of zeros does not.")
+        raise InputError(f"{what} must give some value a positive probability in every row; a row is all zeros.")
     return found / total

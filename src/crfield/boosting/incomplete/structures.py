@@ -242,7 +242,7 @@ class Windows:
             return [nodes, flat]
         link = np.asarray(link, dtype=np.float64)
         if link.shape != (tags, tags) or not np.isfinite(link).all() or (link < 0).any():
-            raise ShapeError(f"the links of the prior must be finite, at least 0, of shape ({tags}, {tags}).")
+            raise ShapeError(f"the links of the prior must be finite and non-negative, of shape ({tags}, {tags}).")
         with np.errstate(divide="ignore"):
             return [nodes, np.log(link)]
 
@@ -293,7 +293,7 @@ class Bag:
     def encode(self, hidden: Any, X: Any) -> np.ndarray:
         """(nnz,) foreground counts, NaN where hidden."""
         if X.nnz and X.data.min() < 0:
-            raise FeatureError("with structure='bag' X must hold counts of words, and some are below 0.")
+            raise FeatureError("with structure='bag' X must hold counts of words, and some are negative.")
         return foreground_of(hidden, X)
 
     def observed(self, codes: np.ndarray, X: Any) -> np.ndarray:
@@ -317,7 +317,7 @@ class Bag:
         except (TypeError, ValueError):
             raise ShapeError(f"the prior of a bag must be one number for each of {self.n_words} words.") from None
         if not ((found >= 0) & (found <= 1)).all():
-            raise InputError("the prior of a bag must hold chances of the foreground, between 0 and 1.")
+            raise InputError("the prior of a bag must hold probabilities of the foreground, between 0 and 1.")
         return [np.ascontiguousarray(found)]
 
     def loss(self, X: Any, columns: Any, codes: np.ndarray, beliefs: Prior, draws: Draws, **options: Any) -> Any:

@@ -32,8 +32,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from crfield.core.checks import one_of
 from crfield.data.graphs.batch import GraphSchema
-from crfield.errors import InputError
 
 POTENTIALS = ("joint", "patch", "avg", "sum", "pure")
 MOST = 15.0  # largest score of a pair of labels; beyond it messages hold no more than yes and no
@@ -131,8 +131,7 @@ def table_step(values: np.ndarray, group: Group, sizes: tuple[int, ...], form: s
     >>> table_step(np.array([[1.0, 0.0], [-1.0, 0.0]]), near, (2,), "patch").tolist()
     [[0.5, -0.5], [0.0, 0.0]]
     """
-    if form not in POTENTIALS:
-        raise InputError(f"potential must be one of {', '.join(map(repr, POTENTIALS))}, got {form!r}.")
+    one_of(*POTENTIALS)("potential", form)
     own, other = sizes[group.own], sizes[group.other]
     alpha = values[:own, :other]
     step = (own - 1) / own * (alpha - alpha.mean(axis=0))  # W, rows the own label

@@ -84,7 +84,7 @@ def _distribution(name: str, given: Any, n_rows: int) -> np.ndarray:
     if not good.all():
         row = int(np.flatnonzero(~good)[0])
         raise FeatureError(
-            f"evidence {name!r} must be a distribution in every row: numbers of at least 0 that sum to 1; "
+            f"evidence {name!r} must be a distribution in every row: numbers ≥ 0 that sum to 1; "
             f"row {row} is {np.array2string(table[row], threshold=8, precision=4)}. Where nothing is known, give all "
             "values the same."
         )

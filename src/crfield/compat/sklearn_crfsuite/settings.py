@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from crfield.compat.sklearn_crfsuite.frequent import frequent_chain
+from crfield.core.checks import one_of
 from crfield.errors import CrfieldWarning, InputError
 from crfield.estimators.chain.crf import ChainCRF
 
@@ -79,8 +80,7 @@ def chain_for(parameters: Mapping[str, Any]) -> ChainCRF:
     """
     name = parameters["algorithm"] or "lbfgs"
     name = ALIASES.get(name, name) if isinstance(name, str) else name
-    if name not in ALGORITHMS:
-        raise InputError(f"algorithm must be one of {', '.join(map(repr, ALGORITHMS))}, got {name!r}.")
+    one_of(*ALGORITHMS)("algorithm", name)
     algorithm = ALGORITHMS[name]
     given = {key: parameters[key] for key in _SPECIAL if parameters[key] is not None}
     foreign = sorted(set(given) - set(algorithm.takes))
@@ -136,7 +136,7 @@ def _warn(parameters: Mapping[str, Any], given: Mapping[str, Any], algorithm: _A
         idle.append("trainer_cls")
     if idle:
         warnings.warn(
-            f"without a meaning here, for they steer the inside of CRFsuite: {', '.join(idle)}.",
+            f"parameters of CRFsuite's own algorithm have no meaning here and are ignored: {', '.join(idle)}.",
             CrfieldWarning,
             stacklevel=4,
         )

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from crfield.core.checks import is_integer
 from crfield.data.graphs.graph import KIND, RELATION, Edges, Graph, checked_features, features_form
 from crfield.errors import FeatureError, InputError, ShapeError
 
@@ -318,10 +319,8 @@ def _shape(shape: Any) -> tuple[int, int]:
 
 def _distances(distances: Sequence[int]) -> list[int]:
     listed = list(distances) if isinstance(distances, Sequence | np.ndarray) else [distances]
-    if not all(isinstance(d, int | np.integer) and not isinstance(d, bool) and d >= 1 for d in listed) or len(
-        set(listed)
-    ) != len(listed):
-        raise InputError(f"distances must be different whole numbers of at least 1, got {distances!r}.")
+    if not all(is_integer(d) and d >= 1 for d in listed) or len(set(listed)) != len(listed):
+        raise InputError(f"distances must be distinct integers ≥ 1, got {distances!r}.")
     return [int(d) for d in listed]
 
 

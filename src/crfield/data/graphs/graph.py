@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from crfield.core.checks import flag
 from crfield.errors import FeatureError, InputError, ShapeError
 
 KIND = "node"  # the kind of all nodes where the user names none
@@ -48,8 +49,7 @@ class Edges:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "pairs", _pairs(self.pairs))
-        if not isinstance(self.symmetric, bool | np.bool_):
-            raise InputError(f"symmetric must be True or False, got {self.symmetric!r}.")
+        flag("symmetric", self.symmetric)
         object.__setattr__(self, "symmetric", bool(self.symmetric))
         if self.between is not None:
             between = self.between
@@ -163,7 +163,7 @@ class Graph:
         if loops.any():
             row = int(np.argmax(loops))
             raise ShapeError(
-                f"{where}, row {row} joins node {pairs[row, 0]} to itself; a node is no neighbour of its own. "
+                f"{where}, row {row} joins node {pairs[row, 0]} to itself; self-loops are not allowed. "
                 "Make it a feature of the node instead."
             )
         self._check_ends(where, pairs, edges.symmetric)
@@ -267,7 +267,7 @@ def checked_features(features: Any, rows: int | None, where: str, what: str) -> 
             row, column = divmod(int(np.argmax(bad)), features.shape[1])
         raise FeatureError(
             f"{where}, row {row}: column {column} must be a finite number, got {features[row, column]}. Fill in "
-            "missing values first, and tell of them in a column of their own."
+            "missing values first, and mark them in a column of their own."
         )
     return features if features.shape[1] else None
 
@@ -293,7 +293,7 @@ def _pairs(pairs: Any) -> np.ndarray:
         hint = " Transpose it." if array.ndim == 2 and len(array) == 2 else ""
         raise ShapeError(f"pairs must be (M, 2), a tail and a head in each row, got shape {array.shape}.{hint}")
     if array.dtype.kind not in "iu":
-        raise InputError(f"pairs must be whole numbers, those of nodes, got an array of type {array.dtype}.")
+        raise InputError(f"pairs must be integers, the numbers of nodes, got an array of type {array.dtype}.")
     return np.ascontiguousarray(array, dtype=np.int64)
 
 

@@ -110,7 +110,7 @@ def _label(item: Any) -> Any:
     if isinstance(item, dict) and list(item) == ["any"] and isinstance(item["any"], list):
         return {_label(part) for part in item["any"]}
     if item is not None and not isinstance(item, str | int | bool):
-        raise LabelError(f'a label is a string, a whole number, a boolean, null or {{"any": […]}}, got {item!r:.60}.')
+        raise LabelError(f'a label is a string, an integer, a boolean, null or {{"any": […]}}, got {item!r:.60}.')
     return item
 
 

@@ -14,11 +14,11 @@ from typing import Any, Self
 import numpy as np
 
 from crfield.core.typing import Parameters, Tabular
+from crfield.data.batch import matrix_of
 from crfield.errors import FeatureError, InputError
 from crfield.estimators.base.rows import RowTask
 from crfield.features.detect import encoder_for, encoder_from_state
 from crfield.features.encoder import Encoder
-from crfield.scoring.similarity import matrix_of
 from crfield.scoring.tables import tabulate
 from crfield.storage.checked import refuse
 from crfield.storage.state import State

@@ -13,14 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from crfield.data.batch import Columns
+from crfield.data.batch import Columns, matrix_of
 from crfield.data.graphs.batch import GraphBatch, GraphSchema, NodeKind
 from crfield.data.graphs.labels import GraphLabels
 from crfield.data.large import ADVICE, largest_cell
 from crfield.errors import FeatureError
 from crfield.features.graphs.sequences_as_graphs import StepsOrGraphs
 from crfield.scoring.graph_layout import GraphLayout
-from crfield.scoring.similarity import matrix_of
 
 ENDS = 2  # columns that tell the first and the last step
 

@@ -1,4 +1,4 @@
-"""Columns in which a kernel is nearly an inner product: landmarks (Nyström) and random waves (Fourier).
+"""Approximate kernel maps: Nyström landmarks and random Fourier features.
 
 A kernel model of N rows has N coefficients a label and a Gram matrix of N² cells. Both maps here turn a row into D
 columns φ(x) with ⟨φ(x), φ(z)⟩ ≈ k(x, z); a linear model of these columns with a ridge is then the kernel model with
@@ -62,7 +62,7 @@ class Landmarks:
         if not np.isfinite(own).all():
             raise InputError(
                 f"the similarity of row {int(np.argmin(np.isfinite(own).all(axis=1)))} with others is no finite "
-                "number: its features are too large. Bring them to another unit, or lower gamma or degree."
+                "number: its features are too large. Rescale them, or lower gamma or degree."
             )
         size, direction = np.linalg.eigh((own + own.T) / 2)
         largest = float(size[-1]) if len(size) else 0.0

@@ -14,23 +14,20 @@ from __future__ import annotations
 
 import numpy as np
 
+from crfield.core.checks import integer
 from crfield.data.batch import Columns
-from crfield.errors import InputError
 
 __all__ = ["check_min_count", "drop_rare", "keep_columns", "renumber", "row_counts", "take_rows", "unless_ones"]
 
 
 def check_min_count(min_count: int) -> int:
-    """``min_count`` as an int of at least 0, or an error that says so.
+    """``min_count`` as an int ≥ 0, or an error that says so.
 
     >>> check_min_count(2)
     2
     """
-    if isinstance(min_count, bool) or not isinstance(min_count, int | np.integer) or min_count < 0:
-        raise InputError(
-            f"min_count must be a whole number of at least 0, got {min_count!r}. "
-            "Use 1 to keep every feature that was seen, 2 to drop those seen on one step only."
-        )
+    hint = "Use 1 to keep every feature that was seen, 2 to drop those seen on one step only."
+    integer(0, hint=hint)("min_count", min_count)
     return int(min_count)
 
 

@@ -1,4 +1,4 @@
-"""Numeric columns on one scale, learnt in ``fit``.
+"""Standardisation: numeric columns on one scale, learnt in ``fit``.
 
 A penalty treats all weights alike, so columns should have comparable sizes; and L-BFGS walks faster when they
 have. Three kinds of columns are treated apart:
@@ -82,7 +82,7 @@ class Scale:
         ]
         warnings.warn(
             f"numeric features differ widely in size: {names[0]!r} has deviation {sizes[large]:.3g}, "
-            f"{names[1]!r} {sizes[small]:.3g}. The penalty then weighs on them unequally. Pass "
+            f"{names[1]!r} {sizes[small]:.3g}. The penalty then affects them unequally. Pass "
             "standardize=True, or bring them to one scale.",
             DataWarning,
             stacklevel=4,

@@ -7,13 +7,12 @@ a sequence there are zeros. Memory grows with the reach, dense tables being copi
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 
+from crfield.core.checks import integer
 from crfield.core.topology import Chains
-from crfield.errors import InputError
 
 MOST = 4096  # steps on either side; more is a slip, or a model file that was edited
 
@@ -23,10 +22,9 @@ def check_window(reach: Any) -> None:
 
     >>> check_window(2**63)
     Traceback (most recent call last):
-    crfield.errors.InputError: window must be a whole number from 0 to 4096, got 9223372036854775808.
+    crfield.errors.InputError: window must be an integer from 0 to 4,096, got 9223372036854775808.
     """
-    if isinstance(reach, bool) or not isinstance(reach, Integral) or not 0 <= int(reach) <= MOST:
-        raise InputError(f"window must be a whole number from 0 to {MOST}, got {reach!r}.")
+    integer(0, most=MOST)("window", reach)
 
 
 def window_offsets(reach: int) -> list[int]:

@@ -89,7 +89,7 @@ def lagged(values: np.ndarray, lag: int) -> np.ndarray:
     [1, 1, 1, 2]
     """
     if lag < 0:
-        raise InputError(f"a lag must not be negative, got {lag}.")
+        raise InputError(f"lag must be ≥ 0, got {lag}.")
     return values[np.maximum(np.arange(len(values)) - lag, 0)]
 
 

@@ -65,7 +65,7 @@ def bindings(loops: tuple[Loop, ...], words: Vocabulary) -> Iterator[Bound]:
         if loop.domain not in words.domains:
             raise fault(f"there is no domain {loop.domain!r}; there are {_listing(words.domains)}.", loop.place)
         if loop.variable in words.domains or loop.variable in words.channels:
-            raise fault(f"{loop.variable!r} is the name of a domain or a channel; call it otherwise.", loop.place)
+            raise fault(f"{loop.variable!r} is the name of a domain or a channel; choose another name.", loop.place)
     for things in product(*(words.domains[loop.domain] for loop in loops)):
         yield {loop.variable: thing for loop, thing in zip(loops, things, strict=True)}
 
@@ -231,7 +231,9 @@ class Grounder:
             elif isinstance(argument, Text) and argument.value in self.words.agents:
                 thing = Thing("agent", self.words.agents.index(argument.value))
             if thing is None or thing.kind != "agent":
-                raise fault(f"{call.function} takes an agent; {_listing(bound)} run here.", argument.place)
+                raise fault(
+                    f"{call.function} takes an agent; the variables here are {_listing(bound)}.", argument.place
+                )
             found.append(thing.number)
         return found
 
@@ -282,7 +284,7 @@ class Grounder:
             raise fault(f"closest takes an agent and a domain, one of {_listing(self.words.domains)}.", domain.place)
         others = [thing.number for thing in self.words.domains[domain.value] if thing != Thing("agent", agent)]
         if not others or self.words.domains[domain.value][0].kind != "agent":
-            raise fault("nobody else is in this domain.", domain.place)
+            raise fault("there is no other agent in this domain.", domain.place)
         return self.graph.add("gather", tuple(self._distance(agent, other) for other in others), ("min",))
 
     def _call_comp(self, call: Call, bound: Bound) -> int:
@@ -309,7 +311,7 @@ class Grounder:
             raise fault(f"{call.function} takes an expression and a number of steps.", call.place)
         steps = call.arguments[1]
         if not isinstance(steps, Number) or steps.value != int(steps.value) or not least <= steps.value <= 10**7:
-            raise fault(f"expected a whole number of steps from {least} on.", steps.place)
+            raise fault(f"expected an integer ≥ {least}, a number of steps.", steps.place)
         return int(steps.value)
 
     def _call_lag(self, call: Call, bound: Bound) -> int:

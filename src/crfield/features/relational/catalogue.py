@@ -67,7 +67,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Specification:
-    """Templates, read but not yet expanded.
+    """A specification of relational features: templates, parsed but not yet expanded.
 
     >>> spec = Specification.parse('''
     ... chasing state : cosang(rel(a,b), vel(a)) | for a in robots, b in robots | where a != b | pow 1,2

@@ -181,7 +181,7 @@ class _Parser:
         found = [self.loop(), *self.more(self.loop)]
         for k, loop in enumerate(found):
             if loop.variable in [other.variable for other in found[:k]]:
-                raise fault(f"{loop.variable!r} runs already.", loop.place)
+                raise fault(f"{loop.variable!r} is a loop variable already.", loop.place)
         return tuple(found)
 
     def loop(self) -> Loop:
@@ -211,7 +211,7 @@ class _Parser:
         token = self.token
         value = self.number()
         if value != int(value) or value < least or value > 10**7:
-            raise fault(f"expected a whole number from {least} steps on, got {value:g}.", token.place)
+            raise fault(f"expected an integer ≥ {least} (steps), got {value:g}.", token.place)
         return int(value)
 
     def grid(self, clause: Token) -> tuple[float, ...]:
@@ -230,7 +230,7 @@ class _Parser:
         self.expect(":", "and the step of the grid")
         step = self.number()
         if step <= 0 or last < first or (last - first) / step > LONGEST_GRID:
-            raise fault("a grid a:b:s needs a ≤ b and a step s above 0, and not too many of them.", place)
+            raise fault("a grid a:b:s needs a ≤ b and a step s > 0, and not too many of them.", place)
         # each from the start and rounded to the digits that the text can mean: 0.1:0.5:0.1 holds 0.3 itself
         count = math.floor((last - first) / step + 1e-9) + 1
         return [float(f"{first + k * step:.12g}") for k in range(count)]

@@ -20,7 +20,7 @@ from crfield.errors import FeatureError, ShapeError
 
 @dataclass(frozen=True, eq=False)
 class Recordings:
-    """B recordings end to end.
+    """Recordings of moving agents: B of them end to end, with channels and objects.
 
     >>> played = Recordings.of([np.zeros((4, 3, 2)), np.ones((2, 3, 2))], rate=60.0)
     >>> played.chains.lengths.tolist(), played.positions.shape, played.velocities[5].tolist()
@@ -50,7 +50,7 @@ class Recordings:
         if len(widths) > 1:
             raise ShapeError(f"all recordings must have the same agents and dimensions, got {sorted(widths)}.")
         if not (np.isfinite(rate) and rate > 0):
-            raise FeatureError(f"rate must be a number of steps a second above 0, got {rate!r}.")
+            raise FeatureError(f"rate must be a finite number > 0 (steps per second), got {rate!r}.")
         chains = Chains.from_lengths([len(array) for array in whole])
         flat = _joined(whole, (0, 0, 2), "positions")
         if velocities is None:

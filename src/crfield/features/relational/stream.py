@@ -118,7 +118,7 @@ class FeatureStream:
             check_columns(np.asarray(columns), catalogue.n_columns) if len(columns) else np.zeros(0, np.int64)
         )
         if not (math.isfinite(rate) and rate > 0):
-            raise InputError(f"rate must be a number of steps a second above 0, got {rate!r}.")
+            raise InputError(f"rate must be a finite number > 0 (steps per second), got {rate!r}.")
         self.rate = float(rate)
         self._shape = (len(catalogue.words.agents), len(catalogue.words.axes))
         self._steps: list[tuple[int, Callable[[list[Any]], Any]]] = []

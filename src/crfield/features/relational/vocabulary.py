@@ -104,7 +104,7 @@ class Vocabulary:
 def _names(given: int | Sequence[Any], what: str) -> tuple[str, ...]:
     if isinstance(given, int) and not isinstance(given, bool):
         if given < 0:
-            raise InputError(f"{what} must not be negative, got {given}.")
+            raise InputError(f"{what} must be ≥ 0, got {given}.")
         return tuple(str(k) for k in range(given))
     if isinstance(given, str | bool) or not hasattr(given, "__iter__"):
         raise InputError(f"{what} must be a number or a list of names, got {given!r}.")

@@ -51,7 +51,9 @@ class Sensor:
 
     def __post_init__(self) -> None:
         if not np.isfinite(self.rate) or self.rate <= 0 or not self.axes:
-            raise InputError(f"a sensor needs a rate above 0 and an axis, got {self.rate!r} and {self.axes}.")
+            raise InputError(
+                f"a sensor needs a finite rate > 0 and at least one axis, got {self.rate!r} and {self.axes}."
+            )
 
     @property
     def channels(self) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ WIDEST = 10_000  # steps of a window or of a context in a file
 
 
 class SensorFeatures(TransformerMixin, Estimator):
-    """Columns of sensor recordings.
+    """Features of sensor recordings: windowed statistics, spectra and contexts, one row a step.
 
     X is a list of recordings: arrays (samples, axes) at one ``rate``, or, with ``sensors``, dicts that give the array
     of each sensor by its name.
@@ -124,7 +124,7 @@ class SensorFeatures(TransformerMixin, Estimator):
         chosen = self._check()
         first = next(iter(X), None) if not isinstance(X, np.ndarray) or X.dtype == object else X[0]
         if first is None:
-            raise InputError("X holds no recordings; at least one is needed to tell the axes of the sensors.")
+            raise InputError("X holds no recordings; at least one is needed to learn the axes of the sensors.")
         return self._learn(self._known_sensors(first), chosen)
 
     def _learn(self, sensors: tuple[Sensor, ...], chosen: Sequence[str]) -> Self:
@@ -143,13 +143,15 @@ class SensorFeatures(TransformerMixin, Estimator):
         check_measures(chosen, self.bands)
         for name, values, least in (("spans", self.spans, 0.0), ("powers", self.powers, 1), ("lags", self.lags, 0)):
             if not len(values) or any(not np.isfinite(v) or v < least or v == 0 == least + 1 for v in values):
-                raise InputError(f"{name} must be one or more numbers of at least {least}, got {values!r}.")
+                raise InputError(f"{name} must be one or more finite numbers ≥ {least:g}, got {values!r}.")
         if not np.isfinite(self.hop) or self.hop <= 0 or any(span <= 0 for span in self.spans):
-            raise InputError(f"hop and spans must be above 0 seconds, got {self.hop!r} and {self.spans!r}.")
+            raise InputError(
+                f"hop and spans must be finite numbers > 0 (seconds), got {self.hop!r} and {self.spans!r}."
+            )
         for width in self.contexts:
             context_reach(width, causal=self.causal)
         if self.relative not in RELATIVE:
-            raise InputError(f"relative must be one of {RELATIVE}, got {self.relative!r}.")
+            raise InputError(f"relative must be False, True or 'both', got {self.relative!r}.")
         return chosen
 
     def _known_sensors(self, recording: Any) -> tuple[Sensor, ...]:

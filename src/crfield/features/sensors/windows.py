@@ -134,7 +134,7 @@ def lagged(table: np.ndarray, lag: int) -> np.ndarray:
     [1.0, 1.0, 2.0]
     """
     if lag < 0:
-        raise InputError(f"a lag looks back by at least 0 steps, got {lag}.")
+        raise InputError(f"lag must be ≥ 0 steps, got {lag}.")
     return np.asarray(table[np.maximum(np.arange(len(table)) - lag, 0)])
 
 

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from crfield.core.checks import one_of
 from crfield.core.topology import Chains
 from crfield.data.alphabet import UNKNOWN, Alphabet
 from crfield.data.batch import Batch, Columns
@@ -74,8 +75,7 @@ class TemplateEncoder:
 
     def __init__(self, template: Template | str, *, marks: str = "crfpp") -> None:
         self.template = template if isinstance(template, Template) else Template(template)
-        if marks not in MARKS:
-            raise InputError(f"marks must be one of {', '.join(map(repr, MARKS))}, got {marks!r}.")
+        one_of(*MARKS)("marks", marks)
         self.marks = marks
         self._alphabet: Alphabet | None = None
         self._node: _Side | None = None

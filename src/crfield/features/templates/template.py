@@ -52,7 +52,7 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Template:
-    """A parsed template file.
+    """A parsed CRF++ feature template.
 
     >>> template = Template('''
     ... # words

@@ -1,4 +1,4 @@
-"""Lists of names and classes of words: what somebody else knows about words, as features.
+"""Lexicons (gazetteers) and word clusters as features.
 
 A *lexicon* (a gazetteer) is a list of entries of one or more words. In a sentence the longest entry that begins at a
 step is marked there, its first word B and the others I, and the search goes on behind it:
@@ -167,10 +167,10 @@ def stored_texts(arrays: Mapping[str, np.ndarray], prefix: str, what: str) -> li
 
 
 def stored_numbers(arrays: Mapping[str, np.ndarray], name: str, size: int, what: str) -> np.ndarray:
-    """An array of whole numbers in 0 … size − 1 that a file holds; ModelFileError for any other."""
+    """An array of integers in 0 … size − 1 that a file holds; ModelFileError for any other."""
     found = arrays.get(name)
     if found is None or found.ndim != 1 or found.dtype.kind != "i":
-        raise ModelFileError(f"{what} in the file lacks {name!r}, whole numbers in one row: the file is damaged.")
+        raise ModelFileError(f"{what} in the file lacks {name!r}, a 1-D array of integers: the file is damaged.")
     if len(found) and not 0 <= found.min() <= found.max() < size:
         raise ModelFileError(f"{name!r} of {what} in the file must lie in 0 … {size - 1}: the file is damaged.")
     return found

@@ -24,6 +24,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from crfield.core.checks import flag, integer
 from crfield.core.estimator import Estimator, TransformerMixin
 from crfield.data.alphabet import Alphabet
 from crfield.data.attributes import AttributeSequences
@@ -51,7 +52,7 @@ Window = int | Sequence[int] | None
 
 
 class TextFeatures(TransformerMixin, Estimator):
-    """Features of words in sentences.
+    """Features of the words of sentences: shapes, affixes, windows, lexicons, clusters, conjunctions.
 
     X is a list of sentences; a sentence is a list of words, or of rows (word, part of speech, …) of equal width.
 
@@ -175,12 +176,8 @@ class TextFeatures(TransformerMixin, Estimator):
         return tags
 
     def _check(self) -> None:
-        for name in ("min_count", "borders"):
-            value, least = getattr(self, name), int(name == "min_count")
-            if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
-                raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}.")
-        if self.borders > FAR:
-            raise InputError(f"borders must be at most {FAR}, got {self.borders!r}.")
+        integer(1)("min_count", self.min_count)
+        integer(0, most=FAR)("borders", self.borders)
         for name in ("prefixes", "suffixes", "cluster_bits"):
             sizes = getattr(self, name)
             if isinstance(sizes, str) or not isinstance(sizes, Iterable) or not all(_counts(n) for n in sizes):
@@ -190,11 +187,10 @@ class TextFeatures(TransformerMixin, Estimator):
         if isinstance(self.conjunctions, str) or not isinstance(self.conjunctions, Sequence):
             raise InputError(f"conjunctions must be lists of names, got {self.conjunctions!r:.40}.")
         if len(self.conjunctions) > FAR:
-            raise InputError(f"conjunctions must be at most {FAR}, got {len(self.conjunctions)}.")
+            raise InputError(f"there can be at most {FAR} conjunctions, got {len(self.conjunctions)}.")
         for terms in self.conjunctions:
             _terms(terms)
-        if not isinstance(self.ignore_case, bool | np.bool_):
-            raise InputError(f"ignore_case must be True or False, got {self.ignore_case!r:.40}.")
+        flag("ignore_case", self.ignore_case)
         if self.lexicons is not None and not isinstance(self.lexicons, Mapping):
             raise InputError(f"lexicons must map names to entries, got {self.lexicons!r:.40}.")
         if self.clusters is not None and not isinstance(self.clusters, Mapping):
@@ -211,7 +207,9 @@ class TextFeatures(TransformerMixin, Estimator):
         if isinstance(self.columns, Mapping):
             numbers = list(self.columns.values())
             if not all(isinstance(n, Integral) and not isinstance(n, bool) and int(n) >= 0 for n in numbers):
-                raise InputError(f"columns must map names to numbers of columns, from 0, got {self.columns!r:.60}.")
+                raise InputError(
+                    f"columns must map names to column numbers, counted from 0, got {self.columns!r:.60}."
+                )
             if width and max(numbers, default=0) >= width:
                 raise ShapeError(f"columns= reads column {max(numbers)}, but tokens have {width} (0 … {width - 1}).")
         else:
@@ -256,8 +254,8 @@ class TextFeatures(TransformerMixin, Estimator):
         for part, sizes in (("prefix", self.prefixes), ("suffix", self.suffixes)):
             for size in sizes:
                 table.add(known[f"{part}{size}"], _places("affixes", self.affixes))
-        for flag in FLAGS if _places("flags", self.flags) else ():
-            table.add(known[flag], _places("flags", self.flags))
+        for name in FLAGS if _places("flags", self.flags) else ():
+            table.add(known[name], _places("flags", self.flags))
         for name in given:
             if name != "word":
                 table.add(known[name], _places("other", self.other))
@@ -464,8 +462,8 @@ def _places(name: str, window: Window) -> tuple[int, ...]:
         if all(isinstance(p, Integral) and not isinstance(p, bool) and abs(int(p)) <= FAR for p in places):
             return tuple(int(place) for place in dict.fromkeys(places))
     raise InputError(
-        f"{name} must be a radius of at least 0, places such as (-1, 0, 1), or None, got {window!r:.60}. Nothing is "
-        f"farther than {FAR} steps."
+        f"{name} must be a radius ≥ 0, places such as (-1, 0, 1), or None, got {window!r:.60}. Places lie "
+        f"within ±{FAR} steps."
     )
 
 

@@ -1,4 +1,4 @@
-"""The oracle: every labelling written out.
+"""Brute force, the oracle: every labelling enumerated.
 
 Exponential, and right by inspection; engines are tested against it. It refuses more than a million paths.
 """

@@ -1,4 +1,4 @@
-"""The best labelling of a graph by smallest cuts: exactly for two labels, very nearly for more.
+"""The best labelling by graph cuts (min-cut, α-expansion): exact for two labels, approximate for more.
 
 Where neighbours only ever *attract* (agreeing scores at least as much as disagreeing, summed over both ways), the
 best labelling of any graph, loops and all, is a smallest cut (Greig, Porteous & Seheult 1989, *Exact maximum a
@@ -28,6 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from crfield.core.beliefs import Beliefs
+from crfield.core.checks import integer
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.errors import InputError, ShapeError
@@ -40,7 +41,7 @@ REPELLING = ("refuse", "roof")
 
 @dataclass(frozen=True)
 class CutEngine:
-    """The best labelling of two-label graphs.
+    """The best labelling of two-label graphs by a minimum cut.
 
     On a loop that repels however labels are named, ``repelling="refuse"`` is an error that names an edge; "roof"
     takes the part of the labelling that roof duality settles and climbs to a local best from there, and is exact only
@@ -84,7 +85,7 @@ class CutEngine:
 
 @dataclass(frozen=True)
 class ExpansionEngine:
-    """Labellings that no expansion of a single label improves.
+    """α-expansion: labellings that no expansion of a single label improves.
 
     ``max_cycles`` limits the turns through all labels. Where every node has at most two labels it is `CutEngine`,
     exact if that is; otherwise `exact` is False and the total a lower bound of the best. As long as a labelling
@@ -105,8 +106,7 @@ class ExpansionEngine:
     n_jobs: int = 1
 
     def __post_init__(self) -> None:
-        if self.max_cycles < 1:
-            raise InputError(f"max_cycles must be at least 1, got {self.max_cycles}.")
+        integer(1)("max_cycles", self.max_cycles)
 
     def infer(self, potentials: Potentials, semiring: Semiring) -> Beliefs:
         """A good labelling as zeros and ones, and its score for each graph."""

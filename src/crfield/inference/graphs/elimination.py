@@ -1,4 +1,4 @@
-"""How wide a graph is: the plan of exact inference on graphs with loops, and what it will cost.
+"""Elimination order and treewidth: the plan of exact inference on graphs with loops, and what it will cost.
 
 Nodes are eliminated one after another. Summing a node out joins all its neighbours, so the table that is summed then
 has an axis for the node and for each neighbour it has at that time. The largest number of neighbours met is the width

@@ -1,4 +1,4 @@
-"""A labelling that is possible at all, or the proof that there is none.
+"""A feasible labelling, or the proof that there is none.
 
 Where pairs of labels are forbidden, a sampler or a climber must start from a labelling that obeys them. Most models
 are easy, and a noisy climb finds one (`inference.graphs.ladder`); this is for the rest. Labels that have lost their

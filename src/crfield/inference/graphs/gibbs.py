@@ -1,4 +1,4 @@
-"""Gibbs sampling: marginals by drawing labels, with a word on how far to trust them.
+"""Gibbs sampling: marginals by drawing labels, with an estimate of their error.
 
 Each sweep draws every node anew given its neighbours (Geman & Geman 1984). It needs no tree and no clique, only
 time, and its answers are as good as the number of *independent* draws. So the answers come with diagnostics:
@@ -62,7 +62,7 @@ class Samples:
 
 
 class Advanced(NamedTuple):
-    """Chains that went on: where they are now, and the mean of what they saw in the shape of the scores."""
+    """Chains that were continued: where they are now, and the mean of what they saw in the shape of the scores."""
 
     labels: np.ndarray  # (C, N) int32
     node: np.ndarray  # (N, L)
@@ -96,7 +96,7 @@ class GibbsEngine:
     def __post_init__(self) -> None:
         if self.n_sweeps < 4 or self.n_chains < 1 or self.burn_in < 0 or self.n_rungs < 2:
             raise InputError(
-                "Gibbs sampling needs n_sweeps >= 4, n_chains >= 1, burn_in >= 0 and n_rungs >= 2, got "
+                "Gibbs sampling needs n_sweeps ≥ 4, n_chains ≥ 1, burn_in ≥ 0 and n_rungs ≥ 2, got "
                 f"{self.n_sweeps}, {self.n_chains}, {self.burn_in}, {self.n_rungs}."
             )
 
@@ -173,7 +173,7 @@ class GibbsEngine:
 def advance(
     potentials: Potentials, labels: np.ndarray, *, n_sweeps: int = 1, random_state: int = 0, n_jobs: int = 1
 ) -> Advanced:
-    """Chains (C, N) go on for some sweeps, and what they see: for chains that persist while scores change.
+    """Continue chains (C, N) for some sweeps, and what they see: for chains that persist while scores change.
 
     The means run over all sweeps and chains. Every call needs another ``random_state``.
 
@@ -185,7 +185,7 @@ def advance(
     """
     check_scores(potentials)
     if n_sweeps < 1:
-        raise InputError(f"chains go on for at least one sweep, got n_sweeps={n_sweeps}.")
+        raise InputError(f"n_sweeps must be ≥ 1 to continue the chains, got {n_sweeps}.")
     ones = np.ones(n_sweeps)
     walk = sites.gibbs(
         potentials.topology.offsets,

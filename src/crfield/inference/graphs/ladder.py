@@ -1,4 +1,4 @@
-"""From independent nodes to the whole model, rung by rung.
+"""Thermodynamic integration: from independent nodes to the whole model, rung by rung.
 
     p_β(y) ∝ exp(Σ_n node_n(y_n) + β Σ_e edge_e(y)),      β = 0 … 1
 

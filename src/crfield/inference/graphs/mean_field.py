@@ -58,7 +58,7 @@ class MeanFieldEngine:
     def __post_init__(self) -> None:
         if self.max_sweeps < 1 or self.restarts < 1 or not self.tol >= 0:
             raise InputError(
-                "mean field needs max_sweeps >= 1, restarts >= 1 and tol >= 0, got "
+                "mean field needs max_sweeps ≥ 1, restarts ≥ 1 and tol ≥ 0, got "
                 f"{self.max_sweeps}, {self.restarts} and {self.tol}."
             )
 

@@ -50,9 +50,7 @@ class IcmEngine:
 
     def __post_init__(self) -> None:
         if self.restarts < 1 or self.max_sweeps < 1:
-            raise InputError(
-                f"ICM needs restarts >= 1 and max_sweeps >= 1, got {self.restarts} and {self.max_sweeps}."
-            )
+            raise InputError(f"ICM needs restarts ≥ 1 and max_sweeps ≥ 1, got {self.restarts} and {self.max_sweeps}.")
 
     def infer(self, potentials: Potentials, semiring: Semiring) -> Beliefs:
         """The best of the local optima as zeros and ones, with its score; ``converged`` if all restarts settled."""
@@ -108,7 +106,7 @@ class AnnealingEngine:
     def __post_init__(self) -> None:
         if self.n_sweeps < 1 or self.restarts < 1 or not self.hot >= self.cold > 0:
             raise InputError(
-                "annealing needs n_sweeps >= 1, restarts >= 1 and temperatures hot >= cold > 0, got "
+                "annealing needs n_sweeps ≥ 1, restarts ≥ 1 and temperatures hot ≥ cold > 0, got "
                 f"{self.n_sweeps}, {self.restarts}, {self.hot} and {self.cold}."
             )
 

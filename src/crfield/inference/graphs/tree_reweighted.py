@@ -26,11 +26,11 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from crfield.core.beliefs import Beliefs
+from crfield.core.checks import integer
 from crfield.core.graphs import Graphs
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.core.topology import Chains
-from crfield.errors import InputError
 from crfield.inference.graphs.loopy import Links, labelled, links_of, propagated
 from crfield.inference.labellings import check_scores
 
@@ -113,8 +113,7 @@ def tree_shares(topology: Chains | Graphs, *, n_trees: int = 16, seed: int = 0) 
     >>> float(rho[:3].sum().round(12)), float(rho[3])
     (2.0, 1.0)
     """
-    if n_trees < 1:
-        raise InputError(f"n_trees must be at least 1, got {n_trees}.")
+    integer(1)("n_trees", n_trees)
     links = links_of(topology)
     if links.forest.all():
         return np.ones(len(links.tails))

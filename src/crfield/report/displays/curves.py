@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crfield.errors import CrfieldError, InputError, ShapeError
+from crfield.errors import InputError, ShapeError
+from crfield.report.displays.figure import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -75,11 +76,7 @@ def plot_charts(charts: Sequence[Chart], *, width: float = 6.0, height: float = 
     """
     if not charts:
         raise InputError("expected at least one chart to draw, got none.")
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise CrfieldError("pictures need matplotlib, which is not there: pip install 'crfield[plots]'.") from None
-    figure = Figure(figsize=(width * len(charts), height), layout="constrained")
+    figure = new_figure(width * len(charts), height)
     for axes, chart in zip(np.atleast_1d(figure.subplots(1, len(charts))), charts):
         axes.set_title(chart.title)
         named = any(isinstance(place, str) for curve in chart.curves for place in curve.places)

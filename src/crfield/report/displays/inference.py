@@ -1,4 +1,4 @@
-"""Pictures: the one file that draws.
+"""Plots of compared inference engines, marginals and label layers.
 
 Matplotlib is an extra (``pip install crfield[plots]``) and is imported when a picture is asked for. Figures are
 made without its global state, so nothing pops up and any thread may draw; a notebook shows the figure that is
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crfield.errors import CrfieldError, InputError, ShapeError
+from crfield.errors import InputError, ShapeError
+from crfield.report.displays.figure import new_figure
 from crfield.report.inference_comparison import InferenceComparison, InferenceRow
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def plot_inference_comparison(comparison: InferenceComparison, *, width: float =
         )
         if wanted
     ]
-    figure = _figure(width, 1.4 + 0.32 * len(rows))
+    figure = new_figure(width, 1.4 + 0.32 * len(rows))
     every = np.atleast_1d(figure.subplots(1, len(panels), sharey=True))
     for axes, (title, draw) in zip(every, panels):
         axes.set_title(title)
@@ -84,7 +85,7 @@ def plot_marginals_grid(
             raise ShapeError(f"a picture is (height, width), got {picture.shape} for {name!r}.")
     columns = min(columns, len(pictures))
     lines = -(-len(pictures) // columns)
-    figure = _figure(2.4 * columns, 2.6 * lines)
+    figure = new_figure(2.4 * columns, 2.6 * lines)
     low, high = limits if limits is not None else (None, None)
     for k, (name, picture) in enumerate(pictures.items()):
         axes = figure.add_subplot(lines, columns, k + 1)
@@ -93,14 +94,6 @@ def plot_marginals_grid(
         axes.set_xticks([])
         axes.set_yticks([])
     return figure
-
-
-def _figure(width: float, height: float) -> Figure:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise CrfieldError("pictures need matplotlib, which is not there: pip install 'crfield[plots]'.") from None
-    return Figure(figsize=(width, height), layout="constrained")
 
 
 def _any(*values: float | None) -> bool:
@@ -166,7 +159,7 @@ def plot_layers(
     """
     if not layers:
         raise InputError("expected at least one layer to draw, got none.")
-    figure = _figure(width, 2.4 * len(layers))
+    figure = new_figure(width, 2.4 * len(layers))
     every = figure.subplots(2 * len(layers), 1, sharex=True, height_ratios=[1, 2] * len(layers))
     for k, (name, (truth, predicted, probability)) in enumerate(layers.items()):
         known = list(labels[name])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crfield.errors import CrfieldError
+from crfield.report.displays.figure import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,11 +38,7 @@ def plot_losses(*, reach: float = 3.0, width: float = 5.0, height: float = 3.4) 
     >>> [line.get_label() for line in figure.axes[0].lines]
     ['wrong', 'hinge', 'logistic']
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise CrfieldError("pictures need matplotlib, which is not there: pip install 'crfield[plots]'.") from None
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = new_figure(width, height)
     axes = figure.subplots()
     margin = np.linspace(-reach, reach, 601)
     colours = {"wrong": "#999999", "hinge": "#f26419", "logistic": "#33658a"}

@@ -1,4 +1,4 @@
-"""Pictures of a selection: error and size by round, and who entered when.
+"""Plots of a selection: error and size by round, and who entered when.
 
 A path is handed over as anything with ``rows()`` (`crfield.selection.path.SelectionPath`), so nothing here knows
 how a selection works. Several paths share one pair of axes; the round that held-out steps liked best has a ring.
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crfield.errors import CrfieldError, InputError
+from crfield.errors import InputError
+from crfield.report.displays.figure import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,7 +39,7 @@ def plot_paths(
     named = dict(paths) if isinstance(paths, Mapping) else {getattr(paths, "method", "path"): paths}
     if not named:
         raise InputError("expected at least one path to draw, got none.")
-    figure = _figure(width, height)
+    figure = new_figure(width, height)
     axes = figure.subplots()
     for k, (name, path) in enumerate(named.items()):
         rows, colour = path.rows(), _COLOURS[k % len(_COLOURS)]
@@ -56,7 +57,7 @@ def plot_paths(
 
 def plot_weights(path: Any, *, most: int = 12, width: float = 7.0, height: float = 4.6) -> Figure:
     """Weights (for standardised columns) of the strongest features of the best round, along the whole path."""
-    figure = _figure(width, height)
+    figure = new_figure(width, height)
     axes = figure.subplots()
     best = path.best.model
     chosen = best.active[np.argsort(-np.abs(best.weights), kind="stable")][:most]
@@ -71,11 +72,3 @@ def plot_weights(path: Any, *, most: int = 12, width: float = 7.0, height: float
     if len(chosen):
         axes.legend(fontsize="xx-small")
     return figure
-
-
-def _figure(width: float, height: float) -> Figure:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise CrfieldError("pictures need matplotlib, which is not there: pip install 'crfield[plots]'.") from None
-    return Figure(figsize=(width, height), layout="constrained")

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crfield.errors import CrfieldError, InputError, ShapeError
+from crfield.errors import InputError, ShapeError
 from crfield.metrics.segments import segments
 from crfield.report.alignment import printable
+from crfield.report.displays.figure import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,7 +34,7 @@ def plot_timeline(
     title: str = "",
     width: float = 9.0,
 ) -> Figure:
-    """True labels above predicted ones; several predictions go by name.
+    """Plot labels over time, the true ones above the predicted ones; several predictions go by name.
 
     ``truth`` is the labels of one sequence, or a list of sequences (as ``y`` and what ``predict`` returns), each of
     which gets a panel; then predictions and probabilities are lists of as many. ``seconds`` is the length of a step,
@@ -65,7 +66,7 @@ def plot_timeline(
     heights = []
     for track in tracks:
         heights += [0.5 * len(rows), *([0.25 * len(labels)] if track.probability is not None else [])]
-    figure = _figure(width, 0.9 + sum(heights) + 0.3 * (len(heights) - 1))
+    figure = new_figure(width, 0.9 + sum(heights) + 0.3 * (len(heights) - 1))
     # Panels of one sequence share its time; sequences begin and end as they like.
     panels = iter(np.atleast_1d(figure.subplots(len(heights), 1, height_ratios=heights)).tolist())
     for number, track in enumerate(tracks):
@@ -184,11 +185,3 @@ def _colours(n: int) -> list[Any]:
         return [colormaps["turbo"](k / (n - 1)) for k in range(n)]
     palette = colormaps["tab10" if n <= 10 else "tab20"]
     return [palette(k) for k in range(n)]
-
-
-def _figure(width: float, height: float) -> Figure:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise CrfieldError("pictures need matplotlib, which is not there: pip install 'crfield[plots]'.") from None
-    return Figure(figsize=(width, height), layout="constrained")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from crfield.errors import CrfieldError, InputError
+from crfield.errors import InputError
+from crfield.report.displays.figure import new_figure
 from crfield.report.trainer_comparison import TrainerComparison
 
 if TYPE_CHECKING:
@@ -23,16 +24,13 @@ def plot_trainers(comparison: TrainerComparison, *, width: float = 11.0, height:
     >>> [axes.get_title() for axes in figure.axes]
     ['objective above the best found', 'held-out accuracy']
     """
-    try:
-        from matplotlib import colormaps
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise CrfieldError("pictures need matplotlib, which is not there: pip install 'crfield[plots]'.") from None
     rows = [row for row in comparison.rows if row.moments]
     if not rows:
         raise InputError("no trainer was run, so there is nothing to draw. The rows say why.")
     best = comparison.best_value
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = new_figure(width, height)
+    from matplotlib import colormaps
+
     left, right = figure.subplots(1, 2, sharex=True)
     colours, styles = colormaps["tab10"], ("-", "--", ":")
     for k, row in enumerate(rows):

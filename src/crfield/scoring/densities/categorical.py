@@ -1,4 +1,4 @@
-"""Emissions of symbols: shares of values, counted.
+"""Categorical and multinomial emissions: relative frequencies of values.
 
 `Categorical` reads columns of whole numbers 0, 1, 2 …, each a variable of its own, independent given the label:
 
@@ -20,7 +20,7 @@ from typing import Self
 import numpy as np
 
 from crfield.errors import FeatureError, InputError, ModelFileError, ShapeError
-from crfield.scoring.densities.gaussian import DEFAULTS, Fitting, check_mass
+from crfield.scoring.densities.gaussian import DEFAULTS, Fitting, check_mass, check_rows
 
 MOST = 1_000_000  # values of all columns together
 _LEAST = 1e-12  # the gradient of a share of zero is zero
@@ -38,10 +38,10 @@ class Shares:
         if offsets.ndim != 1 or not len(offsets) or offsets[0] != 0 or (np.diff(offsets) < 1).any():
             raise ShapeError(f"every column needs a value, got the offsets {offsets.tolist()[:6]}.")
         if probability.ndim != 2 or not len(probability) or probability.shape[1] != offsets[-1]:
-            raise ShapeError(f"shares must be (labels, {offsets[-1]}), got {probability.shape}.")
+            raise ShapeError(f"probabilities must be (labels, {offsets[-1]}), got {probability.shape}.")
         sums = np.add.reduceat(probability, offsets[:-1], axis=1) if len(offsets) > 1 else np.ones((1, 1))
         if not (probability >= 0).all() or not np.allclose(sums, 1.0):
-            raise InputError("shares must not be negative and must sum to one.")
+            raise InputError("probabilities must be non-negative and sum to one.")
         object.__setattr__(self, "probability", probability)
         object.__setattr__(self, "offsets", offsets)
 
@@ -165,7 +165,7 @@ class Shares:
 
 @dataclass(frozen=True, eq=False)
 class Categorical(Shares):
-    """Columns of whole numbers, independent given the label.
+    """Categorical columns (integers ≥ 0), independent given the label.
 
     >>> family = Categorical.fit(np.array([[0.0], [1.0], [1.0]]), np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]))
     >>> family.probability.round(3).tolist()
@@ -192,7 +192,7 @@ class Categorical(Shares):
         widths = rows.max(axis=0, initial=0) + 1
         if widths.sum() > MOST:
             raise FeatureError(
-                f"categorical columns must hold whole numbers from 0 on without large gaps, got {int(rows.max())}. "
+                f"categorical columns must hold integers ≥ 0 without large gaps, got {int(rows.max())}. "
                 "Number the values 0, 1, 2 …, or use another family for measurements."
             )
         offsets = np.concatenate([[0], np.cumsum(widths)])
@@ -219,9 +219,7 @@ class Categorical(Shares):
 
     def _places(self, rows: np.ndarray) -> np.ndarray:
         """(N, D) the place of every value, −1 for unknown ones."""
-        rows = np.asarray(rows, np.float64)
-        if rows.ndim != 2 or rows.shape[1] != self.n_columns:
-            raise ShapeError(f"rows must be (n, {self.n_columns}), got {rows.shape}.")
+        rows = check_rows(rows, self.n_columns)
         known = (rows >= 0) & (rows < np.diff(self.offsets)) & (rows == np.floor(rows))
         return np.where(known, np.where(known, rows, 0).astype(np.int64) + self.offsets[:-1], -1)
 
@@ -260,7 +258,7 @@ class Categorical(Shares):
 
 @dataclass(frozen=True, eq=False)
 class Words(Shares):
-    """One distribution over all columns, which say how often their word is there.
+    """Multinomial: one distribution over all columns, which hold the counts of their words.
 
     >>> family = Words.fit(np.array([[1.0, 0.0], [0.0, 1.0]]), np.ones((2, 1)))
     >>> family.log_density(np.array([[1.0, 0.0]])).round(3).tolist()
@@ -283,15 +281,12 @@ class Words(Shares):
         rows = np.asarray(rows, np.float64)
         check_mass(responsibility.sum(axis=0))
         if (rows < 0).any():
-            raise FeatureError("words are counted, so columns must not be negative. Use another family for numbers.")
+            raise FeatureError("words are counted, so columns must be non-negative. Use another family for numbers.")
         return cls._counted(responsibility.T @ rows, np.array([0, rows.shape[1]]), fitting)
 
     def statistics(self, rows: np.ndarray) -> np.ndarray:
         """The row itself."""
-        rows = np.asarray(rows, np.float64)
-        if rows.ndim != 2 or rows.shape[1] != self.n_columns:
-            raise ShapeError(f"rows must be (n, {self.n_columns}), got {rows.shape}.")
-        return rows
+        return check_rows(rows, self.n_columns)
 
     def log_density(self, rows: np.ndarray, *, n_jobs: int = 1) -> np.ndarray:
         """(N, L) of rows (N, K); an impossible word that is not there forbids nothing."""
@@ -318,7 +313,7 @@ def _whole(rows: np.ndarray) -> np.ndarray:
     if not good.all():
         n, d = np.unravel_index(int(np.argmin(good)), rows.shape)
         raise FeatureError(
-            f"categorical columns must hold whole numbers of at least 0, got {rows[n, d]} in column {d}. "
+            f"categorical columns must hold integers ≥ 0, got {rows[n, d]} in column {d}. "
             "Use emissions='gaussian' or another family for measurements."
         )
     return rows.astype(np.int64)

@@ -16,8 +16,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from crfield.errors import InputError, ModelFileError, ShapeError
-from crfield.scoring.densities.gaussian import DEFAULTS, Fitting, check_mass
+from crfield.errors import InputError, ModelFileError
+from crfield.scoring.densities.gaussian import DEFAULTS, Fitting, check_mass, check_rows
 
 LEAST = -1e5  # log density at most where an estimator says zero: no label is ruled out by the reach of a kernel
 
@@ -84,9 +84,7 @@ class FittedDensities:
 
     def log_density(self, rows: np.ndarray, *, n_jobs: int = 1) -> np.ndarray:
         """(N, L) of rows (N, D)."""
-        rows = np.asarray(rows, np.float64)
-        if rows.ndim != 2 or rows.shape[1] != self.columns:
-            raise ShapeError(f"rows must be (n, {self.columns}), got {rows.shape}.")
+        rows = check_rows(rows, self.columns)
         if not len(rows):
             return np.zeros((0, self.n_labels))
         with np.errstate(over="ignore"):

@@ -27,6 +27,7 @@ from crfield.scoring.densities.gaussian import (
     Fitting,
     Spread,
     check_mass,
+    check_rows,
     most_deviant,
     stored,
 )
@@ -112,7 +113,7 @@ class FullGaussian:
         """(N, L) of rows (N, D)."""
         from scipy.linalg import solve_triangular
 
-        rows = self._checked(rows)
+        rows = check_rows(rows, self.n_columns)
         out = np.empty((len(rows), self.n_labels))
         with np.errstate(over="ignore", invalid="ignore"):
             for c, (mean, factor) in enumerate(zip(self.mean, self._factor)):
@@ -138,7 +139,7 @@ class FullGaussian:
 
     def statistics(self, rows: np.ndarray) -> np.ndarray:
         """(N, D + D (D + 1) / 2) the row and the products of its columns."""
-        rows = self._checked(rows)
+        rows = check_rows(rows, self.n_columns)
         i, j = np.triu_indices(self.n_columns)
         return np.concatenate([rows, rows[:, i] * rows[:, j]], axis=1)
 
@@ -194,7 +195,7 @@ class FullGaussian:
         factor = np.zeros_like(self.covariance)
         factor[:, i, j] = values
         if not np.isfinite(factor).all() or not (np.diagonal(factor, axis1=1, axis2=2) > 0).all():
-            raise InputError("a precision left the range of numbers.")
+            raise InputError("a precision overflowed.")
         return factor
 
     def _precision(self) -> np.ndarray:
@@ -227,9 +228,3 @@ class FullGaussian:
             return cls(*stored(arrays, {"mean": 2, "covariance": 3}, n_labels=n_labels))
         except InputError as error:
             raise ModelFileError(f"the model file's densities cannot be used: {error} Was it edited?") from None
-
-    def _checked(self, rows: np.ndarray) -> np.ndarray:
-        rows = np.asarray(rows, np.float64)
-        if rows.ndim != 2 or rows.shape[1] != self.n_columns:
-            raise ShapeError(f"rows must be (n, {self.n_columns}), got {rows.shape}.")
-        return rows

@@ -166,7 +166,7 @@ class DiagonalGaussian:
         if mean.ndim != 2 or mean.shape != deviation.shape:
             raise ShapeError(f"means and deviations must be (labels, columns), got {mean.shape}, {deviation.shape}.")
         if not (np.isfinite(mean).all() and np.isfinite(deviation).all() and (deviation > 0).all()):
-            raise InputError("means must be finite, and deviations finite and above 0.")
+            raise InputError("means must be finite, and standard deviations finite and > 0.")
         object.__setattr__(self, "mean", mean)
         object.__setattr__(self, "deviation", deviation)
 
@@ -220,7 +220,9 @@ class DiagonalGaussian:
     def log_density(self, rows: np.ndarray, *, n_jobs: int = 1) -> np.ndarray:
         """(N, L) −½ Σ_d ((x_d − μ_d) / σ_d)² − Σ_d log σ_d − ½ D log 2π."""
         bias = -np.log(self.deviation).sum(axis=1) - 0.5 * self.n_columns * _LOG_2PI
-        return emission.normal_scores(self._checked(rows), self.mean, 1.0 / self.deviation, bias, n_jobs=n_jobs)
+        return emission.normal_scores(
+            check_rows(rows, self.n_columns), self.mean, 1.0 / self.deviation, bias, n_jobs=n_jobs
+        )
 
     def farthest(self, row: np.ndarray) -> int:
         """The column with the most deviations to the nearest mean.
@@ -246,7 +248,7 @@ class DiagonalGaussian:
 
     def statistics(self, rows: np.ndarray) -> np.ndarray:
         """(N, 2 D) the row and its squares."""
-        rows = self._checked(rows)
+        rows = check_rows(rows, self.n_columns)
         return np.concatenate([rows, rows**2], axis=1)
 
     def natural(self) -> tuple[np.ndarray, np.ndarray]:
@@ -308,12 +310,6 @@ class DiagonalGaussian:
         except InputError as error:
             raise ModelFileError(f"the model file's densities cannot be used: {error} Was it edited?") from None
 
-    def _checked(self, rows: np.ndarray) -> np.ndarray:
-        rows = np.asarray(rows, np.float64)
-        if rows.ndim != 2 or rows.shape[1] != self.n_columns:
-            raise ShapeError(f"rows must be (n, {self.n_columns}), got {rows.shape}.")
-        return rows
-
 
 FAMILIES = {
     "gaussian": ("crfield.scoring.densities.gaussian", "DiagonalGaussian"),
@@ -364,15 +360,29 @@ def most_deviant(row: np.ndarray, mean: np.ndarray, deviation: np.ndarray) -> in
         return int((np.abs(row - mean) / deviation).min(axis=0).argmax())
 
 
+def check_rows(rows: np.ndarray, n_columns: int) -> np.ndarray:
+    """Rows as float64 (N, n_columns); ShapeError for another shape.
+
+    >>> check_rows(np.array([[1, 2]]), 2)
+    array([[1., 2.]])
+    """
+    rows = np.asarray(rows, np.float64)
+    if rows.ndim != 2 or rows.shape[1] != n_columns:
+        raise ShapeError(f"rows must be (n, {n_columns}), got {rows.shape}.")
+    return rows
+
+
 def check_mass(mass: np.ndarray) -> None:
-    """LabelError for a label that no row speaks for.
+    """LabelError for a label for which no row has a positive weight.
 
     >>> check_mass(np.array([1.0, 0.0]))
     Traceback (most recent call last):
-    crfield.errors.LabelError: no row speaks for label number 1, so it has no density.
+    crfield.errors.LabelError: no row has a positive weight for label number 1, so it has no density.
     """
     if not len(mass) or (mass <= 0).any():
-        raise LabelError(f"no row speaks for label number {int(np.argmin(mass))}, so it has no density.")
+        raise LabelError(
+            f"no row has a positive weight for label number {int(np.argmin(mass))}, so it has no density."
+        )
 
 
 def stored(arrays: Mapping[str, np.ndarray], shapes: Mapping[str, int], *, n_labels: int) -> list[np.ndarray]:

@@ -19,7 +19,16 @@ import numpy as np
 
 from crfield.errors import InputError, ModelFileError, ShapeError
 from crfield.kernels import emission
-from crfield.scoring.densities.gaussian import DEFAULTS, TINY, Fitting, Spread, check_mass, most_deviant, stored
+from crfield.scoring.densities.gaussian import (
+    DEFAULTS,
+    TINY,
+    Fitting,
+    Spread,
+    check_mass,
+    check_rows,
+    most_deviant,
+    stored,
+)
 
 ROUNDS = 50  # of EM within `fit`
 _LOG_2PI = float(np.log(2 * np.pi))
@@ -51,9 +60,9 @@ class GaussianMixtures:
                 f"{deviation.shape}."
             )
         if not all(np.isfinite(a).all() for a in (weight, mean, deviation)) or not (deviation > 0).all():
-            raise InputError("weights and means must be finite, and deviations finite and above 0.")
+            raise InputError("weights and means must be finite, and standard deviations finite and > 0.")
         if (weight < 0).any() or not np.allclose(weight.sum(axis=1), 1.0):
-            raise InputError("the weights of a mixture must be shares that sum to one.")
+            raise InputError("the weights of a mixture must be probabilities that sum to one.")
         for name, value in (("weight", weight), ("mean", mean), ("deviation", deviation)):
             object.__setattr__(self, name, value)
 
@@ -124,9 +133,7 @@ class GaussianMixtures:
 
     def _inner(self, rows: np.ndarray) -> np.ndarray:
         """(N, L, K) log w_ck + log N(x; μ_ck, σ_ck)."""
-        rows = np.asarray(rows, np.float64)
-        if rows.ndim != 2 or rows.shape[1] != self.n_columns:
-            raise ShapeError(f"rows must be (n, {self.n_columns}), got {rows.shape}.")
+        rows = check_rows(rows, self.n_columns)
         size = self.n_labels * self.n_components
         bias = -np.log(self.deviation).sum(axis=2) - 0.5 * self.n_columns * _LOG_2PI
         bias = bias + np.log(np.maximum(self.weight, TINY))

@@ -73,7 +73,7 @@ class CliqueRound:
 
 @dataclass(frozen=True, eq=False)
 class Cliques:
-    """What was selected: the nodes in the order they joined, their map, and the diary."""
+    """What was selected: the nodes in the order they joined, their map, and the history."""
 
     nodes: np.ndarray  # (M,)
     landmarks: Landmarks
@@ -111,7 +111,7 @@ def select_cliques(
     """
     if min(n_cliques, per_round, n_candidates) < 1:
         raise InputError(
-            f"cliques, cliques a round and candidates must be at least 1, got {n_cliques}, {per_round} and "
+            f"the numbers of cliques, cliques per round and candidates must be ≥ 1, got {n_cliques}, {per_round} and "
             f"{n_candidates}."
         )
     n = rows.shape[0]

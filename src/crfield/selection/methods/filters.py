@@ -26,6 +26,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from crfield.core.checks import integer, one_of
 from crfield.core.target import Target
 from crfield.errors import InputError
 from crfield.features.lazy_columns import STATE, TRANSITION, LazyColumns
@@ -65,8 +66,7 @@ def filter_path(
     [[], ['s1 | 0', 's1 | 1'], ['s3 | 0', 's3 | 1']]
     """
     check_rounds(m=m, max_features=max_features, patience=patience)
-    if score not in FILTERS:
-        raise InputError(f"score must be one of {', '.join(map(repr, FILTERS))}, got {score!r}.")
+    one_of(*FILTERS)("score", score)
     record = Recorder(problem, score, criterion=criterion, patience=patience, watch=watch)
     model = problem.fit([], l2=l2, tol=tol, max_iter=max_iter)
     record.add(model)
@@ -98,8 +98,7 @@ def mutual_information(candidates: LazyColumns, target: Target, *, n_bins: int =
     >>> mutual_information(columns, Target(chains, 2, np.array([0, 0, 1, 1]))).round(4).tolist()
     [0.6931, 0.6931, 0.0, 0.0]
     """
-    if n_bins < 2:
-        raise InputError(f"n_bins must be at least 2, got {n_bins}.")
+    integer(2)("n_bins", n_bins)
     scores = np.zeros(candidates.n_candidates)
     for link, rows, classes, n_classes in _sorts(candidates, target):
         if not len(rows):

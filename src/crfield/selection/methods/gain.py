@@ -29,6 +29,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from crfield.core.checks import one_of
 from crfield.core.topology import Chains
 from crfield.errors import InputError, ShapeError
 from crfield.features.lazy_columns import LazyColumns
@@ -151,8 +152,7 @@ def fall_apart(
         ("base", base, BASES),
         ("where", where, WHERE),
     ):
-        if value not in known:
-            raise InputError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}.")
+        one_of(*known)(name, value)
     truth = np.asarray(truth, dtype=np.int64)
     if beliefs.shape != (chains.n_nodes, beliefs.shape[-1]) or truth.shape != (chains.n_nodes,):
         raise ShapeError(

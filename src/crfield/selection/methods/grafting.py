@@ -22,7 +22,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from crfield.errors import InputError
+from crfield.core.checks import integer, number
 from crfield.selection.path import SelectionPath, SelectionRound
 from crfield.selection.problem import SelectionModel, SelectionProblem
 from crfield.selection.record import Recorder
@@ -66,10 +66,7 @@ def graft(
     """
     check_rounds(m=m, max_features=max_features, patience=patience)
     for name, value in (("l0", l0), ("l1", l1), ("l2", l2)):
-        if not (np.isfinite(value) and value >= 0):
-            raise InputError(
-                f"{name} must be a finite number of at least 0, the strength of a penalty, got {value!r}."
-            )
+        number(0, meaning="the strength of a penalty")(name, value)
     record = Recorder(problem, "grafting", criterion=criterion, patience=patience, watch=watch)
     model = problem.fit([], l2=l2, tol=tol, max_iter=max_iter) if start is None else start
     record.add(model)
@@ -133,9 +130,7 @@ def steepest(
 
 
 def check_rounds(*, m: int, max_features: int, patience: int | None) -> None:
-    """InputError unless counts of rounds and features are whole numbers of at least 1."""
+    """InputError unless counts of rounds and features are integers ≥ 1."""
     for name, value in (("m", m), ("max_features", max_features), ("patience", patience)):
-        if value is None and name == "patience":
-            continue
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-            raise InputError(f"{name} must be a whole number of at least 1, got {value!r}.")
+        if value is not None or name != "patience":
+            integer(1)(name, value)

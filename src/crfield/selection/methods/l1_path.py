@@ -73,9 +73,11 @@ def l1_path(
     """
     check_rounds(m=n_lambdas, max_features=max_features, patience=patience)
     if not 0 < decay < 1:
-        raise InputError(f"decay must lie between 0 and 1, the factor from one penalty to the next, got {decay!r}.")
+        raise InputError(
+            f"decay must be a number between 0 and 1 (the factor from one penalty to the next), got {decay!r}."
+        )
     if relax is not None and not (np.isfinite(relax) and relax >= 0):
-        raise InputError(f"relax must be a ridge of at least 0 or None, got {relax!r}.")
+        raise InputError(f"relax must be a finite number ≥ 0 (a ridge penalty), or None, got {relax!r}.")
     name = "l1-path" if relax is None else "relaxed"
     record = Recorder(problem, name, criterion=criterion, patience=patience, watch=watch)
     model = problem.fit([], tol=1e-12)
@@ -83,7 +85,7 @@ def l1_path(
     largest = float(np.abs(slopes).max(initial=0.0))
     grid = largest * decay ** np.arange(n_lambdas + 1) if lambdas is None else np.asarray(lambdas, dtype=np.float64)
     if len(grid) == 0 or not (np.isfinite(grid).all() and (grid >= 0).all() and (np.diff(grid) <= 0).all()):
-        raise InputError(f"lambdas must be finite, at least 0 and falling, got {grid.tolist()[:5]}.")
+        raise InputError(f"lambdas must be finite, non-negative and in falling order, got {grid.tolist()[:5]}.")
     record.add(model, penalty=max(largest, float(grid[0])), largest=largest)
     before = max(largest, float(grid[0]))
     allowed = max(tol * largest, 1e-12)

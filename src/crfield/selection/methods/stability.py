@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from crfield.core.checks import one_of
 from crfield.core.target import Target
 from crfield.errors import InputError
 from crfield.selection.methods.grafting import Watch, check_rounds, graft
@@ -67,7 +68,7 @@ def stability_path(
     """
     check_rounds(m=n_resamples, max_features=max_features, patience=patience)
     if not 0 < threshold <= 1:
-        raise InputError(f"threshold is a share of the halves, above 0 and at most 1, got {threshold!r}.")
+        raise InputError(f"threshold must be a number > 0 and ≤ 1 (a share of the halves), got {threshold!r}.")
     record = Recorder(problem, "stability", criterion=criterion, patience=patience, watch=watch)
     model = problem.fit([], l2=l2, tol=tol, max_iter=max_iter)
     record.add(model)
@@ -99,13 +100,12 @@ def frequencies(
 
     ``q`` is √(0.8 n_candidates) unless given: then at most one is expected to be false at a frequency of .9.
     """
-    if selector not in SELECTORS:
-        raise InputError(f"selector must be one of {', '.join(map(repr, SELECTORS))}, got {selector!r}.")
+    one_of(*SELECTORS)("selector", selector)
     if n_resamples < 2 or pieces < 2:
         raise InputError(f"expected at least two resamples and two pieces, got {n_resamples} and {pieces}.")
     wanted = int(np.ceil(np.sqrt(0.8 * max(int(problem.usable.sum()), 1)))) if q is None else int(q)
     if wanted < 1:
-        raise InputError(f"q must be at least 1, got {q!r}.")
+        raise InputError(f"q must be ≥ 1, got {q!r}.")
     rng = np.random.default_rng(random_state)
     whole, spans = _whole_target(problem), _pieces(problem, pieces)
     if len(spans) < 2:
@@ -144,7 +144,7 @@ def expected_false(q: int, threshold: float, n_candidates: int) -> float:
     0.9
     """
     if not 0.5 < threshold <= 1:
-        raise InputError(f"the bound holds for thresholds above ½, got {threshold!r}.")
+        raise InputError(f"the bound holds for thresholds > ½, got {threshold!r}.")
     return q * q / ((2 * threshold - 1) * max(n_candidates, 1))
 
 

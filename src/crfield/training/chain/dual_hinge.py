@@ -1,4 +1,4 @@
-"""The hinge of a chain with a ridge, until a proven gap is small.
+"""Block-coordinate Frank-Wolfe: the hinge of a chain with a ridge, to a proven duality gap.
 
     F(w) = Σ_i weight_i max_y [ cost_i(y) + g_i(y)·w ] + ½ l2 ‖w‖²,     g_i(y) = features of y − features of the truth
 
@@ -55,7 +55,7 @@ def fit_frank_wolfe(parts: Any, penalty: Penalty, job: Job) -> Result:
     Options("frank_wolfe", job.options)
     if not penalty.l2 > 0 or penalty.l1 or penalty.penalised is not None:
         raise InputError(
-            "solver='frank_wolfe' needs a ridge on all weights: l2 above 0, l1 = 0, penalize_intercepts=True; got "
+            "solver='frank_wolfe' needs a ridge on all weights: l2 > 0, l1 = 0, penalize_intercepts=True; got "
             f"l2={penalty.l2:g}, l1={penalty.l1:g}. solver='adagrad' trains the hinge with any penalties."
         )
     if not parts.target.complete.all():

@@ -1,4 +1,4 @@
-"""Training of chains of higher order: value and gradient through `crfield.kernels.tuples`.
+"""Training of higher-order chains: value and gradient through `crfield.kernels.tuples`.
 
     value(w) = Σ_s weight_s [ log Z_s(node + cost) − log Z_s(what the target allows) ]
 
@@ -131,15 +131,13 @@ def check_run_plan(plan: Plan) -> None:
 
     >>> check_run_plan(Plan("hinge", "frank_wolfe"))
     Traceback (most recent call last):
-    crfield.errors.InputError: order above 1 trains 'likelihood' or 'softmax_margin', got objective='hinge'.
+    crfield.errors.InputError: order > 1 trains 'likelihood' or 'softmax_margin', got objective='hinge'.
     """
     if plan.objective not in OBJECTIVES:
-        raise InputError(
-            f"order above 1 trains {' or '.join(map(repr, OBJECTIVES))}, got objective={plan.objective!r}."
-        )
+        raise InputError(f"order > 1 trains {' or '.join(map(repr, OBJECTIVES))}, got objective={plan.objective!r}.")
     if plan.solver == "warm" or (plan.solver != "auto" and TRAINERS[plan.solver].data):
         can = [name for name, row in TRAINERS.items() if not row.data and name != "warm"]
         raise InputError(
-            f"order above 1 is trained by solvers that ask for values and gradients ({', '.join(map(repr, can))}), "
+            f"order > 1 is trained by solvers that use values and gradients ({', '.join(map(repr, can))}), "
             f"got solver={plan.solver!r}."
         )

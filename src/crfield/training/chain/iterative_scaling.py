@@ -206,6 +206,6 @@ def _check_observed(observed: np.ndarray, ridge: np.ndarray) -> None:
     never = int(((observed <= 0) & (ridge == 0)).sum())
     if never:
         raise InputError(
-            f"{never} features are never met with their label, so that without a ridge their weights fall for ever. "
-            "Set l2 above 0, or use feature_pairs='observed' and transition_pairs='observed'."
+            f"{never} features never occur with their label, so that without a ridge their weights diverge to -inf. "
+            "Set l2 > 0, or use feature_pairs='observed' and transition_pairs='observed'."
         )

@@ -1,4 +1,4 @@
-"""Trainers of a chain that move when the best labelling is wrong.
+"""Mistake-driven trainers of a chain: perceptron, passive-aggressive, AROW.
 
     perceptron           Collins 2002: add the features of the truth, take away those of the mistake
     passive_aggressive   Crammer et al. 2006: as far as the margin asks, in three variants
@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from crfield.errors import InputError
+from crfield.core.checks import one_of
 from crfield.kernels.online import VARIANTS, Met
 from crfield.optimize.history import Result
 from crfield.optimize.penalty import Penalty
@@ -49,8 +49,7 @@ def fit_passive_aggressive(parts: Any, penalty: Penalty, job: Job) -> Result:
     chosen = Options("passive_aggressive", job.options)
     epochs, averaged = chosen.count("epochs", 10), chosen.flag("averaged", True)
     variant, bound = chosen.get("variant", "PA-I"), chosen.positive("C", 1.0)
-    if variant not in VARIANTS:
-        raise InputError(f"the option variant must be one of {', '.join(map(repr, VARIANTS))}, got {variant!r}.")
+    one_of(*VARIANTS)("the option variant", variant)
     trainer = online_trainer(parts, penalty, start=job.start)
     run = Passes(trainer, penalty, "hinge", job.rng, job.callback, trainer.average if averaged else trainer.weights)
 

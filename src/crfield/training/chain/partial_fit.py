@@ -47,7 +47,7 @@ GROUP = 8  # sequences of a mini-batch
 
 @dataclass(eq=False)
 class PartialFit:
-    """What goes on from pass to pass."""
+    """The state of incremental learning from pass to pass."""
 
     weights: np.ndarray  # (W,) where the next step starts
     squares: np.ndarray | None  # (W,) Σ g²; None before the first pass over a model that was fitted otherwise
@@ -57,7 +57,7 @@ class PartialFit:
 
 @dataclass(frozen=True, eq=False)
 class Passed:
-    """What came of a pass."""
+    """The result of a pass."""
 
     weights: np.ndarray  # (W,) the mean of the second half
     loss: float  # met on the way

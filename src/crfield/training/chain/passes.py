@@ -1,4 +1,4 @@
-"""What trainers that go from sequence to sequence share: passes in random orders, options, the end of a run.
+"""What online trainers share: passes in random orders, options, the end of a run.
 
 ``max_iter`` bounds the passes (epochs), the option ``epochs`` says how many are wanted. A run that made them all has
 done what it was asked to, and counts as converged; so does one that made a pass without a mistake, or whose objective
@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from crfield.core.checks import flag, integer, number
 from crfield.errors import InputError
 from crfield.kernels.online import Met, Trainer
 from crfield.optimize.history import CALLBACK, INTERRUPTED, MAX_ITER, TOLERANCE, Result, Step
@@ -128,22 +129,15 @@ class Options:
 
     def positive(self, name: str, default: float) -> float:
         value = self.get(name, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not (math.isfinite(value) and value > 0):
-            raise InputError(f"the option {name} of {self._solver!r} must be a finite number above 0, got {value!r}.")
+        number(above=0)(f"the option {name} of {self._solver!r}", value)
         return float(value)
 
     def count(self, name: str, default: int, *, most: int | None = None) -> int:
         value = self.get(name, default)
-        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-        if not whole or value < 1 or (most is not None and value > most):
-            upper = "" if most is None else f" and at most {most}"
-            raise InputError(
-                f"the option {name} of {self._solver!r} must be a whole number of at least 1{upper}, got {value!r}."
-            )
+        integer(1, most=most)(f"the option {name} of {self._solver!r}", value)
         return int(value)
 
     def flag(self, name: str, default: bool) -> bool:
         value = self.get(name, default)
-        if not isinstance(value, bool):
-            raise InputError(f"the option {name} of {self._solver!r} must be True or False, got {value!r}.")
-        return value
+        flag(f"the option {name} of {self._solver!r}", value)
+        return bool(value)

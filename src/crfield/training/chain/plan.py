@@ -1,4 +1,4 @@
-"""What a chain is trained for and how: an objective, a solver, and whether the two go together.
+"""Which objective and solver train a chain, and whether the two go together.
 
     likelihood          −log p(y | x)
     pseudo_likelihood   each step given the labels beside it
@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 
+from crfield.core.checks import one_of
 from crfield.core.target import Target
 from crfield.errors import InputError
 from crfield.inference.chain import ChainEngine
@@ -212,15 +213,14 @@ def plan_chain(objective: Any = "auto", solver: Any = "auto", *, costs: bool = F
     Objective: likelihood. Solver: auto. Objective: softmax_margin. Solver: lbfgs.
     >>> plan_chain("label_accuracy", "warm")
     Traceback (most recent call last):
-    crfield.errors.InputError: solver='warm' trains 'likelihood', not 'label_accuracy'. What trains it: 'lbfgs', ...
+    crfield.errors.InputError: solver='warm' trains 'likelihood', not 'label_accuracy'. Solvers that train it: ...
     """
     for name, value, known in (("objective", objective, OBJECTIVES), ("solver", solver, ("auto", *TRAINERS))):
-        if not isinstance(value, str) or value not in known:
-            raise InputError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}.")
+        one_of(*known)(name, value)
     if costs and objective not in ("auto", *COSTED):
         raise InputError(
             f"class_weight and costs have no meaning for objective={objective!r}. Use 'auto', 'softmax_margin' or "
-            "'hinge', which raise errors by what they cost, 'label_likelihood', which weighs steps, or "
+            "'hinge', which scale errors by their cost, 'label_likelihood', which weighs steps, or "
             "'label_accuracy', the expected cost; sample_weight weighs whole sequences in any objective."
         )
     if objective == "auto":
@@ -231,15 +231,15 @@ def plan_chain(objective: Any = "auto", solver: Any = "auto", *, costs: bool = F
             objective = next((name for name in COSTED if name in can), "") if costs else can[0]
             if not objective:
                 raise InputError(
-                    f"solver={solver!r} trains {_listed(can)}, which class_weight and costs have no meaning for. "
-                    f"What trains objectives that have one: {_trainers_of(*COSTED)}."
+                    f"solver={solver!r} trains {_listed(can)}, for which class_weight and costs have no meaning. "
+                    f"Solvers of objectives that use them: {_trainers_of(*COSTED)}."
                 )
     if solver == "auto":
         solver = "auto" if objective == "likelihood" else _first_trainer(objective)
     elif objective not in TRAINERS[solver].objectives:
         raise InputError(
             f"solver={solver!r} trains {_listed(TRAINERS[solver].objectives)}, not {objective!r}. "
-            f"What trains it: {_trainers_of(objective)}."
+            f"Solvers that train it: {_trainers_of(objective)}."
         )
     return Plan(objective, solver)
 
@@ -281,7 +281,7 @@ def fit_chain(
     trainer = TRAINERS[plan.solver]
     if run_state is not None and not trainer.resumes:
         raise InputError(
-            f"solver={plan.solver!r} keeps no state that a checkpoint could hold. Solvers that do: "
+            f"solver={plan.solver!r} cannot be resumed from a checkpoint. Solvers that can: "
             f"{_listed(tuple(name for name, row in TRAINERS.items() if row.resumes))}."
         )
     common["options"] = check_solver_options(plan.solver, options)

@@ -72,7 +72,7 @@ def fit_sgd_l1(parts: Any, penalty: Penalty, job: Job) -> Result:
     epochs, batch = chosen.count("epochs", 30), chosen.count("batch_size", 1, most=64)
     first, decay = chosen.positive("rate", 0.5), chosen.positive("decay", 0.85)
     if decay > 1:
-        raise InputError(f"the option decay must be above 0 and at most 1, got {decay}.")
+        raise InputError(f"the option decay of 'sgd_l1' must be a finite number > 0 and ≤ 1, got {decay}.")
     trainer = online_trainer(parts, penalty, start=job.start)
     passes = 0
 

@@ -1,4 +1,4 @@
-"""The model without edges, which couplings may not make worse.
+"""The baseline without edges, which couplings may not make worse.
 
 Without edges every node is a row of a logistic regression of its kind, which one compiled call learns. It is where
 guarded training starts (`training.graph.strength`), and what a model trained by an objective asked for by name is

@@ -102,7 +102,7 @@ def fit_contrastive(
     """
     if n_chains < 2 or n_sweeps < 2 or n_sweeps % 2 or not rate > 0:
         raise InputError(
-            "contrastive divergence needs n_chains >= 2, an even n_sweeps >= 2 and rate > 0, got "
+            "contrastive divergence needs n_chains ≥ 2, an even n_sweeps ≥ 2 and rate > 0, got "
             f"{n_chains}, {n_sweeps}, {rate}."
         )
     began = time.perf_counter()
@@ -210,7 +210,7 @@ def _possible_truth(potentials: Potentials, target: Target) -> np.ndarray:
         if found is None:
             raise LabelError(
                 f"the target must allow a labelling that the scores do not forbid, but graph {graph} has none. "
-                "Correct its labels, or forbid less."
+                "Correct its labels, or forbid fewer pairs."
             )
         labels[topology.offsets[graph] : topology.offsets[graph + 1]] = found
     return labels

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from crfield.core.checks import one_of
 from crfield.core.target import Target
 from crfield.errors import InputError
 from crfield.objectives.contrast import Contrast
@@ -51,8 +52,7 @@ def fit_graph(
 
     ``initial="auto"`` takes the latter for approximate totals of fully labelled graphs and zero otherwise.
     """
-    if initial not in INITIAL:
-        raise InputError(f"initial must be one of {', '.join(map(repr, INITIAL))}, got {initial!r}.")
+    one_of(*INITIAL)("initial", initial)
     if plan.objective in ("perceptron", "hinge"):
         from crfield.training.graph.structured import fit_structured
 

@@ -1,4 +1,4 @@
-"""The hinge with a ridge, one graph at a time and with a proof of how far from the best.
+"""Block-coordinate Frank-Wolfe: the hinge with a ridge, one graph at a time, with a duality gap.
 
     F(w) = Σ_i max_y [ cost_i(y) + g_i(y)·w ] + ½ l2 ‖w‖²,        g_i(y) = features of y − features of the truth
 
@@ -175,7 +175,7 @@ def minimize_hinge(
     ([1.0], 1.0, True)
     """
     if not l2 > 0:
-        raise InputError(f"the dual of the hinge needs a ridge: l2 must be above 0, got {l2}.")
+        raise InputError(f"the dual of the hinge needs a ridge: l2 must be > 0, got {l2}.")
     gradient = np.empty(problem.n_weights)
     return close_gap(
         _Visited(problem, l2),

@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
-from crfield.core.checks import is_number
+from crfield.core.checks import is_number, one_of
 from crfield.core.graphs import Graphs
 from crfield.core.topology import Chains
 from crfield.errors import InputError
@@ -59,7 +59,7 @@ class HeldOut:
         """What a model file says of held-out graphs; ModelFileError where that cannot be."""
         lists = [state.listed(name) for name in ("accuracy", "log_probability")]
         if not all(len(some) == len(STRENGTHS) and all(map(is_number, some)) for some in lists):
-            refuse("what the model file says of held-out graphs cannot be")
+            refuse("the report on held-out graphs in the model file is impossible")
         accuracy, logs = (tuple(map(float, some)) for some in lists)
         counts = [state.integer(name, most=2**63 - 1) for name in ("n_graphs", "n_nodes")]
         return cls(counts[0], counts[1], float(strength), accuracy, logs, state.flag("misfit"))
@@ -111,7 +111,7 @@ class Plan:
             return made
         strength = told.get("strength")
         if strength not in STRENGTHS:
-            refuse("the model file does not say how strong its couplings are")
+            refuse("the model file lacks the strength of its couplings")
         held_out = None
         if told.get("held_out") is not None:
             held_out = HeldOut.from_state(state.part("held_out"), strength)
@@ -134,8 +134,7 @@ def plan_training(
     >>> plan_training(Chains.from_lengths([4, 2]), 3).reason
     'likelihood: chains have exact inference'
     """
-    if objective not in OBJECTIVES:
-        raise InputError(f"objective must be one of {', '.join(map(repr, OBJECTIVES))}, got {objective!r}.")
+    one_of(*OBJECTIVES)("objective", objective)
     if objective in WITHOUT_INFERENCE:
         sampled = objective == "contrastive"
         reason = "expectations are sampled as training goes on" if sampled else "needs no inference"

@@ -1,4 +1,4 @@
-"""Least durations: a label that lasts at least m steps, as m states in a row.
+"""Minimum durations: a label that lasts at least m steps, as m states in a row.
 
 A label c that must last m steps owns the states c₁ → c₂ → … → c_m. It is entered at the first, passes on from each to
 the next, stays in the last as long as it likes and can be left from there alone:
@@ -29,7 +29,7 @@ from crfield.errors import InputError, LabelError
 
 @dataclass(frozen=True, eq=False)
 class Durations:
-    """Least steps of each label, and the states that see to it.
+    """Minimum duration of each label in steps, and the states that enforce it.
 
     >>> lasting = Durations(np.array([2, 1]))
     >>> lasting.states.label_of_state.tolist()
@@ -123,6 +123,6 @@ class Durations:
             raise LabelError(
                 f"label number {int(before[edge])} ends after {int(age[node])} steps at step "
                 f"{node - int(chains.offsets[s])} of sequence {s}, but min_duration asks for "
-                f"{int(self.least[before[edge]])}. Lower min_duration, or mend the labels."
+                f"{int(self.least[before[edge]])}. Lower min_duration, or correct the labels."
             )
         return np.asarray(done | (unsure & (before != after)))
