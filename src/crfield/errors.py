@@ -14,7 +14,7 @@
     CrfieldWarning (UserWarning)
     ├── ConvergenceWarning               training stopped before its tolerance was met
     ├── SpeedWarning                     right, but slower than it need be
-    └── DataWarning                      data that can be used but hardly as meant
+    └── DataWarning                      usable data that is probably not what was intended
 
 A message says what was expected, what came, where, and what to do about it. Nothing in the library uses
 ``assert`` for a user's mistake.

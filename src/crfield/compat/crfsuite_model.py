@@ -2,7 +2,7 @@
 
 CRFsuite knows weights of (attribute, label) and of pairs of labels, and nothing else. A model of ours that has more
 (intercepts, boundary scores, features of transitions, vectors, standardised columns, rules, longer runs) would be
-another model there, so it is refused with a word on what to train without. Intercepts and boundary scores can be
+another model there, so it is refused with a hint at what to train without. Intercepts and boundary scores can be
 carried by attributes, if the data that CRFsuite will tag have these: one on every step, one on the first, one on the
 last. Names of dict features are joined as python-crfsuite joins them, ``word:dog``, so the same dicts mean the same.
 """

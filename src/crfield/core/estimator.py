@@ -1,6 +1,6 @@
 """What every estimator shares: scikit-learn's base class, and parameters that are declared once and answer a slip.
 
-``ChainCRF(l3=1)`` is refused by Python already, but without a word on what to write instead. Here the names are
+``ChainCRF(l3=1)`` is refused by Python already, but without a hint at what to write instead. Here the names are
 looked at before ``__init__`` sees them, and again in ``set_params``: a slip of the fingers gets the nearest name, a
 name of another tool (CRFsuite, CRF++, Wapiti, hmmlearn, scikit-learn) the one that it has here. ``__init__`` keeps
 its explicit parameters, so ``inspect.signature``, ``get_params`` and ``clone`` know nothing of this.

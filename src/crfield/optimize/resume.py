@@ -2,8 +2,8 @@
 
 A run *offers* its state after every step; whether it is written anywhere, and how often, is up to the `RunState`, so
 the state is handed over as a function that makes it. A later run of the same problem asks what was *found* and, if
-anything, goes on there. A state is a header that JSON can hold and arrays, with all that the next step depends on:
-the run that goes on takes the same steps, bit for bit, as the one that was never broken off.
+anything, resumes there. A state is a header that JSON can hold and arrays, with all that the next step depends on:
+the run that is resumed takes the same steps, bit for bit, as the one that was never broken off.
 
 Runs have phases (stochastic epochs, then a batch optimiser), each with a state under its own name; what was offered
 last counts.

@@ -213,7 +213,9 @@ class HigherOrderLayout(Layout):
         return edge, own
 
 
-def runs_from_state(layout: Layout, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> HigherOrderLayout:
+def higher_order_from_state(
+    layout: Layout, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+) -> HigherOrderLayout:
     """The layout whose state this is, from its plain part; ModelFileError if the runs cannot be used."""
     order = header.get("order")
     names = [f"runs_{k}" for k in range(2, order + 1)] if type(order) is int and 2 <= order < 64 else []

@@ -29,7 +29,7 @@ from crfield.storage.archive import read_archive, write_archive
 from crfield.storage.files import remove_leftovers
 
 KIND = "checkpoint"
-VERSION = 1  # raised when an older crfield would go on wrongly; files without one are of version 1
+VERSION = 1  # raised when an older crfield would resume wrongly; files without one are of version 1
 State = tuple[dict[str, Any], dict[str, np.ndarray]]
 
 

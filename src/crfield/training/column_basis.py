@@ -9,7 +9,7 @@ Centring needs an intercept, which takes up what the means leave: x w = (x − m
 mean stays, as one direction among the others. Two passes over the data are made for it, the second over what is left
 of each column once its mean is taken off: the squares of Unix times would hold no digit of their deviations.
 
-Columns of which every value is one (words, in dicts that also hold numbers) have a size already and are let be.
+Columns of which every value is one (words, in dicts that also hold numbers) have a size already and are left alone.
 
 Cost: N C² for C numeric columns; above ``MIXED`` only means and sizes are used, at N C.
 """

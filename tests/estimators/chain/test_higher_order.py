@@ -17,7 +17,7 @@ from crfield import ChainCRF
 from crfield.core.constraints import FixedScores
 from crfield.errors import InputError, LabelError, ModelFileError
 from crfield.kernels import linear
-from crfield.scoring.higher_order import HigherOrderLayout, LabelRuns, runs_from_state
+from crfield.scoring.higher_order import HigherOrderLayout, LabelRuns, higher_order_from_state
 from crfield.scoring.layout import Layout
 from crfield.training.chain.fused import FusedChain
 from crfield.training.chain.higher_order import HigherOrderChain
@@ -192,9 +192,9 @@ def test_files_pickles_and_warm_starts(fitted: tuple[ChainCRF, list[Any], list[l
         {"runs_2": np.array([[1, 0, 0], [0, 0, 0]], np.int32)},
     ):
         with pytest.raises(ModelFileError, match="damaged"):
-            runs_from_state(plain, header, {**arrays, **damage})
+            higher_order_from_state(plain, header, {**arrays, **damage})
     with pytest.raises(ModelFileError, match="damaged"):
-        runs_from_state(plain, {**header, "order": 9}, arrays)
+        higher_order_from_state(plain, {**header, "order": 9}, arrays)
 
 
 def test_constraints_hold_in_higher_orders() -> None:

@@ -34,7 +34,7 @@ from crfield.scoring.constraints import refuse_illegal
 from crfield.scoring.higher_order import HigherOrderLayout, HigherOrderScores, LabelRuns
 from crfield.scoring.layout import Layout
 from crfield.storage.state import State
-from crfield.training.chain.higher_order import RunParts, check_run_plan
+from crfield.training.chain.higher_order import HigherOrderParts, check_higher_order_plan
 from crfield.training.chain.plan import OBJECTIVES, ChainParts, Plan, plan_chain
 
 Rules = str | Iterable[tuple[Any, Any]] | Callable[[Any, Any], bool] | Constraints | None  # of neighbouring labels
@@ -182,7 +182,7 @@ class ChainCRF(TrainedChain, kind="chain_crf", model=ColumnModel):
         if self.order > 1 and self.label_functions is not None:
             raise InputError("order above 1 is for models of columns, not for functions of two labels.")
         if self.order > 1:
-            check_run_plan(plan)
+            check_higher_order_plan(plan)
 
     # ------------------------------------------------------------------ training
 
@@ -190,10 +190,10 @@ class ChainCRF(TrainedChain, kind="chain_crf", model=ColumnModel):
     def _plan(self) -> Plan:
         return plan_chain(self.objective, self.solver, costs=self.class_weight is not None or self.costs is not None)
 
-    def _parts(self, model: ColumnModel, batch: Batch, target: Target) -> ChainParts | RunParts:
+    def _parts(self, model: ColumnModel, batch: Batch, target: Target) -> ChainParts | HigherOrderParts:
         jobs = self._jobs
         if isinstance(model.layout, HigherOrderLayout):
-            return RunParts(model.layout, batch, target, jobs)
+            return HigherOrderParts(model.layout, batch, target, jobs)
         return ChainParts.columns(model.layout, batch, target, n_jobs=jobs)
 
     def _completed(

@@ -25,7 +25,7 @@ from crfield.features.detect import encoder_from_state
 from crfield.features.encoder import Encoder
 from crfield.inference.chain import ChainEngine
 from crfield.kernels import linear
-from crfield.scoring.higher_order import HigherOrderLayout, HigherOrderScores, runs_from_state
+from crfield.scoring.higher_order import HigherOrderLayout, HigherOrderScores, higher_order_from_state
 from crfield.scoring.layout import Layout
 from crfield.scoring.tables import FunctionTables, LabelFunction, TableScorer, tabulate
 from crfield.storage.checked import check_numbers, check_table
@@ -140,7 +140,7 @@ class ColumnModel:
         part = state.part("layout")
         layout = Layout.from_state(part.header, dict(part.arrays))
         if "order" in part.header:
-            layout = runs_from_state(layout, part.header, dict(part.arrays))
+            layout = higher_order_from_state(layout, part.header, dict(part.arrays))
         if layout.n_labels != n_states:
             raise ModelFileError(f"the model file has {n_states} labels but a layout for {layout.n_labels}.")
         weights = state.array("weights", (layout.n_weights,))

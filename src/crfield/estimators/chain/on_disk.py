@@ -39,7 +39,7 @@ from crfield.scoring.layout_growth import joined
 from crfield.storage.encoded import SHARD_BYTES, DatasetWriter, EncodedDataset
 from crfield.storage.exchange import template_text
 from crfield.training.chain.fused import FusedChain
-from crfield.training.chain.higher_order import RunParts
+from crfield.training.chain.higher_order import HigherOrderParts
 from crfield.training.chain.plan import ChainParts, Plan
 from crfield.training.chain.shards import ShardedChain
 from crfield.training.column_basis import Moments
@@ -145,7 +145,7 @@ def sharded(
     *,
     observe: Callable[[Encoder, Batch, Target], Layout],
     complete: Callable[[ColumnModel, Target], ColumnModel],
-    make_parts: Callable[[ColumnModel, Batch, Target], ChainParts | RunParts],
+    make_parts: Callable[[ColumnModel, Batch, Target], ChainParts | HigherOrderParts],
 ) -> tuple[ColumnModel, ShardedChain]:
     """Model and problem of an encoded data set: the layout from one pass over its shards, the rest shard by shard."""
     check_columns(dataset, encoder)

@@ -61,7 +61,7 @@ from crfield.storage.digests import digest
 from crfield.storage.encoded import EncodedDataset
 from crfield.storage.files import same_file
 from crfield.storage.state import State
-from crfield.training.chain.higher_order import RunParts
+from crfield.training.chain.higher_order import HigherOrderParts
 from crfield.training.chain.partial_fit import PartialFit, begun, grown, take_pass
 from crfield.training.chain.plan import (
     SOLVERS,
@@ -132,7 +132,7 @@ class TrainedChain(SolverOptions, ColumnChain):
 
     _likelihood: ClassVar[Objective] = Contrast()  # what the word means for the model
 
-    def _parts(self, model: ColumnModel, batch: Batch, target: Target) -> ChainParts | RunParts:
+    def _parts(self, model: ColumnModel, batch: Batch, target: Target) -> ChainParts | HigherOrderParts:
         """What a plan is carried out on."""
         raise NotImplementedError
 
@@ -236,7 +236,7 @@ class TrainedChain(SolverOptions, ColumnChain):
     ) -> ChainProblem:
         """What is trained on data in memory, from the weights of a model before, if there is one."""
         model: ColumnModel | FunctionModel
-        parts: ChainParts | RunParts
+        parts: ChainParts | HigherOrderParts
         if self.label_functions is None:
             model, batch, target, _ = self.read_training(labels, X, y, sample_weight, before)
             parts = self._parts(model, batch, target)
@@ -292,7 +292,7 @@ class TrainedChain(SolverOptions, ColumnChain):
         code = {} if self.functions is None else {"transition_functions": self.transition_functions}
         encoder, plan = encoder_from_state(header, arrays, functions=self.functions, **code), self._plan
 
-        def make(model: ColumnModel, batch: Batch, target: Target) -> ChainParts | RunParts:
+        def make(model: ColumnModel, batch: Batch, target: Target) -> ChainParts | HigherOrderParts:
             return self._parts(model, batch, self._costed(target, model.labels))
 
         model, problem = sharded(

@@ -111,7 +111,7 @@ class HigherOrderChain:
 
 
 @dataclass(frozen=True, eq=False)
-class RunParts:
+class HigherOrderParts:
     """A labelled batch and the layout of a chain of higher order: what a plan is carried out on."""
 
     layout: HigherOrderLayout
@@ -126,10 +126,10 @@ class RunParts:
         return measured(made, self.layout, self.batch, self.target) if whole else made
 
 
-def check_run_plan(plan: Plan) -> None:
+def check_higher_order_plan(plan: Plan) -> None:
     """InputError unless chains of higher order can be trained by this plan.
 
-    >>> check_run_plan(Plan("hinge", "frank_wolfe"))
+    >>> check_higher_order_plan(Plan("hinge", "frank_wolfe"))
     Traceback (most recent call last):
     crfield.errors.InputError: order > 1 trains 'likelihood' or 'softmax_margin', got objective='hinge'.
     """

@@ -71,7 +71,7 @@ class Trainer:
     data: bool = False  # whether it is handed `ChainParts` instead of a problem
     l1: bool = False
     options: tuple[str, ...] = ()
-    resumes: bool = False  # whether it takes a ``run_state`` and goes on from what that found (`optimize.resume`)
+    resumes: bool = False  # whether it takes a ``run_state`` and resumes what that found (`optimize.resume`)
 
     def load(self) -> Callable[..., Result]:
         """The function."""
@@ -270,7 +270,7 @@ def fit_chain(
     """Carry out the plan on what `prepare` made, or on `ChainParts`.
 
     The expected label accuracy has many minima: without a start it begins at a rough maximum of the likelihood.
-    ``run_state`` keeps the state of the run; only some solvers can go on from it.
+    ``run_state`` keeps the state of the run; only some solvers can resume from it.
     """
     common: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "n_jobs": n_jobs, "rng": rng, "callback": callback}
     if plan.solver == "auto":

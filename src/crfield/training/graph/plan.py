@@ -137,7 +137,7 @@ def plan_training(
     one_of(*OBJECTIVES)("objective", objective)
     if objective in WITHOUT_INFERENCE:
         sampled = objective == "contrastive"
-        reason = "expectations are sampled as training goes on" if sampled else "needs no inference"
+        reason = "expectations are sampled during training" if sampled else "needs no inference"
         return Plan(objective, None, exact=not sampled, reason=f"{objective}: {reason}")
     if isinstance(engine, str) and engine == "auto":
         choice = choose_engine(topology, n_labels, budget=TRAINING_BUDGET)

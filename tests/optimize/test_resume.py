@@ -1,4 +1,4 @@
-"""A run that is broken off after any step, and gone on with by another one, ends with the bits of the whole run."""
+"""A run that is interrupted after any step, and resumed by another one, ends with the bits of the whole run."""
 
 from __future__ import annotations
 
