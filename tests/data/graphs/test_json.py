@@ -14,9 +14,8 @@ from typer.testing import CliRunner
 import crfield
 from crfield import Edges, Graph, GraphCRF, read_graphs, write_graphs
 from crfield.cli.main import app
-from crfield.data.batch import Columns
+from crfield.data.batch import Columns, matrix_of
 from crfield.errors import FormatError, LabelError
-from crfield.estimators.base.sklearn_parts import as_matrix
 from crfield.features.graphs.encoder import GraphEncoder
 
 GRAPHS = [
@@ -33,7 +32,7 @@ KINDS = [
 
 def _table(columns: Columns | None) -> np.ndarray:
     """Sparse and dense columns as one table of numbers."""
-    return np.zeros(0) if columns is None else as_matrix(columns) @ np.eye(columns.width + columns.n_dense)
+    return np.zeros(0) if columns is None else matrix_of(columns) @ np.eye(columns.width + columns.n_dense)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ import numpy as np
 from sklearn.base import clone
 
 from crfield.core.checks import Check
-from crfield.data.batch import Columns
 from crfield.errors import DataWarning, InputError
 
 
@@ -70,21 +69,6 @@ def node_weights(
             stacklevel=4,
         )
     return {}
-
-
-def as_matrix(columns: Columns) -> Any:
-    """Sparse and dense columns as one matrix for scikit-learn, dense unless there are sparse ones.
-
-    >>> as_matrix(Columns.from_rows([[0], [1]], width=2)).toarray().tolist()
-    [[1.0, 0.0], [0.0, 1.0]]
-    """
-    if columns.width == 0:
-        return np.zeros((columns.n_rows, 0)) if columns.dense is None else columns.dense
-    from scipy.sparse import csr_array, hstack
-
-    values = np.ones(len(columns.indices)) if columns.values is None else columns.values
-    sparse = csr_array((values, columns.indices, columns.indptr), shape=(columns.n_rows, columns.width))
-    return sparse if columns.dense is None else hstack([sparse, columns.dense], format="csr")
 
 
 def not_stored(what: str, estimator: object, kept: str) -> str:

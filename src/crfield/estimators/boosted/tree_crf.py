@@ -35,14 +35,13 @@ from crfield.core.parameters import learnt, parameter
 from crfield.core.potentials import Potentials
 from crfield.core.target import Target
 from crfield.core.topology import Chains
-from crfield.data.batch import Batch
+from crfield.data.batch import Batch, matrix_of
 from crfield.data.flat import chosen_nodes
 from crfield.data.labels import LabelCoder
 from crfield.errors import ConvergenceWarning, InputError
 from crfield.estimators.base.groups import PENALTY
 from crfield.estimators.base.progress import Progress
 from crfield.estimators.base.sequences import sequence_target, without_weightless
-from crfield.estimators.base.sklearn_parts import as_matrix
 from crfield.estimators.chain.answers import ChainAnswers
 from crfield.estimators.export.step_scores import StepScorer, single_steps
 from crfield.features.columns.step_windows import MOST, window_offsets, windowed
@@ -270,7 +269,7 @@ class TreeCRF(ChainAnswers[TreeChain], kind="tree_crf", model=TreeChain):
 
 def tabled(batch: Batch, reach: int) -> Table:
     """The table (N, F) that trees read: the columns of every step, and of those up to ``reach`` around it."""
-    return windowed(as_matrix(batch.node), batch.topology, reach=reach)
+    return windowed(matrix_of(batch.node), batch.topology, reach=reach)
 
 
 def column_name(encoder: Encoder, batch: Batch, column: int) -> str:

@@ -21,6 +21,7 @@ from crfield.core.checks import integer, one_of, resolve_jobs
 from crfield.core.parameters import learnt, parameter
 from crfield.core.potentials import Potentials
 from crfield.core.typing import Graphlike, Labels, Parameters, Weights
+from crfield.data.batch import matrix_of
 from crfield.data.graphs.batch import GraphBatch
 from crfield.data.graphs.graph import Graph
 from crfield.data.graphs.labels import GraphLabels
@@ -29,7 +30,7 @@ from crfield.errors import ConvergenceWarning, InputError, ModelFileError
 from crfield.estimators.base.fitted import read_only
 from crfield.estimators.base.groups import PENALTY, TOLERANCE
 from crfield.estimators.base.sequences import without_weightless
-from crfield.estimators.base.sklearn_parts import as_matrix, estimator_with, fit_clone, node_weights, not_stored
+from crfield.estimators.base.sklearn_parts import estimator_with, fit_clone, node_weights, not_stored
 from crfield.estimators.graph.answers import GraphAnswers
 from crfield.estimators.graph.data import GraphData, read_graphs
 from crfield.estimators.graph.grid import PixelGrids
@@ -61,7 +62,7 @@ class DiscriminativeField:
         refuse_large(batch, self.encoder, doing="be scored")
         opinions = np.zeros((0, 2))
         if batch.topology.n_nodes:
-            opinions = opinions_of(self.local, as_matrix(batch.node), self.labels)
+            opinions = opinions_of(self.local, matrix_of(batch.node), self.labels)
         sites = Sites(batch.topology, opinions, between_columns(described_edges(batch, self.between), self.scale))
         return InteractionScorer(len(self.weights) - FIXED).score(self.weights, sites), batch
 
@@ -225,7 +226,7 @@ def fit_local(local: Any, data: GraphData, *, folds: int) -> tuple[Any, np.ndarr
         from sklearn.linear_model import LogisticRegression
 
         local = LogisticRegression(max_iter=1000)
-    target, features, role = data.target, as_matrix(data.batch.node), "the local classifier"
+    target, features, role = data.target, matrix_of(data.batch.node), "the local classifier"
     names = names_for(data.labels)
     known = np.flatnonzero(target.labels >= 0)
     if len(np.unique(target.labels[known])) < 2:
@@ -258,14 +259,14 @@ def described_edges(batch: GraphBatch, between: str) -> np.ndarray:
     """(E, D) what lies between the ends of every edge, before scaling."""
     topology = batch.topology
     if between == "difference":
-        features = as_matrix(batch.node)
+        features = matrix_of(batch.node)
         difference = abs(features[topology.tails] - features[topology.heads])
         return np.asarray(difference.todense() if hasattr(difference, "todense") else difference)
     blocks = []
     for relation, columns in enumerate(batch.edge):
         if columns is None:
             continue
-        own = as_matrix(columns)
+        own = matrix_of(columns)
         block = np.zeros((topology.n_edges, own.shape[1]))
         block[batch.edges_of(relation)] = own.todense() if hasattr(own, "todense") else own
         blocks.append(block)

@@ -21,13 +21,14 @@ from crfield.core.checks import Check, integer
 from crfield.core.parameters import learnt, parameter
 from crfield.core.potentials import Potentials
 from crfield.core.typing import Graphlike, Labels, Parameters, Weights
+from crfield.data.batch import matrix_of
 from crfield.data.graphs.batch import GraphBatch
 from crfield.data.graphs.graph import Edges, Graph
 from crfield.data.graphs.labels import GraphLabels
 from crfield.data.large import refuse_large
 from crfield.errors import InputError, ModelFileError
 from crfield.estimators.base.sequences import without_weightless
-from crfield.estimators.base.sklearn_parts import as_matrix, estimator_with, fit_clone, node_weights, not_stored
+from crfield.estimators.base.sklearn_parts import estimator_with, fit_clone, node_weights, not_stored
 from crfield.estimators.graph.answers import GraphAnswers
 from crfield.estimators.graph.crf import GraphCRF
 from crfield.estimators.graph.data import GraphData, read_graphs
@@ -61,7 +62,7 @@ class MarkovField:
         prior = self.field.potentials(without_features(graphs))
         node = prior.node.copy()
         if batch.topology.n_nodes:
-            evidence = np.stack([density.score_samples(as_matrix(batch.node)) for density in self.densities], axis=1)
+            evidence = np.stack([density.score_samples(matrix_of(batch.node)) for density in self.densities], axis=1)
             # Features that no density knows tell nothing; taken at their word they would forbid every label.
             evidence[np.isneginf(evidence).all(axis=1)] = 0.0
             node += evidence
@@ -155,7 +156,7 @@ class MarkovRandomField(PixelGrids, GraphAnswers[MarkovField], kind="markov_fiel
 
     def _fit_densities(self, data: GraphData) -> list[Any]:
         """A density of the features of each label."""
-        features, target = as_matrix(data.batch.node), data.target
+        features, target = matrix_of(data.batch.node), data.target
         if hasattr(features, "todense") or not features.shape[1]:
             raise InputError("a Markov random field needs numeric features with a density; use GraphCRF for others.")
         density = self.density

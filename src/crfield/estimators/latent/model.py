@@ -14,11 +14,10 @@ import numpy as np
 from crfield.core.states import StateSpace
 from crfield.core.topology import Chains
 from crfield.core.typing import Parameters, Sequences
-from crfield.data.batch import Batch, Columns
+from crfield.data.batch import Batch, Columns, matrix_of
 from crfield.data.labels import LabelCoder
 from crfield.data.large import refuse_unbearable
 from crfield.errors import ModelFileError
-from crfield.estimators.base.sklearn_parts import as_matrix
 from crfield.estimators.chain.model import ColumnModel
 from crfield.features.columns.step_windows import windowed
 from crfield.features.detect import encoder_from_state
@@ -118,7 +117,7 @@ def with_window(batch: Batch, reach: int) -> Batch:
     dense = None if node.dense is None else windowed(node.dense, chains, reach=reach)
     if not node.width:
         return Batch(chains, Columns(node.indptr, node.indices, 0, None, dense))
-    sparse = windowed(as_matrix(Columns(node.indptr, node.indices, node.width, node.values)), chains, reach=reach)
+    sparse = windowed(matrix_of(Columns(node.indptr, node.indices, node.width, node.values)), chains, reach=reach)
     sparse.sort_indices()
     values = None if node.values is None else sparse.data
     return Batch(chains, Columns(sparse.indptr, sparse.indices, sparse.shape[1], values, dense))

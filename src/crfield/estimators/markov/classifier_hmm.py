@@ -23,12 +23,12 @@ from sklearn.base import clone
 from crfield.core.checks import flag, integer, number
 from crfield.core.parameters import learnt, parameter
 from crfield.core.potentials import Potentials
-from crfield.data.batch import Batch
+from crfield.data.batch import Batch, matrix_of
 from crfield.data.labels import LabelCoder
 from crfield.data.large import ADVICE, largest_cell
 from crfield.errors import FeatureError, LabelError
 from crfield.estimators.base.sequences import sequence_target, without_weightless
-from crfield.estimators.base.sklearn_parts import as_matrix, fit_clone, node_weights
+from crfield.estimators.base.sklearn_parts import fit_clone, node_weights
 from crfield.estimators.boosted.logit_boost import LogitBoost
 from crfield.estimators.chain.answers import ChainAnswers
 from crfield.estimators.export.step_scores import StepScorer, single_steps
@@ -65,7 +65,7 @@ class CountedMarkov:
 
     def rows(self, batch: Batch) -> Any:
         """What the classifier sees of every step."""
-        return windowed(as_matrix(batch.node), batch.topology, reach=self.window)
+        return windowed(matrix_of(batch.node), batch.topology, reach=self.window)
 
     def log_tables(self) -> tuple[np.ndarray, np.ndarray]:
         """log p(first label) and log p(label | label before)."""

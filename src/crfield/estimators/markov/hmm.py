@@ -32,12 +32,11 @@ from crfield.core.semiring import Semiring
 from crfield.core.states import check_counts
 from crfield.core.topology import Chains
 from crfield.core.typing import Labels, Seed, Sequences, Weights
-from crfield.data.batch import Columns
+from crfield.data.batch import Columns, matrix_of
 from crfield.data.labels import LabelCoder
 from crfield.data.large import ADVICE, LARGEST, ROOM, largest_cell, refuse_large
 from crfield.errors import DataWarning, FeatureError, InputError, LabelError
 from crfield.estimators.base.sequences import sequence_target, without_weightless
-from crfield.estimators.base.sklearn_parts import as_matrix
 from crfield.estimators.chain.answers import ChainAnswers
 from crfield.estimators.export.step_scores import StepScorer
 from crfield.estimators.markov.hmm_fit import trained
@@ -329,5 +328,5 @@ def dense_rows(columns: Columns) -> np.ndarray:
     >>> dense_rows(Columns.from_rows([[0], [1]], width=2)).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
-    matrix = as_matrix(columns)
+    matrix = matrix_of(columns)
     return np.asarray(matrix.toarray() if hasattr(matrix, "toarray") else matrix, np.float64)

@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from crfield.data.batch import Batch, Columns
+from crfield.data.batch import Batch, Columns, matrix_of
 from crfield.data.labels import LabelCoder
 from crfield.data.large import ROOM, refuse_large
 from crfield.errors import DataWarning, InputError
-from crfield.estimators.base.sklearn_parts import as_matrix
 from crfield.estimators.chain.model import ColumnModel
 from crfield.estimators.selected.model import ChosenColumns, recordings_of
 from crfield.features.detect import encoder_for
@@ -130,7 +129,7 @@ def _names(columns: Columns, sparse: Callable[[int], str], dense: Callable[[int]
 
 def _stacked(columns: Columns) -> Any:
     """Sparse and dense columns side by side, a plain array where all are dense; every cell once."""
-    matrix = as_matrix(columns)
+    matrix = matrix_of(columns)
     if not isinstance(matrix, np.ndarray):
         matrix.sum_duplicates()
     return matrix
