@@ -216,7 +216,8 @@ def plan_chain(objective: Any = "auto", solver: Any = "auto", *, costs: bool = F
     crfield.errors.InputError: solver='warm' trains 'likelihood', not 'label_accuracy'. Solvers that train it: ...
     """
     for name, value, known in (("objective", objective, OBJECTIVES), ("solver", solver, ("auto", *TRAINERS))):
-        one_of(*known)(name, value)
+        if not isinstance(value, str) or value not in known:
+            one_of(*known)(name, value)
     if costs and objective not in ("auto", *COSTED):
         raise InputError(
             f"class_weight and costs have no meaning for objective={objective!r}. Use 'auto', 'softmax_margin' or "
