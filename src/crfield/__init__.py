@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from crfield.estimators.base.load import read_template as read_template
     from crfield.estimators.base.pipeline import Pipeline as Pipeline
     from crfield.estimators.base.pipeline import save as save
-    from crfield.estimators.boosted.incomplete_boost import IncompleteBoost as IncompleteBoost
+    from crfield.estimators.boosted.incomplete.boost import IncompleteBoost as IncompleteBoost
     from crfield.estimators.boosted.logit_boost import LogitBoost as LogitBoost
     from crfield.estimators.boosted.random_field import BoostedRandomField as BoostedRandomField
     from crfield.estimators.boosted.tree_crf import TreeCRF as TreeCRF
@@ -129,7 +129,7 @@ else:
         "GridCRF": "crfield.estimators.graph.grid",
         "HiddenCRF": "crfield.estimators.latent.hidden_crf",
         "HMM": "crfield.estimators.markov.hmm",
-        "IncompleteBoost": "crfield.estimators.boosted.incomplete_boost",
+        "IncompleteBoost": "crfield.estimators.boosted.incomplete.boost",
         "LatentDynamicCRF": "crfield.estimators.latent.latent_dynamic",
         "KernelCRF": "crfield.estimators.similarity.crf",
         "KernelLogistic": "crfield.estimators.similarity.logistic",

@@ -28,7 +28,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from crfield.estimators.boosted.incomplete_boost import IncompleteBoost
+from crfield.estimators.boosted.incomplete.boost import IncompleteBoost
 from crfield.report.findings import Claim, Findings, mean_interval
 from crfield.simulate.visual_words import EASY, make_visual_words
 from studies.framework import Case, Outcome, Outcomes, Settings, Study, above, by_seed, crossed

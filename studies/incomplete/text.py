@@ -31,8 +31,8 @@ from typing import Any
 
 import numpy as np
 
-from crfield.boosting.incomplete.hidden_chain import OUTSIDE
-from crfield.estimators.boosted.incomplete_boost import IncompleteBoost
+from crfield.boosting.incomplete.hidden.chain import OUTSIDE
+from crfield.estimators.boosted.incomplete.boost import IncompleteBoost
 from crfield.report.displays.curves import Chart
 from crfield.report.findings import Claim, Findings
 from studies.framework import Case, Outcome, Outcomes, Settings, Study, curve

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from crfield.estimators.boosted.incomplete_boost import IncompleteBoost
+from crfield.estimators.boosted.incomplete.boost import IncompleteBoost
 from crfield.report.displays.curves import Chart
 from crfield.report.findings import Claim, Findings
 from crfield.simulate.visual_words import EASY, HARD, VisualWords, make_visual_words

@@ -24,13 +24,6 @@ MANY = 3  # files with one first word, which then is a folder
 
 # One file for each compiled module, its contract in the first and its readable body in the second.
 LARGE = {"src/crfield/kernels", "src/crfield/kernels/reference"}
-LARGE_STILL = {"src/crfield/core", "src/crfield/optimize"}
-PREFIXES_STILL = {
-    "src/crfield/boosting/incomplete",
-    "src/crfield/estimators/boosted",
-}
-# Estimators whose model file is still written beside them, by a module that makes the estimator again.
-CYCLES_STILL: list[str] = []
 
 
 def names_in(folder: Path) -> list[str]:
@@ -114,22 +107,20 @@ def cycles(edges: dict[str, set[str]]) -> list[list[str]]:
 def test_a_folder_shows_few_files(folder: Path) -> None:
     names, place = names_in(folder), str(folder.relative_to(ROOT))
     told = f"{place} shows {len(names)} files, more than {MOST}: make folders of those that belong together"
-    assert not too_many(names) or place in LARGE | LARGE_STILL, told
+    assert not too_many(names) or place in LARGE, told
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: str(p.relative_to(ROOT)))
 def test_no_prefix_stands_for_a_folder(folder: Path) -> None:
     place = str(folder.relative_to(ROOT))
     words = unmade_folders(names_in(folder))
-    assert not words or place in PREFIXES_STILL, f"{place} has {MANY} or more files of {words}: make them folders"
+    assert not words, f"{place} has {MANY} or more files of {words}: make them folders"
 
 
 def test_no_file_imports_itself_through_others() -> None:
     for tree, root in ((SOURCE, SOURCE.parent), (ROOT / "studies", ROOT)):
         edges = edges_of({module_name(path, root): parsed(path) for path in sorted(tree.rglob("*.py"))})
-        for name in CYCLES_STILL:
-            edges.pop(name, None)
-        found = cycles({name: others & edges.keys() for name, others in edges.items()})
+        found = cycles(edges)
         assert not found, "these files import each other; move what both need to a third:\n" + "\n".join(
             " ".join(part) for part in found
         )

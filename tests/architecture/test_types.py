@@ -136,13 +136,6 @@ def test_checkers_see_the_names_that_are_loaded() -> None:
 
 ESTIMATORS = SOURCE / "crfield" / "estimators"
 VAGUE = ("crf", "model", "estimator")
-STILL_VAGUE = {  # files of the old form, each to be emptied when its estimator is written in the new one
-    "boosted/boost_file.py",
-    "boosted/incomplete_checks.py",
-    "boosted/incomplete_training.py",
-    "boosted/virtual_evidence_file.py",
-    "graph/file.py",  # for the files of boosted models
-}
 
 
 def vague_parameters(path: Path) -> list[str]:
@@ -162,4 +155,4 @@ def test_helpers_say_what_they_ask_of_an_estimator() -> None:
     vague = {str(path.relative_to(ESTIMATORS)): vague_parameters(path) for path in ESTIMATORS.rglob("*.py")}
     allowed = {"__init_subclass__(model)", "holding(model)"}  # whatever class or value a family has
     left = {name: [f for f in found if f not in allowed] for name, found in vague.items()}
-    assert {name: found for name, found in left.items() if found and name not in STILL_VAGUE} == {}
+    assert {name: found for name, found in left.items() if found} == {}

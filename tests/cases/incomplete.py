@@ -14,7 +14,7 @@ import numpy as np
 
 from crfield.boosting.incomplete.cells import Cells
 from crfield.boosting.incomplete.enumerated import EnumeratedLoss
-from crfield.boosting.incomplete.hidden_values import value_cells
+from crfield.boosting.incomplete.hidden.values import value_cells
 
 COUNTED = ("exp", "joint", "jensen", "mix")
 LOSSES = (*COUNTED, "exp-mean", "hcrf")

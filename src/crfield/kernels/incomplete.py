@@ -9,7 +9,7 @@ Without a ridge the step is log(A⁻ / A⁺) / 2C, and infinite where a count is
 ``smoothing`` is then added to both counts, and steps are cut at ``longest``; either leaves a shorter step in the same
 direction, so the loss still falls. With a ridge (a Gaussian prior, hence *MAP step*) the equation has a finite root.
 
-`bag_sums` and `bag_expected` are the sums over the foregrounds of bags of points (`boosting.incomplete.hidden_bag`).
+`bag_sums` and `bag_expected` are the sums over the foregrounds of bags of points (`boosting.incomplete.hidden.bag`).
 
 `sweep` goes through the columns one by one and keeps scores and cell weights up to date, which costs O(nnz H Y) for
 all of them. Arrays have cells first here, (M, Y), since each step touches a few cells.

@@ -12,8 +12,8 @@ import scipy.sparse as sp
 from crfield.boosting.incomplete.cells import Cells
 from crfield.boosting.incomplete.enumerated import Enumerated, EnumeratedLoss
 from crfield.boosting.incomplete.factored import Factored, FactoredLoss
-from crfield.boosting.incomplete.hidden_bag import BagPart, foreground_of
-from crfield.boosting.incomplete.hidden_chain import HIDDEN, NO_PLACE, ChainPart, tag_windows
+from crfield.boosting.incomplete.hidden.bag import BagPart, foreground_of
+from crfield.boosting.incomplete.hidden.chain import HIDDEN, NO_PLACE, ChainPart, tag_windows
 from crfield.boosting.incomplete.updates import parallel
 from crfield.errors import FeatureError, InputError, ShapeError
 from crfield.kernels import choice, incomplete

@@ -14,7 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from crfield import IncompleteBoost
 from crfield.boosting.incomplete.class_mass import class_mass_normalised
-from crfield.boosting.incomplete.hidden_values import value_cells
+from crfield.boosting.incomplete.hidden.values import value_cells
 from crfield.boosting.incomplete.left_predictions import left_columns, left_scores, positions
 from crfield.boosting.incomplete.prior import believed, learn_values
 from crfield.errors import ConvergenceWarning, CrfieldError, InputError, LabelError, ShapeError

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from crfield import IncompleteBoost, load
-from crfield.boosting.incomplete.hidden_chain import tag_windows
+from crfield.boosting.incomplete.hidden.chain import tag_windows
 from crfield.errors import CrfieldError, InputError, ModelFileError
 from crfield.storage.archive import read_archive, write_archive
 from tests.cases.model_file_fuzz import edited

@@ -23,9 +23,9 @@ from crfield.boosting.incomplete import prior as priors
 from crfield.boosting.incomplete.cells import Cells
 from crfield.boosting.incomplete.enumerated import Enumerated, EnumeratedLoss
 from crfield.boosting.incomplete.factored import Factored, FactoredLoss
-from crfield.boosting.incomplete.hidden_bag import BagPart, foreground_of
-from crfield.boosting.incomplete.hidden_chain import HIDDEN, NO_PLACE, OUTSIDE, ChainPart, check_windows, column_count
-from crfield.boosting.incomplete.hidden_values import as_table, learn_values, value_cells, value_codes
+from crfield.boosting.incomplete.hidden.bag import BagPart, foreground_of
+from crfield.boosting.incomplete.hidden.chain import HIDDEN, NO_PLACE, OUTSIDE, ChainPart, check_windows, column_count
+from crfield.boosting.incomplete.hidden.values import as_table, learn_values, value_cells, value_codes
 from crfield.data.labels import LabelCoder
 from crfield.errors import FeatureError, InputError, ShapeError
 from crfield.storage.checked import refuse

@@ -30,7 +30,7 @@ HOMES: dict[str, str] = {
     "logit_boost": "crfield.estimators.boosted.logit_boost:LogitBoost",
     "virtual_evidence": "crfield.estimators.boosted.virtual_evidence:VirtualEvidenceBoosting",
     "boosted_field": "crfield.estimators.boosted.random_field:BoostedRandomField",
-    "incomplete_boost": "crfield.estimators.boosted.incomplete_boost:IncompleteBoost",
+    "incomplete_boost": "crfield.estimators.boosted.incomplete.boost:IncompleteBoost",
     "maxent_classifier": "crfield.estimators.maxent.classifier:MaxentClassifier",
     "stump_encoder": "crfield.estimators.selected.stump_encoder:StumpEncoder",
     "stump_selector": "crfield.estimators.selected.stump_selector:StumpSelector",

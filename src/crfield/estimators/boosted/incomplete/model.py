@@ -17,11 +17,11 @@ from crfield.boosting.incomplete import left_predictions as before
 from crfield.boosting.incomplete.cells import Cells
 from crfield.boosting.incomplete.enumerated import Enumerated, EnumeratedLoss
 from crfield.boosting.incomplete.factored import Factored, FactoredLoss
-from crfield.boosting.incomplete.hidden_bag import BagPart
+from crfield.boosting.incomplete.hidden.bag import BagPart
 from crfield.boosting.incomplete.structures import MOST_COLUMNS, Draws, Form, Prior, form_from_state
 from crfield.data.label_json import label_from_json, label_to_json
 from crfield.estimators.base.rows import RowTask
-from crfield.estimators.boosted.incomplete_data import Evidence
+from crfield.estimators.boosted.incomplete.data import Evidence
 from crfield.storage.checked import refuse
 from crfield.storage.state import State
 

@@ -28,7 +28,7 @@ from crfield.estimators.base.fitted import Fitted, json_value
 from crfield.estimators.base.groups import warn_unless_converged
 from crfield.estimators.base.progress import Progress
 from crfield.estimators.base.rows import RowTask
-from crfield.estimators.boosted.incomplete_data import (
+from crfield.estimators.boosted.incomplete.data import (
     Evidence,
     read_classes,
     read_codes,
@@ -36,7 +36,7 @@ from crfield.estimators.boosted.incomplete_data import (
     read_measure,
     read_weights,
 )
-from crfield.estimators.boosted.incomplete_model import IncompleteModel, stored_form
+from crfield.estimators.boosted.incomplete.model import IncompleteModel, stored_form
 from crfield.optimize.history import Result, Step
 from crfield.optimize.lbfgs import minimize
 from crfield.optimize.penalty import Penalty
@@ -107,7 +107,7 @@ class IncompleteBoost(ClassifierMixin, Fitted[IncompleteModel], kind="incomplete
         L-BFGS, or the updates of boosting, which never raise the loss.
     structure : {"value", "attributes", "chain", "bag"}
         What h is. *value*: one value per datum. *attributes*: a list of values per datum, any of them None. *chain*:
-        a window of tags per datum (`crfield.boosting.incomplete.hidden_chain.tag_windows`; in prediction, windows
+        a window of tags per datum (`crfield.boosting.incomplete.hidden.chain.tag_windows`; in prediction, windows
         without tags still tell which places lie outside). *bag*: X counts words, and h says how many of each lie in
         the foreground: a row of counts per datum, or None. Chains and bags are summed without listing h, which the
         losses *mix* and *jensen* do not allow.
