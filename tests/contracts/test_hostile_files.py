@@ -130,7 +130,7 @@ def test_a_window_of_a_file_is_in_range(window: Any) -> None:
     X, y = some_chains(8, 0)
     for model in (ClassifierHMM(LogitBoost(n_rounds=2)), crfield.TreeCRF(n_rounds=2)):
         data = saved(model.fit(X, y))
-        with pytest.raises(ModelFileError, match=r"window must be an? (integer|whole number)"):
+        with pytest.raises(ModelFileError, match="window must be an integer"):
             load(io.BytesIO(changed(data, lambda header, _: header["parameters"].update(window=window))))
 
 

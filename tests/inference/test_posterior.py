@@ -187,8 +187,8 @@ def test_characters_of_spans(model: crfield.ChainCRF) -> None:
 
 def test_bad_questions(model: crfield.ChainCRF) -> None:
     for call, words in (
-        (lambda: model.predict_n_best(X, 0), "n must be a whole number of at least 1"),
-        (lambda: model.sample_labels(X, -1), "at least 0"),
+        (lambda: model.predict_n_best(X, 0), "n must be an integer ≥ 1"),
+        (lambda: model.sample_labels(X, -1), "n must be an integer ≥ 0"),
         (lambda: model.predict_beam(X, width=0), "width must be"),
         (lambda: model.predict_spans(X, method="best"), "'path' or 'risk'"),
         (lambda: model.predict_spans(X, method="risk", threshold=0.0), "threshold must be a probability"),

@@ -216,7 +216,7 @@ def test_observations_that_do_not_fit() -> None:
         with pytest.raises(InputError):
             streams.push(observations, which=which)
     for options in ({"lag": -1}, {"max_lag": 1.5}, {"lag": True}):
-        with pytest.raises(InputError, match="whole number"):
+        with pytest.raises(InputError, match="must be an integer ≥"):
             model.stream(**options)
 
 

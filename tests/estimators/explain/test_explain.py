@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from crfield import MEMM, ChainCRF, Constraints
 from crfield.errors import InputError, LabelError, NotFittedError
 from crfield.estimators.chain.model import ColumnModel
-from crfield.estimators.explain.terms import feature_name
+from crfield.estimators.explain.margins import feature_name
 from crfield.inference.max_marginals import MaxMarginals
 from crfield.report.errors import error_groups
 from crfield.report.explain import Explanation
@@ -376,7 +376,7 @@ def test_questions_that_cannot_be_answered() -> None:
     with pytest.raises(InputError, match="both 'Q': name two different labels"):
         model.explain(X[0], 0, label="Q", against="Q")
     for options in ({"removals": -1}, {"removals": 0.5}, {"reach": -1}, {"removals": None}):
-        with pytest.raises(InputError, match="must be a whole number of at least 0"):
+        with pytest.raises(InputError, match="must be an integer ≥ 0"):
             model.explain(X[0], 0, **options)
     for options, said in (({"n": -1}, "n must be"), ({"measure": "gain"}, "measure"), ({"by": "word"}, "by must be")):
         with pytest.raises(InputError, match=said):

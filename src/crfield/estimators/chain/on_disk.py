@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from crfield.core.checks import integer
 from crfield.core.target import Target
 from crfield.core.typing import Feature, FilePath, Labels, Sequences, Transformer, Weights
 from crfield.data.batch import Batch
@@ -73,8 +74,7 @@ def encode_dataset(
     ...     encode_dataset([([[["a"], ["b"]]], [["N", "V"]])], os.path.join(folder, "data")).labels.tolist()
     ['N', 'V']
     """
-    if not isinstance(shard_bytes, int | np.integer) or shard_bytes < 1:
-        raise InputError(f"shard_bytes must be a whole number of at least 1, got {shard_bytes!r}.")
+    integer(1)("shard_bytes", shard_bytes)
     if getattr(features, "min_count", 1) != 1:
         raise InputError(
             "features with min_count above 1 would count the words of the first part only. Use features with "

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from crfield.core.checks import random_generator
+from crfield.core.checks import integer, random_generator
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.core.target import Target
@@ -108,8 +108,7 @@ class PosteriorAnswers:
         There are fewer where a sequence has no more labellings that are possible. Given ``known`` labels, as in
         `predict`, they are the labellings that agree with these, and probabilities are given them.
         """
-        if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-            raise InputError(f"n must be a whole number of at least 1, how many labellings are wanted, got {n!r}.")
+        integer(1, meaning="how many labellings are wanted")("n", n)
         potentials, label = self._scored(X, known)
         totals = self._engine.infer(potentials, Semiring.LOG).total
         names = _names(self._coder)[label]
@@ -139,15 +138,13 @@ class PosteriorAnswers:
         self, X: Sequences, n: int = 1, *, known: Labels | None = None, random_state: Seed = None
     ) -> list[np.ndarray]:
         """Of every sequence ``n`` labellings drawn from p(y | x): arrays (n, steps) of labels."""
-        if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
-            raise InputError(f"n must be a whole number of at least 0, how many samples are wanted, got {n!r}.")
+        integer(0, meaning="how many samples are wanted")("n", n)
         rng, names = random_generator(random_state), _names(self._coder)
         return [names[label[draw(node, pairs, int(n), rng)]] for node, pairs, label in self._each_belief(X, known)]
 
     def predict_beam(self, X: Sequences, width: int = 8, *, known: Labels | None = None) -> BeamLabels:
         """The best labelling by a beam of ``width`` labels, for large label sets, and a bound on what it may lose."""
-        if isinstance(width, bool) or not isinstance(width, int | np.integer) or width < 1:
-            raise InputError(f"width must be a whole number of at least 1, labels kept at a step, got {width!r}.")
+        integer(1, meaning="labels kept at a step")("width", width)
         potentials, label = self._scored(X, known)
         path, scores, bounds = beam_paths(potentials, width=int(width))
         return BeamLabels(self._coder.decode(label[path], potentials.topology.offsets), scores, bounds)

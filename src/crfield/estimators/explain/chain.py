@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from crfield.core.checks import integer
 from crfield.core.typing import Labels, Sequences
 from crfield.data.labels import LabelCoder
 from crfield.errors import InputError, LabelError
@@ -147,10 +148,8 @@ class ChainExplanations:
 
 
 def _check_options(removals: int, reach: int | None) -> None:
-    for name, value in (("removals", removals), ("reach", reach)):
-        whole = isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0
-        if not whole and not (name == "reach" and value is None):
-            raise InputError(f"{name} must be a whole number of at least 0, got {value!r}.")
+    integer(0)("removals", removals)
+    (integer(0) | None)("reach", reach)
 
 
 def _check_step(step: Any, length: int) -> int:

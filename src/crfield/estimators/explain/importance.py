@@ -11,10 +11,10 @@ scores. One forward–backward pass and one look-up for every active feature; on
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from numbers import Integral
 
 import numpy as np
 
+from crfield.core.checks import integer
 from crfield.core.typing import Sequences
 from crfield.data.batch import Batch
 from crfield.errors import InputError
@@ -38,8 +38,7 @@ def column_importances(
     by: str | Callable[[str], str],
 ) -> ImportanceList:
     """The n largest importances of the features of X; see `ChainCRF.feature_importance`."""
-    if n is not None and (isinstance(n, bool) or not isinstance(n, Integral) or int(n) < 0):
-        raise InputError(f"n must be a whole number of at least 0, or None for all, got {n!r}.")
+    (integer(0) | None)("n", n)
     if measure not in MEASURES:
         raise InputError(f"measure must be one of {', '.join(map(repr, MEASURES))}, got {measure!r}.")
     if by not in ("feature", "field") and not callable(by):

@@ -11,9 +11,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Hashable, Sequence
-from numbers import Integral
 from typing import Any
 
+from crfield.core.checks import integer
 from crfield.errors import InputError
 from crfield.estimators.export.c_code import c_header
 from crfield.estimators.export.python_code import python_module
@@ -54,8 +54,7 @@ def exported(
             "only models of plain numbers can be exported: arrays (steps, features), not dicts, strings, sparse "
             "matrices, templates or functions. Train on arrays, for example of the features that were chosen."
         )
-    if isinstance(max_lag, bool) or not isinstance(max_lag, Integral) or max_lag < 0:
-        raise InputError(f"max_lag must be a whole number of at least 0, got {max_lag!r}.")
+    integer(0)("max_lag", max_lag)
     columns = scorer.names or [f"x[{k}]" for k in range(scorer.n_columns)]
     if suffix == ".py":
         return python_module(scorer, labels=labels, columns=columns, max_lag=int(max_lag))

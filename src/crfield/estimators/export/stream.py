@@ -17,11 +17,11 @@ import json
 import re
 from collections import deque
 from collections.abc import Hashable, Mapping, Sequence
-from numbers import Integral
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
+from crfield.core.checks import integer
 from crfield.data.labels import LabelCoder
 from crfield.errors import FeatureError, InputError, ShapeError
 from crfield.estimators.export.step_scores import StepScorer, observed_rows
@@ -101,8 +101,7 @@ class _Streams:
         max_lag: int,
     ) -> None:
         for name, value, least in (("streams", n_streams, 1), ("lag", lag, 0), ("max_lag", max_lag, 0)):
-            if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-                raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}.")
+            integer(least)(name, value)
         self.classes_ = coder.classes_
         self.lag, self.viterbi, self.max_lag = int(lag), bool(viterbi), int(max_lag)
         self._labels = coder.labels
