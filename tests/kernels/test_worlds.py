@@ -105,6 +105,29 @@ def test_robots_keep_to_their_limits(body: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["hourglass", "unconstrained"])
+@pytest.mark.parametrize("n_robots", [2, 3, 5])
+def test_limits_hold_away_from_contact_and_pushes_have_one(body: str, scheme: str, n_robots: int) -> None:
+    """What the page says: limits where nobody is near, twice the way of a frame and the overlap in contact."""
+    game = make_tag(3.0 if body == "native" else 0.5, scheme=scheme, n_robots=n_robots, random_state=1)
+    way = game.top_speed / game.rate
+    apart = np.linalg.norm(game.positions[:, :, None] - game.positions[:, None], axis=3) + np.diag(
+        [np.inf] * n_robots
+    )
+    inside = (np.abs(game.positions) < [1749.9, 1999.9]).all(axis=2)
+    alone = (apart.min(axis=2) > game.diameter + 2 * way) & inside
+    velocity = moves(game.positions, game.rate)
+    speed = np.linalg.norm(velocity, axis=2)
+    change = np.linalg.norm(moves(velocity, game.rate), axis=2)
+    assert alone.mean() > 0.6
+    assert speed[alone[1:]].max() < game.top_speed + 1e-6
+    assert change[alone[2:] & alone[1:-1]].max() < 3000.0 + 1e-5
+    if n_robots < 4:
+        assert speed.max() < 2.01 * game.top_speed
+    if body == "native" and n_robots > 2:
+        assert change.max() > 10 * 3000.0, "collisions are hard"
+
+
+@pytest.mark.parametrize("scheme", ["hourglass", "unconstrained"])
 def test_the_rules_of_tag(scheme: str) -> None:
     """A tag needs closeness, is followed by a pause of the new seeker, and shows in its first frame or the second."""
     game = make_tag(10.0, scheme=scheme, random_state=5)

@@ -14,7 +14,9 @@ seeker in this frame if the seeker had moved before it, in the next one otherwis
 seconds longer while somebody is still that near. Targets are the corners of the field in an hourglass pattern (in
 the seeker's own quadrant that corner of the quadrant which is furthest from the seeker), or uniform, but not within
 ``away`` of the seeker. Overlapping robots are pushed apart and turn to their right; who pauses stands firm, and who
-bumps into it takes another target if the present one lies under it.
+bumps into it takes another target if the present one lies under it. A push comes on top of p ← p + v · dt: with
+the overlap o = diameter − distance it is √1.01 · o / 2 for each, or √1.01 · o if the other one pauses, so the limits
+of speed and acceleration hold where nobody touches, and not in a collision or at the edge, where v becomes 0.
 
 **Tracker.** x ← x + v + α s, v ← v + β s, with the surprise s = measurement − (x + v), or 0 when nothing was seen.
 

@@ -104,6 +104,10 @@ def make_tag(
     take their next target within ``reach`` of the last one: the smaller it is, the nearer they come to a halt there.
     ``contact=False`` lets robots drive through each other.
 
+    ``top_speed`` and ``top_acceleration`` are limits of driving: they hold where nobody is within diameter +
+    2 · top_speed / rate, away from the edge of the field. Robots that overlap are pushed apart in the same frame, by
+    half of the overlap each (all of it if the other one pauses), and who reaches the edge stops at once.
+
     >>> game = make_tag(1.0, scheme="unconstrained", n_robots=5, random_state=3)
     >>> game.positions.shape
     (3600, 5, 2)
