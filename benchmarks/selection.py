@@ -193,7 +193,7 @@ def tag(bench: Bench) -> list[Row]:
 
     def game(minutes: float, seed: int) -> tuple[Any, Target]:
         played = make_tag(minutes, scheme="hourglass", random_state=seed)
-        columns = catalogue.on(Recordings.of([played.positions]))
+        columns = catalogue.on(Recordings.of([played.positions], rate=played.rate))
         return columns, Target(columns.chains, 3, played.labels)
 
     lengths = (2.0, 2.0, 2.0) if bench.quick else (11.0, 12.0, 13.0)

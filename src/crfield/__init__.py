@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from crfield.compat.convert import convert_model as convert_model
     from crfield.compat.convert import write_crfsuite_model as write_crfsuite_model
     from crfield.core.constraints import Constraints as Constraints
+    from crfield.data.clocks.align import align as align
     from crfield.data.frames import from_frame as from_frame
     from crfield.data.frames import to_frame as to_frame
     from crfield.data.graphs.builders import chain as chain
@@ -89,6 +90,7 @@ if TYPE_CHECKING:
     from crfield.simulate.weak_features import make_weak_features as make_weak_features
     from crfield.simulate.wearable import make_wearable_episodes as make_wearable_episodes
     from crfield.storage.datasets.recordings import read_recordings as read_recordings
+    from crfield.storage.datasets.recordings import read_tracks as read_tracks
     from crfield.storage.datasets.word_lists import read_clusters as read_clusters
     from crfield.storage.datasets.word_lists import read_lexicon as read_lexicon
     from crfield.storage.encoded import EncodedDataset as EncodedDataset
@@ -102,6 +104,7 @@ if TYPE_CHECKING:
     from crfield.storage.limits import file_growth as file_growth
 else:
     _HOME: dict[str, str] = {
+        "align": "crfield.data.clocks.align",
         "BoostedRandomField": "crfield.estimators.boosted.random_field",
         "chain": "crfield.data.graphs.builders",
         "ChainCRF": "crfield.estimators.chain.crf",
@@ -167,6 +170,7 @@ else:
         "read_graphs": "crfield.storage.exchange",
         "read_lexicon": "crfield.storage.datasets.word_lists",
         "read_recordings": "crfield.storage.datasets.recordings",
+        "read_tracks": "crfield.storage.datasets.recordings",
         "read_template": "crfield.estimators.base.load",
         "Replay": "crfield.report.replay",
         "robot_vision": "crfield.simulate.tag_vision",

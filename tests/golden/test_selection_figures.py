@@ -62,7 +62,7 @@ def _tag(seed: int, minutes: float) -> tuple[SelectionProblem, SelectionProblem]
     parts = []
     for k in range(3):
         game = make_tag(minutes, random_state=10 * seed + k)
-        columns = catalogue.on(Recordings.of([game.positions], rate=1.0))
+        columns = catalogue.on(Recordings.of([game.positions], rate=game.rate))
         parts.append((columns, Target(columns.chains, 3, game.labels)))
     problem = SelectionProblem(*parts[0], held_out=parts[1])
     return problem, SelectionProblem(*parts[0], held_out=parts[2], scale=problem.scale)

@@ -61,7 +61,7 @@ def tag_columns(steps: int = 60) -> tuple[Any, np.ndarray]:
         "speed state : speed(a) | for a in robots | pow 1,2\n"
     )
     rng = np.random.default_rng(2)
-    played = Recordings.of([rng.normal(0, 8, (n, 3, 2)).cumsum(axis=0) for n in (steps, 1, steps // 2)])
+    played = Recordings.of([rng.normal(0, 8, (n, 3, 2)).cumsum(axis=0) for n in (steps, 1, steps // 2)], rate=1.0)
     columns = spec.expand(labels=LABELS, agents=3).on(played)
     return columns, np.repeat(rng.integers(0, LABELS, 40), 5)[: columns.chains.n_nodes]
 

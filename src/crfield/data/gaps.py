@@ -9,12 +9,15 @@ grid first time + k / rate and says what happens where nothing was heard for lon
 "split" is the default: what a sensor did while nobody heard it is not known. Between readings that are closer,
 ``how="linear"`` draws a line and ``how="hold"`` repeats the last reading (for states and counts); "mean" takes the
 mean of all readings within half a step, which is right where the grid is coarser than the readings, and a line where
-there is none. A label holds until the next reading. NaN in a column is as if that reading had not come; a column
-without any reading in a part is an error unless ``fill`` says what to take.
+there is none. A label holds until the next reading. NaN in a column is as if that reading had not come, so a column
+can be silent while others go on: with "split" the recording also ends where one column is silent for longer than
+``longest_gap``, or than twice the usual distance of its readings if they come that slowly. A column without any
+reading is an error unless ``fill`` says what to take, and then it ends nothing.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -73,8 +76,35 @@ def resampled(
         raise InputError(f"gaps must be one of {GAPS} and how one of {HOW}, got {gaps!r} and {how!r}.")
     if not np.isfinite(rate) or rate <= 0:
         raise InputError(f"rate must be a finite number > 0 (steps per second), got {rate!r}.")
-    parts = split_at_gaps(frame, longest_gap=longest_gap) if gaps == "split" else [frame] if len(frame) else []
+    parts = [frame] if len(frame) else []
+    if gaps == "split":
+        split = split_at_gaps(frame, longest_gap=longest_gap)
+        parts = [own for part in split for own in _between_silences(part, frame, float(longest_gap), fill)]
     return [_on_grid(part, float(rate), float(longest_gap), how, fill) for part in parts]
+
+
+def _between_silences(part: TimedFrame, frame: TimedFrame, longest: float, fill: float | None) -> list[TimedFrame]:
+    """The rows of a part between silences of its columns, which are judged by the whole recording's pace."""
+    first, last = float(part.seconds[0]), float(part.seconds[-1])
+    kept = [(first, last)]
+    for own, whole in zip(part.values.T, frame.values.T, strict=True):
+        heard = frame.seconds[~np.isnan(whole)]
+        if not len(heard):
+            if fill is None:
+                return [part]  # which is refused, with the name of the column
+            continue
+        distances = np.diff(heard)
+        allowed = max(longest, 2 * float(np.median(distances)) if len(distances) else 0.0)
+        times = part.seconds[~np.isnan(own)]
+        edges = np.concatenate([[-np.inf if not len(times) or times[0] - first > allowed else first], times])
+        edges = np.append(edges, np.inf if not len(times) or last - times[-1] > allowed else last)
+        for k in np.flatnonzero(np.diff(edges) > allowed):
+            low, high = edges[k], edges[k + 1]
+            # what lies strictly within the silence goes; the readings beside it stay
+            outside = [((a, min(b, low)), (max(a, high), b)) for a, b in kept]
+            kept = [(a, b) for pair in outside for a, b in pair if a <= b]
+    places = [np.searchsorted(part.seconds, [a - 1e-12, b + 1e-12]).tolist() for a, b in kept]
+    return [part.part(start, stop) for start, stop in places if stop > start]
 
 
 def _on_grid(frame: TimedFrame, rate: float, longest: float, how: str, fill: float | None) -> TimedFrame:
@@ -100,7 +130,7 @@ def _on_grid(frame: TimedFrame, rate: float, longest: float, how: str, fill: flo
         wide = frame.seconds[after] - frame.seconds[before] > longest
         labels = frame.labels[before].copy()
         labels[wide & (grid > frame.seconds[before] + 1e-9)] = None
-    return TimedFrame(frame.name, grid, values, frame.columns, labels)
+    return replace(frame, seconds=grid, values=values, labels=labels)
 
 
 def _at(seconds: np.ndarray, values: np.ndarray, grid: np.ndarray, rate: float, how: str) -> np.ndarray:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -45,6 +45,7 @@ class TimedFrame:
     values: np.ndarray  # (n, D)
     columns: tuple[str, ...]
     labels: np.ndarray | None = None  # (n,) objects
+    epoch: float | None = None  # of times that were dates: second 0, in seconds since 1970, UTC
 
     def __post_init__(self) -> None:
         n = len(self.seconds)
@@ -62,7 +63,7 @@ class TimedFrame:
     def part(self, start: int, stop: int) -> TimedFrame:
         """Rows ``start`` … ``stop`` − 1."""
         labels = None if self.labels is None else self.labels[start:stop]
-        return TimedFrame(self.name, self.seconds[start:stop], self.values[start:stop], self.columns, labels)
+        return replace(self, seconds=self.seconds[start:stop], values=self.values[start:stop], labels=labels)
 
     def __repr__(self) -> str:
         span = f", {self.seconds[0]:g} … {self.seconds[-1]:g} s" if len(self) else ""
@@ -161,7 +162,7 @@ def _frames(
     chosen = [name for name in chosen if name not in (when, what, whose)]
     if len({len(cells) for cells in table.values()}) > 1:
         raise ShapeError(f"columns must be equally long, got { ({n: len(c) for n, c in table.items()}) }.")
-    seconds, dated = _times(table[str(when)], unit, file, lines)
+    seconds, origin = _times(table[str(when)], unit, file, lines)
     values = np.stack([_numbers(table[name], name, file, lines) for name in chosen], axis=1) if chosen else None
     values = np.zeros((len(seconds), 0)) if values is None else values
     labels = None if what is None else np.array([*map(_label, table[what]), None], dtype=object)[:-1]
@@ -170,9 +171,10 @@ def _frames(
     for name in dict.fromkeys(owner):
         own = np.flatnonzero([other == name for other in owner])
         own = own[np.argsort(seconds[own], kind="stable")]
-        start = seconds[own[0]] if dated else 0.0
+        start = 0.0 if origin is None else float(seconds[own[0]])
         part = None if labels is None else labels[own]
-        frames.append(TimedFrame(name, seconds[own] - start, values[own], tuple(chosen), part))
+        epoch = None if origin is None else origin + start
+        frames.append(TimedFrame(name, seconds[own] - start, values[own], tuple(chosen), part, epoch))
     return frames
 
 
@@ -184,13 +186,18 @@ def _column(names: Sequence[str], part: str | int, file: str | None) -> str:
     raise FormatError(f"there is no column {part!r}; there are {', '.join(names)}.", file=file)
 
 
-def _times(cells: Any, unit: str, file: str | None, lines: Sequence[int] | None) -> tuple[np.ndarray, bool]:
+def _times(cells: Any, unit: str, file: str | None, lines: Sequence[int] | None) -> tuple[np.ndarray, float | None]:
+    """Seconds, and of dates what to add for seconds since 1970."""
     one_of(*UNITS)("unit", unit)
     array = np.asarray(cells)
     if array.dtype.kind == "M":
-        return (array - array.min()).astype("timedelta64[ns]").astype(np.int64) * 1e-9 if len(array) else np.zeros(
-            0
-        ), True
+        if not len(array):
+            return np.zeros(0), 0.0
+        first = array.min()
+        if np.isnat(array).any():
+            raise FormatError("expected a time in every row, got NaT.", file=file)
+        since = float(first.astype("datetime64[ns]").astype(np.int64)) * 1e-9
+        return (array - first).astype("timedelta64[ns]").astype(np.int64) * 1e-9, since
     out, dated = np.empty(len(array)), False
     for k, cell in enumerate(array.tolist()):
         if isinstance(cell, str) and not _is_number(cell) and _is_date(cell):
@@ -204,7 +211,7 @@ def _times(cells: Any, unit: str, file: str | None, lines: Sequence[int] | None)
         if not np.isfinite(out[k]):
             line = None if lines is None else lines[k]
             raise FormatError(f"expected a time, a number or an ISO date, got {cell!r}.", file=file, line=line)
-    return out, dated
+    return out, 0.0 if dated else None
 
 
 def _numbers(cells: Any, name: str, file: str | None, lines: Sequence[int] | None) -> np.ndarray:

@@ -13,6 +13,7 @@ Nothing here depends on how many candidates there are but `slopes` and its answe
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -22,8 +23,9 @@ import numpy as np
 
 from crfield.core.beliefs import Beliefs
 from crfield.core.target import Target
-from crfield.errors import InputError
+from crfield.errors import DataWarning, InputError
 from crfield.features.lazy_columns import STATE, TRANSITION, LazyColumns
+from crfield.features.relational.columns import RelationalColumns
 from crfield.inference.decode import best_marginals
 from crfield.selection.active import ActiveColumns, Base, as_active
 from crfield.selection.refit import fit_weights
@@ -132,6 +134,8 @@ class SelectionProblem:
             self.held = View(held_out[0], held_out[1])
         elif held_spans is not None:
             self.held = View(candidates, target, spans=held_spans)
+        if scale is None and isinstance(candidates, RelationalColumns):
+            _warn_constant(candidates)
         self.scale = scale or ColumnScale.of(self.train, standardize=standardize, min_count=min_count, n_jobs=n_jobs)
         self._uncentred()
         self._active = ActiveColumns(self.train, self.scale, base=self.base, n_jobs=n_jobs)
@@ -326,3 +330,17 @@ class SelectionProblem:
             part -= shift[: self.n_labels]
         table -= shift[self.n_labels :].reshape(table.shape)
         return base, weights
+
+
+def _warn_constant(columns: RelationalColumns) -> None:
+    found = columns.constant_tests()
+    if found:
+        rate = columns.recordings.rate
+        clock = "no rate is known" if rate is None else f"the rate is {rate:g} steps a second"
+        warnings.warn(
+            f"most thresholds of {', '.join(one.template for one in found)} say nothing about these "
+            f"{columns.chains.n_nodes:,} steps. {'; '.join(map(str, found))}. Are the units of the positions and the "
+            f"rate those that the templates were written for ({clock})?",
+            DataWarning,
+            stacklevel=3,
+        )

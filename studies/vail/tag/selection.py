@@ -117,9 +117,9 @@ def _methods(settings: Settings) -> dict[str, tuple[str, dict[str, Any]]]:
 
 
 def _candidates(game: TagGames) -> tuple[LazyColumns, Target]:
-    """The 1,200 candidates on a game; speeds are millimetres a step."""
+    """The 1,200 candidates on a game; speeds and their thresholds are millimetres a second, as in the thesis."""
     catalogue = Specification.parse(TAG_LARGE).expand(labels=3, agents=3)
-    columns = catalogue.on(Recordings.of([game.positions], rate=1.0))
+    columns = catalogue.on(Recordings.of([game.positions], rate=game.rate))
     return columns, Target(columns.chains, 3, game.labels)
 
 

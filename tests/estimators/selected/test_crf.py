@@ -136,7 +136,7 @@ def test_functions_of_ones_own_are_not_saved(tmp_path: Path) -> None:
         labels=3, agents=3, functions=table
     )
     X, y = games(10.0)
-    model = SelectedCRF(features=hot, options={"max_features": 2}, refit_l2=1.0).fit(X, y)
+    model = SelectedCRF(features=hot, rate=1.0, options={"max_features": 2}, refit_l2=1.0).fit(X, y)
     with pytest.raises(InputError, match="joblib"):
         model.save(tmp_path / "hot.crfield")
 
@@ -192,7 +192,7 @@ def test_label_ties_follow_the_labels_of_the_data() -> None:
     for labels in y:
         pace = np.stack([np.where(labels == name, 9.0, 1.0) for name in "abc"], axis=1)
         X.append(np.cumsum(rng.normal(size=(120, 3, 2)) * pace[:, :, None], axis=0))
-    model = SelectedCRF(features=catalogue, options={"max_features": 3}).fit(X, y)
+    model = SelectedCRF(features=catalogue, rate=1.0, options={"max_features": 3}).fit(X, y)
     assert {(item.name, item.label) for item in model.features_} <= {
         ("mine(a)", "a"),
         ("mine(b)", "b"),
@@ -229,7 +229,7 @@ def test_words_for_what_cannot_be(options: dict[str, Any], match: str) -> None:
 
 def test_words_for_recordings_that_do_not_fit() -> None:
     X, y = games(10.0)
-    model = SelectedCRF(features=CATALOGUE, options={"max_features": 1})
+    model = SelectedCRF(features=CATALOGUE, rate=60.0, options={"max_features": 1})
     with pytest.raises(InputError, match="list"):
         model.fit(Recordings.of(X), y)
     with pytest.raises(CrfieldError, match="agents"):

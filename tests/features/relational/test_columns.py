@@ -65,7 +65,7 @@ def sparse_matrix() -> MatrixColumns:
 
 
 def relational(labels: int = 3) -> LazyColumns:
-    return Specification.parse(RICH).expand(labels=labels, agents=3).on(games())
+    return Specification.parse(RICH).expand(labels=labels, agents=3).on(games(), rate=1.0)
 
 
 @pytest.mark.parametrize("make", [matrix, sparse_matrix, relational, lambda: relational(4), lambda: relational(6)])
@@ -102,7 +102,7 @@ def test_scores_of_the_sets_of_tag(text: str) -> None:
 
 def test_no_more_is_kept_than_allowed() -> None:
     catalogue = Specification.parse(RICH).expand(labels=3, agents=3)
-    tight, roomy = catalogue.on(games(), memory=3000), catalogue.on(games())
+    tight, roomy = catalogue.on(games(), rate=1.0, memory=3000), catalogue.on(games(), rate=1.0)
     assert np.array_equal(tight.scores(*gradients(tight)), roomy.scores(*gradients(roomy)))
     assert np.array_equal(tight.chunk(np.arange(40, 0, -1)), roomy.chunk(np.arange(40, 0, -1)))
     assert sum(array.nbytes for array in tight._kept.values()) <= 3000 < tight.chains.n_nodes * 8 * 8
@@ -111,22 +111,24 @@ def test_no_more_is_kept_than_allowed() -> None:
 def test_recordings_do_not_look_into_each_other() -> None:
     catalogue = Specification.parse(RICH).expand(labels=3, agents=3)
     everything = np.arange(catalogue.n_columns)
-    whole = catalogue.on(games())
+    whole = catalogue.on(games(), rate=1.0)
     made = whole.chunk(everything)
     for (start, end), game in zip(pairwise(whole.chains.offsets), games(), strict=True):
-        assert np.array_equal(made[start:end], catalogue.on([game]).chunk(everything))
+        assert np.array_equal(made[start:end], catalogue.on([game], rate=1.0).chunk(everything))
 
 
 def test_nothing_to_look_at() -> None:
     catalogue = Specification.parse(RICH).expand(labels=3, agents=3)
-    columns = catalogue.on([np.zeros((0, 3, 2))])
+    columns = catalogue.on([np.zeros((0, 3, 2))], rate=1.0)
     assert not columns.scores(np.zeros((0, 3)), np.zeros((0, 3, 3))).any()
     assert columns.chunk(np.array([0, 5])).shape == (0, 2)
     assert columns.chunk(np.zeros(0, int)).shape == (0, 0)
 
 
 def test_parts_of_a_gradient_that_nobody_needs() -> None:
-    columns = Specification.parse("s state : speed(r) | for r in robots").expand(labels=2, agents=3).on(games())
+    columns = (
+        Specification.parse("s state : speed(r) | for r in robots").expand(labels=2, agents=3).on(games(), rate=1.0)
+    )
     node, edge = gradients(columns)
     assert np.array_equal(columns.scores(node, None), columns.scores(node, edge))
     with pytest.raises(ShapeError, match="node"):
@@ -145,8 +147,8 @@ def test_parts_of_a_gradient_that_nobody_needs() -> None:
         (lambda c: c.on([np.zeros((5, 3, 2)), np.zeros((5, 4, 2))]), ShapeError),
         (lambda c: c.on(np.full((5, 3, 2), np.nan)), FeatureError),
         (lambda c: c.on("games"), ShapeError),
-        (lambda c: c.on(games()).chunk(np.array([10**6])), InputError),
-        (lambda c: c.on(games()).chunk(np.array([0.5])), InputError),
+        (lambda c: c.on(games(), rate=1.0).chunk(np.array([10**6])), InputError),
+        (lambda c: c.on(games(), rate=1.0).chunk(np.array([0.5])), InputError),
         (lambda c: c.name(-1), InputError),
         (lambda c: c.column_name(10**7), InputError),
         (lambda c: c.stream([0], rate=0), InputError),
@@ -176,10 +178,10 @@ def test_functions_that_do_not_keep_their_word() -> None:
         catalogue = spec.expand(labels=2, agents=3, functions=table)
         with np.errstate(divide="ignore"):
             with pytest.raises(error):
-                catalogue.on(games()).chunk(np.array([0]))
+                catalogue.on(games(), rate=1.0).chunk(np.array([0]))
             if body(np.ones(1)) is not None and error is not ShapeError:
                 with pytest.raises(error):
-                    catalogue.stream([0]).push(np.zeros((3, 2)))
+                    catalogue.stream([0], rate=1.0).push(np.zeros((3, 2)))
 
 
 def streamed(catalogue: Catalogue, game: np.ndarray, columns: np.ndarray, rate: float) -> np.ndarray:
@@ -203,11 +205,11 @@ def test_a_stream_goes_on_where_it_was() -> None:
     (game,) = games(8, (60,))
     whole = streamed(catalogue, game, columns, 1.0)
     for cut in (0, 1, 7, 45):
-        first = catalogue.stream(columns)
+        first = catalogue.stream(columns, rate=1.0)
         for step in game[:cut]:
             first.push(step)
         saved = json.loads(json.dumps(first.state()))
-        for again in (catalogue.stream(columns).restore(saved), pickle.loads(pickle.dumps(first))):
+        for again in (catalogue.stream(columns, rate=1.0).restore(saved), pickle.loads(pickle.dumps(first))):
             assert np.array_equal(np.array([again.push(step) for step in game[cut:]]), whole[cut:])
         first.reset()
         assert np.array_equal(np.array([first.push(step) for step in game]), whole)
@@ -215,7 +217,7 @@ def test_a_stream_goes_on_where_it_was() -> None:
 
 def test_a_stream_remembers_no_more_than_it_must() -> None:
     catalogue = Specification.parse(RICH).expand(labels=3, agents=3)
-    stream = catalogue.stream(np.arange(catalogue.n_columns))
+    stream = catalogue.stream(np.arange(catalogue.n_columns), rate=1.0)
     (game,) = games(9, (300,))
     sizes = []
     for step in game:

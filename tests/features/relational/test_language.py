@@ -19,7 +19,7 @@ GAME = {"labels": ["a", "b", "rest"], "teams": {"us": ["a", "b"], "them": ["c"]}
 def values(line: str, moving: np.ndarray, **words: object) -> np.ndarray:
     """(N, columns) of one template for agents 0, 1, … and one label."""
     catalogue = Specification.parse(line).expand(**{"labels": 1, "agents": moving.shape[1], **words})  # type: ignore[arg-type]
-    return catalogue.on(moving).chunk(np.arange(catalogue.n_columns))
+    return catalogue.on(moving, rate=1.0).chunk(np.arange(catalogue.n_columns))
 
 
 @pytest.mark.parametrize(

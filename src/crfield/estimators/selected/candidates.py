@@ -39,7 +39,7 @@ class Candidates:
         labels: LabelCoder,
         *,
         catalogue: Catalogue | None,
-        rate: float,
+        rate: float | None,
         transition_features: str | Sequence[Any] | None,
         feature_names: Sequence[str] | None,
     ) -> None:

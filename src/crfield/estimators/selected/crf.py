@@ -108,8 +108,8 @@ class SelectedCRF(ChainAnswers[Selected], kind="selected_crf", model=Selected):
         Keywords of the method: ``{"max_features": 50}``, ``{"decay": 0.8}`` for ℓ1, ``{"m": 8}`` for grafting.
     features : Catalogue, optional
         An expanded `Specification`; its labels are replaced by those of y, matched by their text.
-    rate : float
-        Steps a second of recordings given as arrays.
+    rate : float, optional
+        Steps a second of recordings given as arrays; needed where templates speak of velocities.
     transition_features : "all" or list, optional
         Columns that are also linked to pairs of labels: names of dict entries, or column numbers.
     feature_names : list of str, optional
@@ -168,7 +168,7 @@ class SelectedCRF(ChainAnswers[Selected], kind="selected_crf", model=Selected):
     method: str = parameter(one_of("auto", *METHODS), default="auto")
     options: Mapping[str, Any] | None = parameter(keywords, default=None, to_json=_plain_options)
     features: Catalogue | None = parameter(catalogue_or_none, default=None, stored=False)
-    rate: float = parameter(number(above=0, meaning="steps a second"), default=1.0)
+    rate: float | None = parameter(number(above=0, meaning="steps a second") | None, default=None)
     transition_features: str | Sequence[Any] | None = parameter(default=None)
     feature_names: Sequence[str] | None = parameter(default=None)
     standardize: bool = parameter(flag, default=True)
@@ -217,7 +217,7 @@ class SelectedCRF(ChainAnswers[Selected], kind="selected_crf", model=Selected):
             X,
             labels,
             catalogue=self.features,
-            rate=float(self.rate),
+            rate=None if self.rate is None else float(self.rate),
             transition_features=self.transition_features,
             feature_names=self.feature_names,
         )

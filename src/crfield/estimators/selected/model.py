@@ -14,6 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from crfield.core.potentials import Potentials
+from crfield.data.clocks.tracks import Tracks
 from crfield.data.label_json import label_from_json, label_to_json
 from crfield.data.labels import LabelCoder
 from crfield.errors import InputError, ShapeError
@@ -32,26 +33,32 @@ from crfield.storage.state import State
 TABLES = ("weights", "bias", "transitions", "start", "end", "link_weights")
 
 
-def recordings_of(X: Any, rate: float) -> Recordings:
+def recordings_of(X: Any, rate: float | None) -> Recordings:
     """One `Recordings` of a list of arrays (T, R, D), or of `Recordings` of one each."""
     if isinstance(X, Recordings):
         raise InputError("X must be a list with one recording for each label sequence. Write [X] for a single one.")
     if isinstance(X, str | bytes) or not hasattr(X, "__len__") or not hasattr(X, "__getitem__"):
         raise InputError(f"X must be a list of recordings, arrays (steps, agents, axes), got {type(X).__name__}.")
-    items = [X[k] for k in range(len(X))]
+    items = [Recordings.of(item) if isinstance(item, Tracks) else item for item in (X[k] for k in range(len(X)))]
     if not any(isinstance(item, Recordings) for item in items):
         return Recordings.of(items, rate=rate)
     if not all(isinstance(item, Recordings) for item in items):
         raise InputError("X must hold arrays or Recordings, not both.")
     rates = {item.rate for item in items}
     if len(rates) > 1 or any(item.chains.n_sequences != 1 for item in items):
-        raise ShapeError(f"each Recordings in X must hold one recording, all of one rate, got rates {sorted(rates)}.")
+        raise ShapeError(
+            f"each Recordings in X must hold one recording, all of one rate, got rates {sorted(map(str, rates))}."
+        )
+    presences = None
+    if any(item.present is not None for item in items):
+        presences = [np.ones(r.positions.shape[:2], bool) if r.present is None else r.present for r in items]
     return Recordings.of(
         [item.positions for item in items],
         rate=rates.pop(),
-        velocities=[item.velocities for item in items],
+        velocities=None if any(item.velocities is None for item in items) else [item.velocities for item in items],
         channels={name: [item.channels[name] for item in items] for name in items[0].channels},
         agent_channels={name: [item.agent_channels[name] for item in items] for name in items[0].agent_channels},
+        present=presences,
     )
 
 
@@ -64,7 +71,7 @@ class ChosenColumns:
 
     catalogue: Catalogue
     columns: np.ndarray  # (D,) numbers in the catalogue
-    rate: float
+    rate: float | None  # None where no template speaks of velocities
     steps: DenseSteps
 
     def __getstate__(self) -> dict[str, object]:
@@ -78,7 +85,7 @@ class ChosenColumns:
         weights_of_base: np.ndarray,
         places: Places,
         weights: np.ndarray,
-        rate: float,
+        rate: float | None,
     ) -> ChosenColumns:
         """From weights in the units of the columns."""
         size = catalogue.n_labels
@@ -138,8 +145,7 @@ class ChosenColumns:
         catalogue, rate = Catalogue.from_state(state.part("catalogue").header), state.header.get("rate")
         columns, linked = state.array("columns", (None,), np.int64), state.array("linked", (None,), np.int32)
         if (
-            not isinstance(rate, float)
-            or not 0 < rate < np.inf
+            not (rate is None or (isinstance(rate, float) and 0 < rate < np.inf))
             or (len(columns) and not 0 <= columns.min() <= columns.max() < catalogue.n_columns)
             or (len(linked) and not 0 <= linked.min() <= linked.max() < len(columns))
         ):

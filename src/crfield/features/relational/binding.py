@@ -33,7 +33,11 @@ _ORDER: dict[str, Callable[[Any, Any], bool]] = {
 
 @dataclass(frozen=True)
 class Node:
-    """One operation on earlier nodes. ``fixed`` are its constants: an agent, a lag, a number, which form."""
+    """One operation on earlier nodes. ``fixed`` are its constants: an agent, a lag, a number, which form.
+
+    A gathering also knows which agents it runs over, for each of its values, and which ones all of them name besides:
+    who is absent of the former is left out, and without the latter it has no value.
+    """
 
     operation: str
     inputs: tuple[int, ...]
@@ -57,6 +61,26 @@ class Graph:
             self._number[node] = len(self.nodes)
             self.nodes.append(node)
         return self._number[node]
+
+    def named(self, number: int) -> frozenset[int]:
+        """Agents without whom a node has no value, whoever else is there."""
+        node = self.nodes[number]
+        if node.operation in ("pos", "vel"):
+            return frozenset(node.fixed)
+        if node.operation == "channel":
+            return frozenset(agent for agent in node.fixed[1:] if agent >= 0)
+        if node.operation == "gather":
+            return frozenset(node.fixed[2])
+        return frozenset().union(*map(self.named, node.inputs))
+
+    def gather(self, name: str, inputs: tuple[int, ...], who: tuple[tuple[int, ...], ...]) -> int:
+        """The number of an aggregate over values, or pairs of them, each about the agents ``who`` it runs over."""
+        each = len(inputs) // len(who)
+        besides = [
+            frozenset().union(*map(self.named, inputs[k * each : (k + 1) * each])) - set(own)
+            for k, own in enumerate(who)
+        ]
+        return self.add("gather", inputs, (name, who, tuple(sorted(frozenset.intersection(*besides)))))
 
 
 def bindings(loops: tuple[Loop, ...], words: Vocabulary) -> Iterator[Bound]:
@@ -205,17 +229,20 @@ class Grounder:
             ways = [{**bound, **more} for more in bindings(expression.loops, self.words)]
             ways = [way for way in ways if holds(expression.condition, way, self.words)]
             inputs = [self._one(part, way, SCALAR) for way in ways for part in expression.arguments]
+            own = [loop.variable for loop in expression.loops]
+            who = tuple(tuple(way[v].number for v in own if way[v].kind == "agent") for way in ways)
         else:
             if not expression.arguments or name == "count" or each == 2:
                 raise fault(f"write {expression.function}(… for variable in domain).", expression.place)
             inputs = [self._one(part, bound, SCALAR) for part in expression.arguments]
+            who = ((),) * len(inputs)
         if not inputs:
             empty = AGGREGATES[name][2]
             if empty is None:
-                who = ", ".join(f"{key} = {self.words.word(thing)}" for key, thing in bound.items())
-                raise fault(f"nothing is left to take the {name} of where {who or 'this stands'}.", expression.place)
+                here = ", ".join(f"{key} = {self.words.word(thing)}" for key, thing in bound.items())
+                raise fault(f"nothing is left to take the {name} of where {here or 'this stands'}.", expression.place)
             return self.graph.add("const", fixed=(empty,))
-        return self.graph.add("gather", tuple(inputs), (name,))
+        return self.graph.gather(name, tuple(inputs), who)
 
     def _agents(self, call: Call, bound: Bound, count: int, *, also: int = 0) -> list[int]:
         if len(call.arguments) != count + also:
@@ -285,7 +312,13 @@ class Grounder:
         others = [thing.number for thing in self.words.domains[domain.value] if thing != Thing("agent", agent)]
         if not others or self.words.domains[domain.value][0].kind != "agent":
             raise fault("there is no other agent in this domain.", domain.place)
-        return self.graph.add("gather", tuple(self._distance(agent, other) for other in others), ("min",))
+        distances = tuple(self._distance(agent, other) for other in others)
+        return self.graph.gather("min", distances, tuple((other,) for other in others))
+
+    def _call_present(self, call: Call, bound: Bound) -> int:
+        if "present" in self.words.agent_channels or "present" in self.words.functions:
+            return self._plain(call, bound)  # a user's own word
+        return self.graph.add("present", fixed=(*self._agents(call, bound, 1),))
 
     def _call_comp(self, call: Call, bound: Bound) -> int:
         if len(call.arguments) != 2:

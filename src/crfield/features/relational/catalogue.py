@@ -180,6 +180,22 @@ class Catalogue:
         """Different expressions that stand behind the columns."""
         return len({block.node for block in self.blocks})
 
+    def moving(self, operations: Iterable[str] = ("vel", "rate")) -> list[str]:
+        """Names of the templates that speak of velocities or accelerations, so that a step must have a length.
+
+        >>> spec = Specification.parse('''
+        ... near state : dist(a,b) | for a in robots, b in robots | where a < b
+        ... slow state : speed(a)  | for a in robots | test < 300
+        ... ''')
+        >>> spec.expand(labels=2, agents=2).moving()
+        ['slow']
+        """
+        reached: list[bool] = []
+        wanted = set(operations)
+        for node in self.graph.nodes:  # inputs come before
+            reached.append(node.operation in wanted or any(reached[k] for k in node.inputs))
+        return list(dict.fromkeys(block.template.name for block in self.blocks if reached[block.node]))
+
     def column_name(self, column: int) -> str:
         """Name of a column, without labels."""
         (column,) = check_columns(np.array([column]), self.n_columns).tolist()
@@ -260,12 +276,17 @@ class Catalogue:
         except TemplateError as error:
             raise ModelFileError(f"the specification of a catalogue cannot be read: {error}") from None
 
-    def on(self, recordings: Recordings | Any, *, memory: float = 256e6) -> RelationalColumns:
-        """The features as lazy columns of recordings, or of arrays (T, R, D); ``memory`` bounds what is kept."""
-        return RelationalColumns(self, recordings, memory=memory)
+    def on(
+        self, recordings: Recordings | Any, *, rate: float | None = None, memory: float = 256e6
+    ) -> RelationalColumns:
+        """The features as lazy columns of recordings, or of arrays (T, R, D) at ``rate`` steps a second.
 
-    def stream(self, columns: Sequence[int] | np.ndarray, *, rate: float = 1.0) -> FeatureStream:
-        """Some columns, one step at a time."""
+        ``memory`` bounds what is kept.
+        """
+        return RelationalColumns(self, recordings, rate=rate, memory=memory)
+
+    def stream(self, columns: Sequence[int] | np.ndarray, *, rate: float | None = None) -> FeatureStream:
+        """Some columns, one step at a time; ``rate`` (steps a second) is needed where they speak of velocities."""
         return FeatureStream(self, columns, rate=rate)
 
 

@@ -11,17 +11,17 @@ cost O(N L² + T L²) for each expression, window and lag, and the memory is tha
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from crfield.core.topology import Chains
 from crfield.errors import FeatureError, ShapeError
 from crfield.features.lazy_columns import Places, check_columns, check_gradient
-from crfield.features.relational.functions import AGGREGATES, SCALAR
-from crfield.features.relational.recordings import Recordings, changes
+from crfield.features.relational.functions import AGGREGATES, SCALAR, gather_present
+from crfield.features.relational.recordings import Recordings, changes, no_rate
 from crfield.kernels import families
 
 if TYPE_CHECKING:
@@ -45,6 +45,23 @@ def series_kind(window: str, width: int, sign: str | None) -> str:
     return window
 
 
+class ConstantTests(NamedTuple):
+    """A template whose thresholds mostly lie outside of what its expression is on the data."""
+
+    template: str
+    constant: int
+    thresholds: int
+    values: tuple[float, float]
+    grid: tuple[float, float]
+
+    def __str__(self) -> str:
+        (low, high), (first, last) = self.values, self.grid
+        return (
+            f"{self.template}: {self.constant} of {self.thresholds} thresholds are constant, being {first:g} … "
+            f"{last:g} where values are {low:.3g} … {high:.3g}"
+        )
+
+
 class RelationalColumns:
     """The features of a catalogue over recordings, as `crfield.features.lazy_columns.LazyColumns`.
 
@@ -58,9 +75,18 @@ class RelationalColumns:
     [0.0, 0.0, 8.0, 10.0]
     """
 
-    def __init__(self, catalogue: Catalogue, recordings: Recordings | Any, *, memory: float = 256e6) -> None:
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        recordings: Recordings | Any,
+        *,
+        rate: float | None = None,
+        memory: float = 256e6,
+    ) -> None:
         if not isinstance(recordings, Recordings):
-            recordings = Recordings.of(recordings)
+            recordings = Recordings.of(recordings, rate=rate)
+        elif rate is not None and rate != recordings.rate:
+            raise FeatureError(f"these Recordings have the rate {recordings.rate}; leave rate={rate!r} out.")
         self.catalogue, self.recordings = catalogue, recordings
         words = catalogue.words
         expected = len(words.agents), len(words.axes)
@@ -76,8 +102,13 @@ class RelationalColumns:
             missing = sorted(wanted - set(given))
             if missing:
                 raise FeatureError(f"the recordings lack the {what} {missing}. Give them to Recordings.of.")
+        if recordings.rate is None:
+            lost = catalogue.moving(["rate"] if recordings.velocities is not None else ["vel", "rate"])
+            if lost:
+                raise no_rate(lost)
         self._memory, self._used = float(memory), 0
         self._kept: OrderedDict[tuple[Any, ...], np.ndarray] = OrderedDict()
+        self._needed: dict[int, frozenset[int]] = {}
 
     def __repr__(self) -> str:
         return f"RelationalColumns({self.catalogue!r}, {self.chains.n_nodes} steps)"
@@ -119,6 +150,41 @@ class RelationalColumns:
         """Column and labels of some features, or of all."""
         return self.catalogue.places(candidates)
 
+    def constant_tests(self) -> list[ConstantTests]:
+        """Templates more than half of whose thresholds hold at every step or at none, whatever the window.
+
+        Mostly it means that units differ: millimetres and metres, or a rate that is not that of the recordings.
+
+        >>> from crfield.features.relational import Specification
+        >>> spec = Specification.parse("slow state : speed(a) | for a in robots | test < 5:100:5")
+        >>> walk = np.cumsum(np.ones((9, 2, 2)), axis=0)
+        >>> print(*spec.expand(labels=2, agents=2).on(walk, rate=1.0).constant_tests())
+        slow: 40 of 40 thresholds are constant, being 5 … 100 where values are 0 … 1.41
+        >>> spec.expand(labels=2, agents=2).on(walk, rate=60.0).constant_tests()
+        []
+        """
+        found: dict[int, list[Any]] = {}
+        for block in {(id(block.template), block.node): block for block in self.catalogue.blocks}.values():
+            if not block.template.tests or not self.chains.n_nodes:
+                continue
+            series, there = self._base(block), self._there(block.node)
+            series = series if there is None else series[there]
+            if not len(series):
+                continue
+            low, high = float(series.min()), float(series.max())
+            same = sum(
+                bool(_TEST[test](low, k) == _TEST[test](high, k))
+                for test in block.template.tests
+                for k in block.template.grid
+            )
+            told = found.setdefault(id(block.template), [block.template, 0, 0, low, high])
+            told[1:] = [told[1] + same, told[2] + block.n_columns, min(told[3], low), max(told[4], high)]
+        return [
+            ConstantTests(template.name, same, count, (low, high), (min(template.grid), max(template.grid)))
+            for template, same, count, low, high in found.values()
+            if 2 * same > count
+        ]
+
     def chunk(self, columns: np.ndarray) -> np.ndarray:
         """(N, len(columns)) values of all steps."""
         columns = check_columns(columns, self.n_columns)
@@ -131,13 +197,15 @@ class RelationalColumns:
         return out
 
     def _column(self, block: Block, column: int) -> np.ndarray:
-        template, before = block.template, self._before(block.lag)
+        template, before = block.template, self._before(block.lag, block.node)
         if template.tests:
             sign, threshold = divmod(column, len(template.grid))
             test = template.tests[sign]
             series = self._series(block, test)
-            return _TEST[test](series[before], template.grid[threshold]).astype(np.float64)
-        return powered(self._series(block, None)[before], template.powers[column])
+            made = _TEST[test](series[before], template.grid[threshold]).astype(np.float64)
+        else:
+            made = powered(self._series(block, None)[before], template.powers[column])
+        return self._filled(block.node, made)
 
     def _series(self, block: Block, test: str | None) -> np.ndarray:
         """(N,) the expression seen through the window, as the test needs it."""
@@ -147,12 +215,12 @@ class RelationalColumns:
         key = ("slide", block.node, kind, block.width)
         if key not in self._kept:
             return self._keep(
-                key, families.slide(self._base(block), self.chains.offsets, width=block.width, kind=kind)
+                key, families.slide(self._base(block), self._offsets(block.node), width=block.width, kind=kind)
             )
         return self._get(key)
 
     def _base(self, block: Block) -> np.ndarray:
-        series = self._node(block.node)
+        series = self._filled(block.node, self._node(block.node))
         if not np.isfinite(series).all():
             step = int(np.flatnonzero(~np.isfinite(series))[0])
             raise FeatureError(
@@ -160,12 +228,79 @@ class RelationalColumns:
             )
         return series
 
-    def _before(self, lag: int) -> np.ndarray:
-        """(N,) the step that lies ``lag`` steps back, the first of the sequence where there is none."""
-        if ("before", lag) in self._kept:
-            return self._get(("before", lag))
-        first = self.chains.offsets[self.chains.sequence_of_node]
-        return self._keep(("before", lag), np.maximum(np.arange(self.chains.n_nodes) - lag, first))
+    def _before(self, lag: int, number: int) -> np.ndarray:
+        """(N,) the step that lies ``lag`` steps back, the first of the sequence or of the run where there is none."""
+        key = ("before", lag, self._needs(number))
+        if key in self._kept:
+            return self._get(key)
+        offsets = self._offsets(number)
+        first = np.repeat(offsets[:-1], np.diff(offsets))
+        return self._keep(key, np.maximum(np.arange(self.chains.n_nodes) - lag, first))
+
+    # ------------------------------------------------------------------------------------------- who is there
+
+    def _needs(self, number: int) -> frozenset[int]:
+        """What a node has a value by: agents, and gatherings (as −1 − number) that may find nobody."""
+        if self.recordings.present is None:
+            return frozenset()
+        if number not in self._needed:
+            node = self.catalogue.graph.nodes[number]
+            if node.operation in ("pos", "vel"):
+                found = frozenset(node.fixed)
+            elif node.operation == "channel" and node.fixed[1] >= 0:
+                found = frozenset([node.fixed[1]])
+            elif node.operation == "gather":
+                found = frozenset([-1 - number])
+            else:
+                found = frozenset().union(*(self._needs(k) for k in node.inputs))
+            self._needed[number] = found
+        return self._needed[number]
+
+    def _there(self, number: int) -> np.ndarray | None:
+        """(N,) whether a node has a value; None where it always has."""
+        needs = self._needs(number)
+        if not needs:
+            return None
+        key = ("there", needs)
+        if key in self._kept:
+            return self._get(key)
+        masks = [self._gathers(-1 - need) if need < 0 else self._present((need,)) for need in sorted(needs)]
+        return self._keep(key, np.logical_and.reduce(masks))
+
+    def _present(self, agents: Iterable[int]) -> np.ndarray:
+        """(N,) whether all of these agents are there."""
+        assert self.recordings.present is not None
+        return np.asarray(self.recordings.present[:, list(agents)].all(axis=1))
+
+    def _gathers(self, number: int) -> np.ndarray:
+        """(N,) whether every present agent's part of a gathering has a value, and somebody is present if need be."""
+        node = self.catalogue.graph.nodes[number]
+        name, who, besides = node.fixed
+        each, found, anybody = (
+            len(node.inputs) // len(who),
+            self._present(besides),
+            np.zeros(self.chains.n_nodes, bool),
+        )
+        for k, agents in enumerate(who):
+            here = self._present(agents)
+            anybody |= here
+            for part in node.inputs[k * each : (k + 1) * each]:
+                there = self._there(part)
+                if there is not None:
+                    found &= there | ~here
+        return found & anybody if AGGREGATES[name][2] is None else found
+
+    def _offsets(self, number: int) -> np.ndarray:
+        """Where sequences begin, and within them the runs of steps in which a node has a value, or has none."""
+        there = self._there(number)
+        if there is None:
+            return self.chains.offsets
+        return np.union1d(self.chains.offsets, np.flatnonzero(np.diff(there)) + 1)
+
+    def _filled(self, number: int, series: np.ndarray) -> np.ndarray:
+        """The series with 0 where the node has no value."""
+        there = self._there(number)
+        return series if there is None else np.where(there, series, 0.0)
 
     def _get(self, key: tuple[Any, ...]) -> np.ndarray:
         self._kept.move_to_end(key)
@@ -187,24 +322,32 @@ class RelationalColumns:
             return self._get(key)
         node, world = self.catalogue.graph.nodes[number], self.recordings
         inputs = [self._node(k) for k in node.inputs]
-        if node.operation == "const":
+        if node.operation == "present":
+            made = np.ones(self.chains.n_nodes) if world.present is None else self._present(node.fixed).astype(float)
+        elif node.operation == "const":
             made = np.full(self.chains.n_nodes, node.fixed[0])
         elif node.operation == "pos":
             made = world.positions[:, node.fixed[0]]
-        elif node.operation == "vel":
+        elif node.operation == "vel" and world.velocities is not None:
             made = world.velocities[:, node.fixed[0]]
         elif node.operation == "channel":
             name, agent = node.fixed
             made = world.channels[name] if agent < 0 else world.agent_channels[name][:, agent]
         elif node.operation == "comp":
             made = np.ascontiguousarray(inputs[0][:, node.fixed[0]])
-        elif node.operation == "rate":
+        elif node.operation == "rate" and world.rate is not None:
             made = changes(inputs[0], self.chains) * world.rate
+            there = self._there(number)
+            if there is not None:
+                made[1:][there[1:] & ~there[:-1]] = 0.0
         elif node.operation == "lag":
-            made = inputs[0][self._before(node.fixed[0])]
+            made = inputs[0][self._before(node.fixed[0], number)]
         elif node.operation == "slide":
             kind, width = node.fixed
-            made = families.slide(inputs[0], self.chains.offsets, width=width, kind=kind)
+            made = families.slide(inputs[0], self._offsets(number), width=width, kind=kind)
+        elif node.operation == "gather" and world.present is not None:
+            here = [self._present(agents) for agents in node.fixed[1]]
+            made = self._filled(number, gather_present(node.fixed[0], inputs, here))
         elif node.operation == "gather":
             made = AGGREGATES[node.fixed[0]][0](*inputs)
         else:
@@ -231,13 +374,17 @@ class RelationalColumns:
             wanted = block.links[:, 1] + np.maximum(block.links[:, 0], 0) * self.n_labels
             if len(wanted) < gradient.shape[1]:
                 gradient = np.ascontiguousarray(gradient[:, wanted])
-            rows = np.stack([self._rows(lag, block.template.transition) for lag in block.template.lags])
+            there = self._there(block.node)
+            if there is not None:
+                seen = there[self.chains.heads] if block.template.transition else there
+                gradient = gradient * seen[:, None]
+            rows = np.stack([self._rows(block, lag) for lag in block.template.lags])
             end = first + len(group)
-            there = out[self.catalogue.candidate_starts[first] : self.catalogue.candidate_starts[end]]
+            place = out[self.catalogue.candidate_starts[first] : self.catalogue.candidate_starts[end]]
             find = self._tested if block.template.tests else self._multiplied
             # windows are the outer, lags the inner order of the blocks of an expression
             windows = group[:: len(block.template.lags)]
-            there.reshape(len(windows), len(rows), -1, len(wanted))[:] = find(windows, rows, gradient, n_jobs)
+            place.reshape(len(windows), len(rows), -1, len(wanted))[:] = find(windows, rows, gradient, n_jobs)
         return out
 
     def _groups(self) -> Iterator[tuple[int, list[Block]]]:
@@ -248,9 +395,9 @@ class RelationalColumns:
             yield first, group
             first += len(group)
 
-    def _rows(self, lag: int, transition: bool) -> np.ndarray:
-        before = self._before(lag)
-        return before[self.chains.heads] if transition else before
+    def _rows(self, block: Block, lag: int) -> np.ndarray:
+        before = self._before(lag, block.node)
+        return before[self.chains.heads] if block.template.transition else before
 
     def _tested(self, windows: list[Block], rows: np.ndarray, gradient: np.ndarray, n_jobs: int) -> np.ndarray:
         """(windows, lags, tests · thresholds, links) by histograms."""
@@ -282,7 +429,7 @@ class RelationalColumns:
     def _window(self, block: Block, kind: str) -> np.ndarray:
         """The windowed series without keeping it: it is coded at once and not needed again."""
         base = self._base(block)
-        return families.slide(base, self.chains.offsets, width=block.width, kind=kind) if kind else base
+        return families.slide(base, self._offsets(block.node), width=block.width, kind=kind) if kind else base
 
     def _multiplied(self, windows: list[Block], rows: np.ndarray, gradient: np.ndarray, n_jobs: int) -> np.ndarray:
         """(windows, lags, powers, links) by products."""

@@ -3,7 +3,7 @@
 `TAG_SMALL` and `TAG_LARGE` are the feature sets of Vail's thesis on activity recognition with conditional random
 fields (2008, sections 2.7 and 3.4.1) for three robots and three labels: 324 and 1,200 features. In the second the
 distances are tied to every pair of labels and the chasing is of the closest robot only: the reading that adds up to
-the number in the text. Speeds of `TAG_SMALL` are millimetres a second, those of `TAG_LARGE` millimetres a step.
+the number in the text. Lengths are millimetres and speeds millimetres a second, so recordings need their true `rate`.
 
 `SOCCER` is about two teams of five and a ball with three labels: 2,718,381 features of 302,067 columns.
 """

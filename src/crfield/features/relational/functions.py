@@ -9,6 +9,13 @@ the series form with N = 1.
 What has no value is decided here and nowhere else: x / 0 is 0, an angle or cosine with a vector of length 0 is 0, the
 root of a negative number is 0. Before the first step of a sequence the world stood still: ``lag`` repeats the first
 value, so velocities and differences begin with 0.
+
+Agents may come and go (`Recordings.present`). At a step where an agent is absent, every expression that names it has
+no value, and a feature without a value is 0: a test about somebody absent is false, and so is its opposite.
+Aggregates range over who is present; over nobody, ``count`` and ``sum`` are 0, ``any`` is false, ``all`` is true, and
+the others have no value. Where an expression has no value its past ends: lags, windows and velocities begin anew when
+it has one again, as at the first step of a recording, so nothing is read across an absence. ``present(a)`` always has
+a value.
 """
 
 from __future__ import annotations
@@ -304,4 +311,24 @@ AGGREGATES: dict[str, tuple[Callable[..., np.ndarray], Callable[..., float], flo
     "select_min": (_select(1), _select1(1), None),
     "select_max": (_select(-1), _select1(-1), None),
 }
+# what somebody who is absent brings to an aggregate, so that it changes nothing; sums are divided by those present
+_NOTHING = {"min": np.inf, "max": -np.inf, "select_min": np.inf, "select_max": -np.inf, "all": 1.0}
+
+
+def gather_present(name: str, items: list[np.ndarray], here: list[np.ndarray]) -> np.ndarray:
+    """(N,) an aggregate over items (N,), or pairs of them, of those whose ``here`` (N,) is true.
+
+    >>> here = [np.array([True, True]), np.array([True, False])]
+    >>> gather_present("mean", [np.array([1.0, 1.0]), np.array([3.0, 3.0])], here)
+    array([2., 1.])
+    """
+    each = len(items) // len(here)
+    kept = list(items)
+    for k, present in enumerate(here):
+        kept[k * each] = np.where(present, items[k * each], _NOTHING.get(name, 0.0))
+    if name == "mean":
+        return _added(*kept) / np.maximum(np.sum(here, axis=0), 1)
+    return AGGREGATES[name][0](*kept)
+
+
 AGGREGATE_NAMES = {**{name: name for name in AGGREGATES}, "min_": "min", "max_": "max"}

@@ -1,9 +1,12 @@
 """What the language looks at: recordings of agents that move, one or several, lying end to end.
 
 Positions are (T, R, D) for T steps of R agents (objects such as a ball among them) in D dimensions; velocities are
-differences of positions times ``rate`` (steps a second) unless they are given. Other measurements are *channels*:
-``channels`` have one number a step (T,), ``agent_channels`` one a step and agent (T, R). All of it must be finite:
-what a robot that is not seen is doing must be decided before features are made of it.
+differences of positions times ``rate`` (steps a second) unless they are given. There is no default rate: thresholds
+of a speed have a unit, and a rate of 1 where the truth is 60 makes most of them hold always or never. Positions
+without a rate have no velocities, and a template that speaks of them says so. Other measurements are *channels*:
+``channels`` have one number a step (T,), ``agent_channels`` one a step and agent (T, R). All of it must be finite
+where an agent is ``present`` (T, R), which is everywhere unless it is given: NaN alone does not say that somebody was
+away. What features say of who is absent is decided in `crfield.features.relational.functions`.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from crfield.core.topology import Chains
+from crfield.data.clocks.tracks import Tracks
 from crfield.errors import FeatureError, ShapeError
 
 
@@ -28,35 +32,58 @@ class Recordings:
     """
 
     positions: np.ndarray  # (N, R, D)
-    velocities: np.ndarray  # (N, R, D)
+    velocities: np.ndarray | None  # (N, R, D); None where neither they nor a rate were given
     chains: Chains
-    rate: float = 1.0
+    rate: float | None = None
     channels: Mapping[str, np.ndarray] = field(default_factory=dict)  # (N,)
     agent_channels: Mapping[str, np.ndarray] = field(default_factory=dict)  # (N, R)
+    present: np.ndarray | None = None  # (N, R) bool; None where everybody always is
 
     @classmethod
     def of(
         cls,
         positions: Any,
         *,
-        rate: float = 1.0,
+        rate: float | None = None,
         velocities: Any = None,
         channels: Mapping[str, Any] | None = None,
         agent_channels: Mapping[str, Any] | None = None,
+        present: Any = None,
     ) -> Recordings:
-        """From lists with one array for each recording; a single array is one recording."""
+        """From lists with one array for each recording; a single array is one recording.
+
+        ``positions`` may be `Tracks`, which know their rate and who is present.
+
+        >>> seen = np.array([[[0.0, 0.0], [3.0, 4.0]], [[0.0, 0.0], [np.nan, np.nan]]])
+        >>> Recordings.of(seen, present=[np.isfinite(seen).all(axis=2)]).present.tolist()
+        [[True, True], [True, False]]
+        """
+        if isinstance(positions, Tracks):
+            if present is not None or not (rate is None or rate == positions.rate):
+                raise FeatureError("tracks know their rate and who is present; leave rate and present out.")
+            rate, present, positions = positions.rate, positions.presences, positions.places
         whole = _listed(positions, 3, "positions")
         widths = {array.shape[1:] for array in whole}
         if len(widths) > 1:
             raise ShapeError(f"all recordings must have the same agents and dimensions, got {sorted(widths)}.")
-        if not (np.isfinite(rate) and rate > 0):
+        if rate is not None and not (np.isfinite(rate) and rate > 0):
             raise FeatureError(f"rate must be a finite number > 0 (steps per second), got {rate!r}.")
         chains = Chains.from_lengths([len(array) for array in whole])
+        here = None
+        if present is not None:
+            here = _joined(_listed(present, 2, "present"), (0, 0), "present") != 0
+            if here.shape != (chains.n_nodes, *([whole[0].shape[1]] if whole else [0])):
+                raise ShapeError(f"present must be (steps, agents) as the positions are, got {here.shape} in all.")
+            whole = _zeroed(whole, here)
         flat = _joined(whole, (0, 0, 2), "positions")
+        moved: np.ndarray | None = None
         if velocities is None:
-            moved = changes(flat, chains) * rate
+            moved = None if rate is None else changes(flat, chains) * rate
+            if moved is not None and here is not None:
+                moved[~here] = 0.0
+                moved[1:][~here[:-1]] = 0.0  # who comes begins anew
         else:
-            moved = _joined(_listed(velocities, 3, "velocities"), (0, 0, 2), "velocities")
+            moved = _joined(_zeroed(_listed(velocities, 3, "velocities"), here), (0, 0, 2), "velocities")
             if moved.shape != flat.shape:
                 raise ShapeError(f"velocities must have the shape of the positions {flat.shape}, got {moved.shape}.")
         found: list[dict[str, np.ndarray]] = []
@@ -66,12 +93,13 @@ class Recordings:
         ):
             made = {}
             for name, arrays in (given or {}).items():
-                array = _joined(_listed(arrays, len(shape), name), (0,) * len(shape), name)
+                listed = _listed(arrays, len(shape), name)
+                array = _joined(_zeroed(listed, here) if len(shape) == 2 else listed, (0,) * len(shape), name)
                 if array.shape != shape:
                     raise ShapeError(f"{what}: {name} must be {shape} in all, got {array.shape}.")
                 made[name] = array
             found.append(made)
-        return cls(flat, moved, chains, float(rate), *found)
+        return cls(flat, moved, chains, None if rate is None else float(rate), found[0], found[1], here)
 
     @property
     def n_agents(self) -> int:
@@ -79,10 +107,34 @@ class Recordings:
         return self.positions.shape[1]
 
 
+def no_rate(templates: Sequence[str]) -> FeatureError:
+    """What is said where templates speak of velocities or accelerations and nobody knows how long a step is."""
+    which = f"the template{'s' if len(templates) > 1 else ''} {', '.join(templates)}"
+    return FeatureError(
+        f"{which} speak{'' if len(templates) > 1 else 's'} of velocities, which are lengths a second: expected "
+        "rate=, the steps a second of the recordings, got none. Pass it where positions are handed over, such as "
+        "Recordings.of(positions, rate=60.0), SelectedCRF(rate=60.0) or catalogue.stream(columns, rate=60.0); "
+        "rate=1.0 means that a second is a step."
+    )
+
+
 def changes(values: np.ndarray, chains: Chains) -> np.ndarray:
     """(N, …) each value less the one before; 0 where a sequence begins."""
     out = np.zeros_like(values)
     out[chains.heads] = values[chains.heads] - values[chains.tails]
+    return out
+
+
+def _zeroed(arrays: list[np.ndarray], here: np.ndarray | None) -> list[np.ndarray]:
+    """The arrays with 0 where an agent is absent; those of another length are left to be complained of."""
+    if here is None or sum(map(len, arrays)) != len(here):
+        return arrays
+    parts = np.split(here, np.cumsum([len(array) for array in arrays])[:-1])
+    out = []
+    for array, part in zip(arrays, parts, strict=True):
+        if array.shape[:2] == part.shape:
+            array = np.where(part.reshape(part.shape + (1,) * (array.ndim - 2)), array, 0.0)
+        out.append(array)
     return out
 
 
@@ -105,7 +157,10 @@ def _joined(arrays: list[np.ndarray], empty: tuple[int, ...], what: str) -> np.n
     for s, array in enumerate(arrays):
         if not np.isfinite(array).all():
             step = int(np.argwhere(~np.isfinite(array))[0][0])
-            raise FeatureError(f"{what}: recording {s} holds NaN or infinity at step {step}. Fill gaps first.")
+            raise FeatureError(
+                f"{what}: recording {s} holds NaN or infinity at step {step}. Fill gaps first, or say "
+                "present= where agents come and go."
+            )
     try:
         return np.concatenate(arrays) if arrays else np.zeros(empty)
     except ValueError as error:

@@ -19,6 +19,7 @@ from crfield.errors import FeatureError, InputError, ShapeError
 from crfield.features.lazy_columns import check_columns
 from crfield.features.relational.columns import checked_answer, powered, series_kind
 from crfield.features.relational.functions import AGGREGATES, SCALAR, Function
+from crfield.features.relational.recordings import no_rate
 
 if TYPE_CHECKING:
     from crfield.features.relational.catalogue import Block, Catalogue
@@ -112,20 +113,24 @@ class FeatureStream:
     [[4.0], [4.0], [2.0]]
     """
 
-    def __init__(self, catalogue: Catalogue, columns: Sequence[int] | np.ndarray, *, rate: float = 1.0) -> None:
+    def __init__(
+        self, catalogue: Catalogue, columns: Sequence[int] | np.ndarray, *, rate: float | None = None
+    ) -> None:
         self.catalogue = catalogue
         self.columns = (
             check_columns(np.asarray(columns), catalogue.n_columns) if len(columns) else np.zeros(0, np.int64)
         )
-        if not (math.isfinite(rate) and rate > 0):
+        if rate is not None and not (math.isfinite(rate) and rate > 0):
             raise InputError(f"rate must be a finite number > 0 (steps per second), got {rate!r}.")
-        self.rate = float(rate)
+        self.rate = None if rate is None else float(rate)
+        self._moving = False  # whether a column asks for a velocity
         self._shape = (len(catalogue.words.agents), len(catalogue.words.axes))
         self._steps: list[tuple[int, Callable[[list[Any]], Any]]] = []
         self._memories: list[Any] = []
         self._slot: dict[Any, int] = {}
-        self._outputs: list[Callable[[list[Any]], float]] = []
-        self._last: list[tuple[float, ...]] | None = None
+        self._rules: list[_Rule] = []  # of each step, where somebody is absent
+        self._outputs: list[tuple[int, Callable[[list[Any]], float]]] = []
+        self._last: list[tuple[float, ...] | None] | None = None
         at = np.searchsorted(catalogue.column_starts, self.columns, side="right") - 1
         for k, column in zip(at.tolist(), self.columns.tolist(), strict=True):
             self._outputs.append(self._output(catalogue.blocks[k], column - int(catalogue.column_starts[k])))
@@ -150,24 +155,43 @@ class FeatureStream:
         velocities: Any = None,
         channels: Mapping[str, float] | None = None,
         agent_channels: Mapping[str, Sequence[float]] | None = None,
+        present: Sequence[bool] | np.ndarray | None = None,
     ) -> np.ndarray:
-        """(columns,) the features of the next step, from positions (R, D); velocities are found if not given."""
-        here = _rows(positions, self._shape, "positions")
+        """(columns,) the features of the next step, from positions (R, D); velocities are found if not given.
+
+        ``present`` (R,) says who is there, everybody if it is not given; positions of others are not looked at.
+        """
+        there = [True] * self._shape[0] if present is None else [bool(one) for one in present]
+        if len(there) != self._shape[0]:
+            raise ShapeError(f"present must have a value for each of {self._shape[0]} agents, got {len(there)}.")
+        here = _rows(positions, self._shape, "positions", there)
         if velocities is not None:
-            moved = _rows(velocities, self._shape, "velocities")
+            moved = _rows(velocities, self._shape, "velocities", there)
+        elif self.rate is None:
+            if self._moving:
+                raise no_rate(self._templates())
+            moved = here
         else:
-            before = here if self._last is None else self._last
+            known = [None] * len(here) if self._last is None else self._last
+            before = [now if then is None else then for now, then in zip(here, known, strict=True)]
             rate = self.rate
             moved = [
                 tuple([(x - y) * rate for x, y in zip(now, then, strict=True)])
                 for now, then in zip(here, before, strict=True)
             ]
-        self._last = here
-        self._now = (here, moved, channels or {}, agent_channels or {})
+        self._now = (here, moved, channels or {}, agent_channels or {}, there)
         values = self._values
-        for slot, compute in self._steps:
-            values[slot] = compute(values)
-        listed = [output(values) for output in self._outputs]
+        if all(there):
+            self._last = list(here)
+            for slot, compute in self._steps:
+                values[slot] = compute(values)
+            listed = [output(values) for _, output in self._outputs]
+        else:
+            self._last = [row if seen else None for row, seen in zip(here, there, strict=True)]
+            known_values = [True] * len(values)
+            for (slot, compute), rule in zip(self._steps, self._rules, strict=True):
+                values[slot], known_values[slot] = rule(compute, values, known_values)
+            listed = [output(values) if known_values[slot] else 0.0 for slot, output in self._outputs]
         # one sum tells mostly; each is looked at only where it does not
         if not math.isfinite(sum(listed)):
             for column, value in zip(self.columns.tolist(), listed, strict=True):
@@ -177,7 +201,7 @@ class FeatureStream:
 
     def state(self) -> dict[str, Any]:
         """What the past has left, as plain lists and numbers."""
-        last = None if self._last is None else [list(row) for row in self._last]
+        last = None if self._last is None else [None if row is None else list(row) for row in self._last]
         return {"last": last, "memories": [memory.state() for memory in self._memories]}
 
     def restore(self, state: Mapping[str, Any]) -> FeatureStream:
@@ -189,12 +213,17 @@ class FeatureStream:
             for memory, kept in zip(self._memories, memories, strict=True):
                 memory.restore(kept)
             last = state.get("last")
-            self._last = None if last is None else _rows(last, self._shape, "last")
+            self._last = None
+            if last is not None:
+                seen = [row is not None for row in last]
+                filled = [[0.0] * self._shape[1] if row is None else row for row in last]
+                rows = _rows(filled, self._shape, "last", seen)
+                self._last = [row if there else None for row, there in zip(rows, seen, strict=True)]
         except (TypeError, ValueError, IndexError) as error:
             raise InputError(f"this state cannot be used: {error}") from None
         return self
 
-    def _output(self, block: Block, column: int) -> Callable[[list[Any]], float]:
+    def _output(self, block: Block, column: int) -> tuple[int, Callable[[list[Any]], float]]:
         template = block.template
         test = template.tests[column // len(template.grid)] if template.tests else None
         slot = self._place(block.node)
@@ -205,22 +234,47 @@ class FeatureStream:
             slot = self._remember(("lag", slot, block.lag), slot, lambda: _Past(block.lag))
         if test is not None:
             threshold, holds = template.grid[column % len(template.grid)], _TEST[test]
-            return lambda values: 1.0 if holds(values[slot], threshold) else 0.0
+            return slot, lambda values: 1.0 if holds(values[slot], threshold) else 0.0
         power = template.powers[column]
         if power == 1:
-            return lambda values: values[slot]
-        return lambda values: float(powered(np.array([values[slot]]), power)[0])
+            return slot, lambda values: values[slot]
+        return slot, lambda values: float(powered(np.array([values[slot]]), power)[0])
 
     def _remember(self, key: tuple[Any, ...], inner: int, make: Callable[[], Any]) -> int:
         if key not in self._slot:
             memory = make()
             self._memories.append(memory)
-            self._write(key, lambda values: memory.push(values[inner]))
+            self._write(key, lambda values: memory.push(values[inner]), _remembering(memory, inner))
         return self._slot[key]
 
-    def _write(self, key: Any, compute: Callable[[list[Any]], Any]) -> None:
+    def _write(self, key: Any, compute: Callable[[list[Any]], Any], rule: _Rule) -> None:
         slot = self._slot[key] = len(self._slot)
         self._steps.append((slot, compute))
+        self._rules.append(rule)
+
+    def _about(self, agent: int) -> _Rule:
+        """What is said of one agent has a value where it is present."""
+
+        def rule(compute: Callable[[list[Any]], Any], values: list[Any], known: list[bool]) -> tuple[Any, bool]:
+            seen = agent < 0 or self._now[4][agent]
+            return (compute(values) if seen else 0.0), seen
+
+        return rule
+
+    def _gathering(self, name: str, who: Sequence[Sequence[int]], besides: Sequence[int], inputs: list[int]) -> _Rule:
+        """An aggregate over those who are present."""
+        single, nobody, each = AGGREGATES[name][1], AGGREGATES[name][2], len(inputs) // len(who)
+
+        def rule(compute: Callable[[list[Any]], Any], values: list[Any], known: list[bool]) -> tuple[Any, bool]:
+            kept = [k for k, agents in enumerate(who) if all(self._now[4][agent] for agent in agents)]
+            parts = [slot for k in kept for slot in inputs[k * each : (k + 1) * each]]
+            if not (all(known[slot] for slot in parts) and all(self._now[4][agent] for agent in besides)):
+                return 0.0, False
+            if not parts:
+                return (0.0, False) if nobody is None else (nobody, True)
+            return _called(single, parts)(values), True
+
+        return rule
 
     def _place(self, number: int) -> int:
         """The slot of a node, its inputs placed before it."""
@@ -236,22 +290,39 @@ class FeatureStream:
             return self._remember(("slide", inputs[0], *fixed), inputs[0], lambda: _Window(*fixed))
         if operation == "rate":
             before = self._remember(("lag", inputs[0], 1), inputs[0], lambda: _Past(1))
+            if self.rate is None:
+                raise no_rate(self._templates())
             now, rate = inputs[0], self.rate
-            self._write(key, lambda v: tuple([(x - y) * rate for x, y in zip(v[now], v[before], strict=True)]))
+            self._write(
+                key, lambda v: tuple([(x - y) * rate for x, y in zip(v[now], v[before], strict=True)]), _plain(inputs)
+            )
         elif operation == "const":
-            self._write(key, lambda v: fixed[0])
+            self._write(key, lambda v: fixed[0], _plain(()))
+        elif operation == "present":
+            self._write(key, lambda v: float(self._now[4][fixed[0]]), _plain(()))
         elif operation in ("pos", "vel"):
             part, agent = ("pos", "vel").index(operation), fixed[0]
-            self._write(key, lambda v: self._now[part][agent])
+            self._moving |= operation == "vel"
+            # a vector of who is absent is that of nothing, and still a vector
+            self._write(key, lambda v: self._now[part][agent], _vector(self._about(agent), self._shape[1]))
         elif operation == "channel":
-            self._write(key, lambda v: self._channel(*fixed))
+            self._write(key, lambda v: self._channel(*fixed), self._about(fixed[1]))
         elif operation == "comp":
             inner, axis = inputs[0], fixed[0]
-            self._write(key, lambda v: v[inner][axis])
+            self._write(key, lambda v: v[inner][axis], _plain(inputs))
+        elif operation == "gather":
+            self._write(
+                key, _called(AGGREGATES[fixed[0]][1], inputs), self._gathering(fixed[0], fixed[1], fixed[2], inputs)
+            )
         else:
-            single = AGGREGATES[fixed[0]][1] if operation == "gather" else self._single(*fixed)
-            self._write(key, _called(single, inputs))
+            self._write(key, _called(self._single(*fixed), inputs), _plain(inputs))
         return self._slot[key]
+
+    def _templates(self) -> list[str]:
+        """Names of the templates of the columns that speak of velocities."""
+        at = np.searchsorted(self.catalogue.column_starts, self.columns, side="right") - 1
+        own = {self.catalogue.blocks[k].template.name for k in at.tolist()}
+        return [name for name in self.catalogue.moving() if name in own]
 
     def _channel(self, name: str, agent: int) -> float:
         try:
@@ -267,7 +338,40 @@ class FeatureStream:
         return form.single if form.single is not None else _from_series(name, form, self._shape[1])
 
 
-def _resumed(catalogue: Catalogue, columns: np.ndarray, rate: float, state: dict[str, Any]) -> FeatureStream:
+# how a value is found where somebody is absent: (the usual way, values, which there are) → value, whether it is
+_Rule = Callable[[Callable[[list[Any]], Any], list[Any], list[bool]], tuple[Any, bool]]
+
+
+def _plain(inputs: Sequence[int]) -> _Rule:
+    """A value where all inputs have one; it is computed all the same, of fillings, and not used."""
+
+    def rule(compute: Callable[[list[Any]], Any], values: list[Any], known: list[bool]) -> tuple[Any, bool]:
+        return compute(values), all(known[slot] for slot in inputs)
+
+    return rule
+
+
+def _vector(about: _Rule, n_axes: int) -> _Rule:
+    def rule(compute: Callable[[list[Any]], Any], values: list[Any], known: list[bool]) -> tuple[Any, bool]:
+        value, seen = about(compute, values, known)
+        return (value if seen else (0.0,) * n_axes), seen
+
+    return rule
+
+
+def _remembering(memory: _Past | _Window, inner: int) -> _Rule:
+    """A past ends where its value does, and begins anew with it."""
+
+    def rule(compute: Callable[[list[Any]], Any], values: list[Any], known: list[bool]) -> tuple[Any, bool]:
+        if known[inner]:
+            return compute(values), True
+        memory.clear()
+        return values[inner], False
+
+    return rule
+
+
+def _resumed(catalogue: Catalogue, columns: np.ndarray, rate: float | None, state: dict[str, Any]) -> FeatureStream:
     return FeatureStream(catalogue, columns, rate=rate).restore(state)
 
 
@@ -296,14 +400,16 @@ def _from_series(name: str, form: Function, n_axes: int) -> Callable[..., Any]:
     return single
 
 
-def _rows(given: Any, shape: tuple[int, int], what: str) -> list[tuple[float, ...]]:
+def _rows(given: Any, shape: tuple[int, int], what: str, there: list[bool]) -> list[tuple[float, ...]]:
     try:
         array = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError):
         raise FeatureError(f"{what} must be numbers {shape}.") from None
     if array.shape != shape:
         raise ShapeError(f"{what} must be {shape}, agents by axes, got {array.shape}.")
+    if not all(there):
+        array = np.where(np.array(there)[:, None], array, 0.0)
     rows = [tuple(row) for row in array.tolist()]
     if not math.isfinite(sum(map(sum, rows))) and not np.isfinite(array).all():
-        raise FeatureError(f"{what} hold NaN or infinity. Fill gaps first.")
+        raise FeatureError(f"{what} hold NaN or infinity. Fill gaps first, or say present=.")
     return rows

@@ -14,13 +14,14 @@ to the last bit.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 
 from crfield.core.estimator import Estimator, TransformerMixin
-from crfield.errors import FeatureError, InputError, ModelFileError, NotFittedError, ShapeError
+from crfield.errors import DataWarning, FeatureError, InputError, ModelFileError, NotFittedError, ShapeError
 from crfield.features.sensors.measures import BANDS, MEASURES, Sensor, check_measures, measure_names, measured
 from crfield.features.sensors.windows import (
     context_reach,
@@ -182,6 +183,18 @@ class SensorFeatures(TransformerMixin, Estimator):
         signals = self.signals(recording, what)
         counts = [step_count(len(s), sensor.rate, self.hop) for s, sensor in zip(signals, self.sensors_)]
         steps = min(counts)
+        if max(counts) - steps > 1:
+            lasts = ", ".join(
+                f"{sensor.name} {len(s) / sensor.rate:.4g} s"
+                for s, sensor in zip(signals, self.sensors_, strict=True)
+            )
+            warnings.warn(
+                f"{what}: the sensors last for different times ({lasts}), so {max(counts) - steps} of {max(counts)} "
+                "steps are lost. Cut them to one time first: crfield.align does, by their clocks, and tells what it "
+                "drops.",
+                DataWarning,
+                stacklevel=3,
+            )
         if not steps:
             return np.zeros((0, len(self._base_names)))
         parts = []

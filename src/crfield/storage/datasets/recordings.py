@@ -1,6 +1,7 @@
-"""Recordings of sensors from files: CSV with time stamps, and the chest accelerometers of fifteen people's days.
+"""Recordings from files: tables with time stamps, tracks of agents, and the chest accelerometers of people's days.
 
-`read_recordings` opens what `crfield.data.timed_frames` parses. `read_chest` reads the arrays of one accelerometer on
+`read_recordings` opens what `crfield.data.timed_frames` parses, `read_tracks` what `crfield.data.clocks.tracks` makes
+arrays of. `read_chest` reads the arrays of one accelerometer on
 the chest at 52 Hz (Casale, Pujol & Radeva 2012, *Personalization and user verification in wearable systems using
 biometric walking patterns*; UCI 287): one archive a person, samples and a label for each, 0 where there is none.
 """
@@ -11,12 +12,15 @@ import io
 import os
 import zipfile
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from crfield.data.timed_frames import TimedFrame, parse_timed
-from crfield.errors import FormatError
+from crfield.data.clocks.tracks import Tracks, join_tracks, tracks_of
+from crfield.data.timed_frames import MISSING, TimedFrame, frames_of, parse_timed
+from crfield.errors import FormatError, InputError
 from crfield.storage.files import Source, name_of, read_bytes, read_text
 
 CHEST_RATE = 52.0
@@ -49,9 +53,71 @@ def read_recordings(
         frames = parse_timed(read_text(source), columns=columns, file=name, **options)
         if options.get("recording") is None:
             stem = os.path.splitext(os.path.basename(name))[0]
-            frames = [TimedFrame(stem, f.seconds, f.values, f.columns, f.labels) for f in frames]
+            frames = [replace(frame, name=stem) for frame in frames]
         out += frames
     return out
+
+
+def read_tracks(
+    sources: Source | Iterable[Source],
+    *,
+    time: str | int = "t",
+    agent: str | int = "id",
+    position: Sequence[str | int] = ("x", "y"),
+    label: str | int | None = None,
+    unit: str = "s",
+    rate: float | None = None,
+    agents: Sequence[Any] | None = None,
+    longest_gap: float = 1.0,
+    bridge: float = 0.0,
+) -> Tracks:
+    r"""Tracks of agents that come and go, from one or several tables with a row for each time and agent.
+
+    Files are CSV, or Parquet where pyarrow, polars or pandas is installed. ``time``, ``agent``, ``position`` and
+    ``label`` name columns; times are numbers in ``unit`` or ISO dates. Positions are (N, R, D), NaN where an agent
+    has no row or no position, with ``present`` beside them; the ``rate`` is that of the clock unless it is given, and
+    recordings are split where nobody was heard of for longer than ``longest_gap`` seconds. Up to ``bridge`` seconds
+    without a position are put on a line; ``agents`` gives their order, and may name some who never come.
+    ``tracks.report`` tells what became of the rows; `crfield.data.clocks.tracks` says what is decided.
+
+    >>> table = "t,id,x,y,what\n0,a,0,0,play\n0,b,1,1,play\n0.5,a,0,1,play\n1,a,0,2,rest\n1,b,,,rest\n"
+    >>> tracks = read_tracks(io.StringIO(table), label="what")
+    >>> tracks
+    <Tracks: 1 recording, 3 steps at 2 Hz, 2 agents present at 66.7 %, labels>
+    >>> tracks.positions[:, 1].tolist(), tracks.labels.tolist()
+    ([[1.0, 1.0], [nan, nan], [nan, nan]], ['play', 'play', 'rest'])
+    """
+    single = isinstance(sources, str | os.PathLike) or hasattr(sources, "read")
+    several: list[Any] = [sources] if single else list(sources)  # type: ignore[arg-type]
+    if not several:
+        raise InputError("there are no files to read tracks from.")
+    found = []
+    for source in several:
+        name, data = name_of(source), read_bytes(source)
+        roles: dict[str, Any] = {"time": time, "label": label, "recording": agent, "columns": position, "unit": unit}
+        if data[:4] == b"PAR1":
+            frames = frames_of(_parquet(data, name), **roles)
+        else:
+            frames = parse_timed(read_text(io.BytesIO(data)), file=name, **roles)
+        if any(str(frame.name).lower() in MISSING for frame in frames):
+            raise FormatError(f"a row says nothing in the column {agent!r}, so nobody knows whose it is.", file=name)
+        found.append(tracks_of(frames, rate=rate, agents=agents, longest_gap=longest_gap, bridge=bridge))
+    return join_tracks(found)
+
+
+def _parquet(data: bytes, name: str) -> Any:
+    """The columns of a Parquet file, by whichever of three packages is there."""
+    for package, read in (
+        ("pyarrow.parquet", lambda module: module.read_table(io.BytesIO(data)).to_pydict()),
+        ("polars", lambda module: module.read_parquet(io.BytesIO(data))),
+        ("pandas", lambda module: module.read_parquet(io.BytesIO(data))),
+    ):
+        try:
+            module = import_module(package)
+        except ImportError:
+            continue
+        return read(module)
+    raise FormatError("Parquet needs pyarrow, polars or pandas. Install one of them, or write CSV.", file=name)
 
 
 def read_chest(folder: str | os.PathLike[str], *, people: Iterable[int] = range(1, 11)) -> list[TimedFrame]:
