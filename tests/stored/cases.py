@@ -35,6 +35,7 @@ class Case:
     asks: tuple[str, ...] = STEPS
     fit: Callable[[Any, Any, Any], Any] = lambda model, X, y: model.fit(X, y)
     load: Mapping[str, Any] = field(default_factory=dict)
+    given: Callable[[Any], Mapping[str, Any]] = lambda X: {}  # what is asked with beside X
 
 
 def _world(n: int, seed: int) -> tuple[list[np.ndarray], list[np.ndarray], list[list[str]]]:
@@ -134,6 +135,18 @@ def rows(n: int, seed: int) -> Data:
     codes = rng.integers(0, 3, 3 * n)
     X = rng.normal(size=(3 * n, 4)) + codes[:, None] * [1.5, 0.0, -1.0, 0.0]
     return X.round(2), np.array(LABELS)[codes]
+
+
+def _evidence(X: Any) -> dict[str, Any]:
+    """Two attributes of `rows` that are known by distributions."""
+    rough = 1.0 / (1.0 + np.exp(-X))
+    low, high = rough[:, 0], rough[:, 2]
+    return {
+        "evidence": {
+            "level": np.stack([low * high, low * (1 - high), 1 - low], axis=1),
+            "side": np.stack([rough[:, 1], 1 - rough[:, 1]], axis=1),
+        }
+    }
 
 
 def ones(n: int, seed: int) -> Data:
@@ -241,6 +254,8 @@ CASES = [
     Case("maxent", lambda: crfield.MaxentClassifier(), rows, ROWS),
     Case("kernel-logistic", lambda: crfield.KernelLogistic(), rows, ROWS),
     Case("logit-boost", lambda: crfield.LogitBoost(n_rounds=6), rows, ROWS),
+    Case("logit-boost-evidence", lambda: crfield.LogitBoost(n_rounds=6), rows, ROWS, given=_evidence,
+        fit=lambda model, X, y: model.fit(X * [0, 1, 0, 1], y, **_evidence(X))),
     Case("incomplete-boost", lambda: crfield.IncompleteBoost(prior="learnt"), ones, ROWS, fit=_with_tags),
     Case("stump-encoder", lambda: crfield.StumpEncoder(), arrays, ("transform",)),
     Case("stump-selector", lambda: crfield.StumpSelector(n_rounds=3), arrays, ("transform",)),
@@ -250,7 +265,8 @@ CASES = [
 def answers(model: Any, case: Case) -> dict[str, Any]:
     """What the model says of data that it has not seen, as values of JSON."""
     X, y = case.data(4, 1)
-    return {ask: plain(getattr(model, ask)(X, *([y] if ask == "log_prob" else []))) for ask in case.asks}
+    given = case.given(X)
+    return {ask: plain(getattr(model, ask)(X, *([y] if ask == "log_prob" else []), **given)) for ask in case.asks}
 
 
 def plain(value: Any) -> Any:
