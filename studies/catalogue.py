@@ -146,6 +146,12 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
             "3 min",
             "Liao et al. 2007, figure 1b",
         ),
+        "veb-evidence": Entry(
+            "virtual_evidence.evidence_forms",
+            "evidence of neighbours for LogitBoost: expected potentials or expected scores",
+            "3 s",
+            "Liao et al. 2007, algorithm 1 and equation 4",
+        ),
         "veb-activities": Entry(
             "virtual_evidence.activities",
             "days of activities, many numeric features",

@@ -190,6 +190,7 @@ BOOSTED: dict[str, Change] = {
     "width": lambda header, _: header.update(n_features_in=2**70),
     "names": lambda header, _: header.update(feature_names_in=7),
     "evidence": lambda header, _: header.update(evidence=[["a", -1]]),
+    "form of evidence": lambda header, _: header.update(evidence_form=["scores"]),
     "a class that is a list": lambda header, _: header["classes"].__setitem__(0, {"float": "x"}),
     "leaves": lambda _, arrays: arrays["step/leaves"].__setitem__(0, 2**40),
 }

@@ -256,6 +256,8 @@ CASES = [
     Case("logit-boost", lambda: crfield.LogitBoost(n_rounds=6), rows, ROWS),
     Case("logit-boost-evidence", lambda: crfield.LogitBoost(n_rounds=6), rows, ROWS, given=_evidence,
         fit=lambda model, X, y: model.fit(X * [0, 1, 0, 1], y, **_evidence(X))),
+    Case("logit-boost-potentials", lambda: crfield.LogitBoost(n_rounds=6, evidence_form="potentials"), rows, ROWS,
+        given=_evidence, fit=lambda model, X, y: model.fit(X * [0, 1, 0, 1], y, **_evidence(X))),
     Case("incomplete-boost", lambda: crfield.IncompleteBoost(prior="learnt"), ones, ROWS, fit=_with_tags),
     Case("stump-encoder", lambda: crfield.StumpEncoder(), arrays, ("transform",)),
     Case("stump-selector", lambda: crfield.StumpSelector(n_rounds=3), arrays, ("transform",)),

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from crfield.boosting.round_table import Round
-from crfield.boosting.virtual_evidence.evidence import Evidence, EvidenceTable, best_evidence
+from crfield.boosting.virtual_evidence.evidence import Evidence, EvidenceTable, Expectations, best_evidence
 from crfield.boosting.weak_learners.candidates import Candidates, Table
 from crfield.boosting.weak_learners.responses import centred
 from crfield.boosting.weak_learners.stumps import Categories, Stump, stump_of
@@ -127,6 +127,8 @@ def scaled(learner: Step, rate: float) -> Step:
 class AdditiveLogit:
     """Scores F(x) = start + Σ steps, where a step is a learner on columns or a table on evidence.
 
+    ``form`` says how tables on evidence score (`crfield.boosting.virtual_evidence.evidence`).
+
     >>> stump = Stump(0, 0.5, np.array([[0.5, -0.5], [-0.5, 0.5]]), 1.0)
     >>> AdditiveLogit(np.zeros(2), (stump, stump)).scores(np.array([[0.0], [1.0]]), Evidence(None, 2)).tolist()
     [[1.0, -1.0], [-1.0, 1.0]]
@@ -134,25 +136,28 @@ class AdditiveLogit:
 
     start: np.ndarray  # (K,)
     steps: tuple[Step, ...]
+    form: str = "scores"
 
     def scores(self, columns: Table, evidence: Evidence) -> np.ndarray:
         """(N, K)."""
         found = np.repeat(self.start[None], evidence.n_rows, axis=0)
+        expected = Expectations(evidence, self.form)
         for step in self.steps:
-            found += _added(step, columns, evidence)
+            found += _added(step, columns, expected)
         return found
 
     def staged(self, columns: Table, evidence: Evidence) -> Iterator[np.ndarray]:
         """Scores (N, K) after each round."""
         found = np.repeat(self.start[None], evidence.n_rows, axis=0)
+        expected = Expectations(evidence, self.form)
         for step in self.steps:
-            found = found + _added(step, columns, evidence)
+            found = found + _added(step, columns, expected)
             yield found
 
 
-def _added(step: Step, columns: Table, evidence: Evidence) -> np.ndarray:
+def _added(step: Step, columns: Table, expected: Expectations) -> np.ndarray:
     if isinstance(step, EvidenceTable):
-        return step.expected(evidence.tables[step.name])
+        return expected.added(step)
     return np.asarray(step.apply(columns))
 
 
@@ -207,6 +212,7 @@ def boost_rounds(
     least: float = LEAST_WEIGHT,
     ridge: float = 0.0,
     start: str = "prior",
+    form: str = "scores",
     held: Rows | None = None,
     patience: int | None = None,
     tol: float = 0.0,
@@ -224,6 +230,8 @@ def boost_rounds(
     first = start_scores(rows, n_classes, start)
     scores = np.repeat(first[None], len(rows.labels), axis=0)
     outside = None if held is None else np.repeat(first[None], len(held.labels), axis=0)
+    expected = Expectations(rows.evidence, form)
+    expected_outside = None if held is None else Expectations(held.evidence, form)
     mirrored = n_classes == 2
     pairs, loss = logit_pairs(scores, rows.labels, rows.weight, limit=limit, least=least, n_jobs=n_jobs)
     steps: list[Step] = []
@@ -241,13 +249,13 @@ def boost_rounds(
         if found is None:
             break
         step = scaled(found, learning_rate)
-        _advance(scores, step, candidates, rows, n_jobs)
+        _advance(scores, step, candidates, rows.columns, expected, n_jobs)
         pairs, loss = logit_pairs(
             scores, rows.labels, rows.weight, limit=limit, least=least, out=pairs, n_jobs=n_jobs
         )
         outer = None
-        if held is not None:
-            outside += _added(step, held.columns, held.evidence)
+        if held is not None and expected_outside is not None:
+            outside += _added(step, held.columns, expected_outside)
             outer = _loss(outside, held, limit)
         steps.append(step)
         kind = "evidence" if isinstance(step, EvidenceTable) else "feature"
@@ -262,7 +270,7 @@ def boost_rounds(
     if held is not None and patience is not None:
         diary = [one if one.number <= best_at else replace(one, kept=False) for one in diary]
         steps = steps[:best_at]
-    return AdditiveLogit(first, tuple(steps)), diary
+    return AdditiveLogit(first, tuple(steps), form), diary
 
 
 def _loss(scores: np.ndarray | None, rows: Rows, limit: float) -> float:
@@ -270,7 +278,9 @@ def _loss(scores: np.ndarray | None, rows: Rows, limit: float) -> float:
     return logit_pairs(scores, rows.labels, rows.weight, limit=limit)[1] / max(rows.mass, 1e-300)
 
 
-def _advance(scores: np.ndarray, step: Step, candidates: Candidates, rows: Rows, n_jobs: int) -> None:
+def _advance(
+    scores: np.ndarray, step: Step, candidates: Candidates, columns: Table, expected: Expectations, n_jobs: int
+) -> None:
     """Add a step to the scores of training rows, in place."""
     if isinstance(step, Stump | Categories) and candidates.packed.word[step.column] >= 0:
         codes, table = step.by_word(candidates)
@@ -278,4 +288,4 @@ def _advance(scores: np.ndarray, step: Step, candidates: Candidates, rows: Rows,
     elif isinstance(step, Stump | Categories | RegressionTree):
         scores += step.apply(candidates)
     else:
-        scores += _added(step, rows.columns, rows.evidence)
+        scores += _added(step, columns, expected)

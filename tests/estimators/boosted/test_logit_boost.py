@@ -16,6 +16,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 import crfield
 from crfield import LogitBoost
+from crfield.boosting.virtual_evidence.evidence import FORMS, log_expected
 from crfield.errors import FeatureError, InputError, ModelFileError, NotFittedError, ShapeError
 
 
@@ -104,7 +105,62 @@ def test_a_point_mass_is_an_observed_value(body: str, classes: int) -> None:
     np.testing.assert_allclose([r.gain for r in hard.rounds_], [r.gain for r in soft.rounds_], rtol=1e-9)
 
 
+def told(seed: int, y: np.ndarray, n_values: int, strength: float) -> np.ndarray:
+    """Distributions (N, n_values) that lean to the first value where y is 1."""
+    ve = np.random.default_rng(seed).dirichlet(np.ones(n_values), len(y))
+    ve[:, 0] += strength * y
+    return ve / ve.sum(axis=1, keepdims=True)
+
+
 def test_virtual_evidence_is_algorithm_one(body: str) -> None:
+    """Liao et al. 2007, algorithm 1, by enumeration of the joint values of two attributes and an observed one."""
+    y = np.random.default_rng(4).integers(0, 2, 200)
+    seen = (y + np.random.default_rng(5).integers(0, 2, 200)) % 3
+    given = {"first": told(6, y, 3, 1.0), "second": told(7, 1 - y, 2, 0.8)}
+    joint = np.einsum("na,nb->nab", *given.values()).reshape(200, 6)  # ve(x) of x = (first, second)
+    member = {"first": np.repeat(np.eye(3), 2, axis=0), "second": np.tile(np.eye(2), (3, 1))}  # (6, values)
+    F = np.zeros((200, 6))  # F(x_i) of every joint value, as in the paper
+    picks, probabilities = [], []
+    for _ in range(12):
+        up, down = (joint * np.exp(F)).sum(axis=1), (joint * np.exp(-F)).sum(axis=1)
+        p = np.where(y == 1, up, down) / (up + down)  # equation 4
+        w, z = p * (1 - p), np.clip((y - 0.5) / p, -2.0, 2.0)
+        found = {}
+        observed = np.eye(3)[seen]
+        alpha = (w * z) @ observed / (w @ observed)
+        found["x[0]"] = (w * (observed @ alpha - z) ** 2).sum(), np.repeat((observed @ alpha)[:, None], 6, axis=1)
+        for name, values in member.items():
+            counts = joint @ values
+            alpha = (w * z) @ counts / (w @ counts)  # equation 9
+            f = values @ alpha
+            found[name] = (w[:, None] * joint * (f[None] - z[:, None]) ** 2).sum(), np.repeat(f[None], 200, axis=0)
+        picks.append(min(found, key=lambda name: found[name][0]))  # equation 5
+        F += found[picks[-1]][1]
+        up, down = (joint * np.exp(F)).sum(axis=1), (joint * np.exp(-F)).sum(axis=1)
+        probabilities.append(up / (up + down))
+    assert set(picks) == {"x[0]", "first", "second"}
+    x = seen[:, None].astype(float)
+    model = LogitBoost(n_rounds=12, start="zero", discrete=[0], evidence_form="potentials").fit(x, y, evidence=given)
+    assert model.rounds_.picks == picks
+    for wanted, found_p in zip(probabilities, model.staged_predict_proba(x, given), strict=True):
+        np.testing.assert_allclose(found_p[:, 1], wanted, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(model.predict_proba(x, given)[:, 1], probabilities[-1], rtol=0, atol=1e-12)
+
+
+def test_the_two_forms_of_evidence_are_two() -> None:
+    """They agree on point masses alone, and however large scores are."""
+    y = np.random.default_rng(4).integers(0, 2, 200)
+    given = {"ve": told(6, y, 3, 1.0)}
+    x = np.zeros((200, 1))
+    scores, potentials = (LogitBoost(n_rounds=1, evidence_form=form).fit(x, y, evidence=given) for form in FORMS)
+    gap = np.abs(potentials.predict_proba(x, given) - scores.predict_proba(x, given)).max()
+    assert 1e-4 < gap < 0.1
+    table = np.array([[800.0, -800.0], [-800.0, 800.0]])
+    sure = log_expected(np.array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]]), table)
+    np.testing.assert_allclose(sure, [[800, -800], [-800, 800], [800 - np.log(2), 800 - np.log(2)]])
+
+
+def test_evidence_by_scores_moves_by_its_expectation(body: str) -> None:
     """α = Σ w z ve / Σ w ve, and the score moves by its expectation."""
     rng = np.random.default_rng(4)
     y = rng.integers(0, 2, 200)
@@ -116,7 +172,9 @@ def test_virtual_evidence_is_algorithm_one(body: str) -> None:
         p = 1.0 / (1.0 + np.exp(-2.0 * score))
         w, z = p * (1 - p), np.clip((y - 0.5) / np.where(y == 1, p, 1 - p), -2.0, 2.0)
         score += ve @ ((w * z) @ ve / (w @ ve))
-    model = LogitBoost(n_rounds=6, start="zero").fit(np.zeros((200, 1)), y, evidence={"ve": ve})
+    model = LogitBoost(n_rounds=6, start="zero", evidence_form="scores").fit(
+        np.zeros((200, 1)), y, evidence={"ve": ve}
+    )
     np.testing.assert_allclose(model.decision_function(np.zeros((200, 1)), {"ve": ve}), 2 * score, atol=1e-12)
 
 
@@ -284,6 +342,7 @@ def test_missing_values_are_values_of_their_own() -> None:
         ({"max_bins": 999}, "max_bins"),
         ({"validation_fraction": 1.0}, "validation_fraction"),
         ({"discrete": ["colour"]}, "colour"),
+        ({"evidence_form": "beliefs"}, "evidence_form"),
         ({"n_jobs": 0}, "n_jobs"),
     ],
 )
@@ -310,14 +369,13 @@ def test_progress_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("labels", [np.array(["x", "y", "z"]), np.array([3, 5, 9]), np.array([1.0, 2.0, 4.0])])
-@pytest.mark.parametrize("learner", ["stump", "tree"])
-def test_files_and_pickles_answer_the_same(tmp_path: Path, labels: np.ndarray, learner: str) -> None:
+@pytest.mark.parametrize(("learner", "form"), [("stump", "potentials"), ("tree", "scores")])
+def test_files_and_pickles_answer_the_same(tmp_path: Path, labels: np.ndarray, learner: str, form: str) -> None:
     x, y = rows(14, classes=3)
     x[::9, 0] = np.nan
     ve = {"v": np.random.default_rng(0).dirichlet([1.0, 1.0, 1.0], len(y)) * 0.5 + 0.5 * np.eye(3)[y]}
-    model = LogitBoost(n_rounds=8, learner=learner, discrete=[3], ridge=0.5, max_depth=3).fit(
-        x, labels[y], evidence=ve
-    )
+    model = LogitBoost(n_rounds=8, learner=learner, discrete=[3], ridge=0.5, max_depth=3, evidence_form=form)
+    model.fit(x, labels[y], evidence=ve)
     path = tmp_path / "model.crfield"
     model.save(path)
     for copy in (crfield.load(path), pickle.loads(pickle.dumps(model))):

@@ -6,8 +6,16 @@ LogitBoost then minimises the expected weighted error, and the best table of val
 
     α_dc = Σ_i w_ic z_ic ve_i(d) / (Σ_i w_ic ve_i(d) + ridge)        gain = Σ_c Σ_d (Σ w z ve)² / (Σ w ve + ridge)
 
-What is added to the scores is the expected value Σ_d ve(d) α_dc. A point mass is an observed value: then this is a
-discrete attribute of the classical algorithm, with the same values and the same gain.
+How a class is scored by a table A_dc, the sum of all that were fitted for the attribute, has two forms (`FORMS`):
+
+    "scores"        Σ_d ve(d) A_dc              the expected score: the attribute is a mixture of its values
+    "potentials"    log Σ_d ve(d) exp A_dc      the expected potential, equation 4 of the paper: what a message of
+                                                belief propagation does; the attribute has one value, which is unknown
+
+The paper sums over the joint values of all attributes. Attributes are given one by one, hence independent, and a
+weak learner asks one of them, so the joint sum is a product and the logs add up (`Expectations`). The two forms agree
+where every distribution is a point mass: then this is a discrete attribute of the classical algorithm, with the same
+values and the same gain.
 """
 
 from __future__ import annotations
@@ -19,6 +27,8 @@ from typing import Any
 import numpy as np
 
 from crfield.errors import FeatureError, InputError, ShapeError
+
+FORMS = ("scores", "potentials")  # how evidence scores a class
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +99,43 @@ def _distribution(name: str, given: Any, n_rows: int) -> np.ndarray:
             "values the same."
         )
     return table
+
+
+def log_expected(distribution: np.ndarray, table: np.ndarray) -> np.ndarray:
+    """log Σ_d ve(d) exp A_dc, (N, K) from distributions (N, D) and a table (D, K).
+
+    >>> log_expected(np.array([[0.5, 0.5], [1.0, 0.0]]), np.log([[1.0, 4.0], [3.0, 2.0]])).round(4).tolist()
+    [[0.6931, 1.0986], [0.0, 1.3863]]
+    """
+    with np.errstate(divide="ignore"):  # a value without support has log 0 and adds nothing
+        logs = np.log(distribution)
+    return np.stack([np.logaddexp.reduce(logs + column, axis=1) for column in table.T], axis=1)
+
+
+class Expectations:
+    """What tables on the evidence of some rows add to their scores, one table after another.
+
+    >>> rows = Expectations(Evidence({"motion": [[0.5, 0.5]]}, 1), "potentials")
+    >>> step = EvidenceTable("motion", np.log([[1.0, 4.0], [3.0, 2.0]]), 1.0)
+    >>> (rows.added(step) + rows.added(step)).round(4).tolist()  # log (1 + 9)/2 and log (16 + 4)/2
+    [[1.6094, 2.3026]]
+    """
+
+    def __init__(self, evidence: Evidence, form: str) -> None:
+        self._evidence = evidence
+        self._form = form
+        self._tables: dict[str, np.ndarray] = {}  # of each attribute, the sum of its tables (D, K)
+        self._logs: dict[str, np.ndarray] = {}  # and the logs of its expected potentials (N, K)
+
+    def added(self, step: EvidenceTable) -> np.ndarray:
+        """The change of the scores (N, K) by one more table."""
+        given = self._evidence.tables[step.name]
+        if self._form == "scores":
+            return step.expected(given)
+        self._tables[step.name] = self._tables.get(step.name, 0.0) + step.values
+        before = self._logs.get(step.name, 0.0)
+        self._logs[step.name] = log_expected(given, self._tables[step.name])
+        return self._logs[step.name] - before
 
 
 def best_evidence(evidence: Evidence, pairs: np.ndarray, *, ridge: float = 0.0) -> EvidenceTable | None:

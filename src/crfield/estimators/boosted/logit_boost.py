@@ -24,7 +24,7 @@ from sklearn.utils.validation import validate_data
 
 from crfield.boosting.logit_rounds import AdditiveLogit, Regressors, Rows, Step, Stumps, Trees, boost_rounds
 from crfield.boosting.round_table import Round, RoundTable
-from crfield.boosting.virtual_evidence.evidence import Evidence, EvidenceTable
+from crfield.boosting.virtual_evidence.evidence import FORMS, Evidence, EvidenceTable
 from crfield.boosting.weak_learners.candidates import BINS, Candidates, Table
 from crfield.boosting.weak_learners.responses import LEAST_WEIGHT
 from crfield.boosting.weak_learners.state import steps_from_state, steps_state
@@ -86,7 +86,8 @@ class BoostedRows:
     def state(self) -> State:
         """Header and arrays; InputError where steps are code."""
         start, rounds = self.additive.start, self.rounds.state()
-        evidence = {"evidence": [[name, width] for name, width in self.evidence.items()]}
+        widths = [[name, width] for name, width in self.evidence.items()]
+        evidence = {"evidence": widths, "evidence_form": self.additive.form}
         steps = steps_state(self.additive.steps, len(start), list(self.evidence))
         return State(
             self.task.state().header | evidence | rounds.header, {"start": start, **steps.arrays, **rounds.arrays}
@@ -104,7 +105,11 @@ class BoostedRows:
         evidence = dict(rows)
         start = state.array("start", (len(task.classes),))
         steps = steps_from_state(state, len(start), task.n_columns, evidence)
-        return cls(task, AdditiveLogit(start, steps), evidence, RoundTable.from_state(state))
+        form = state.header.get("evidence_form", "scores")  # the one form of files that do not name it
+        if form not in FORMS:
+            refuse(f"the model file's evidence has the form {form!r:.40}, which this version does not know")
+        additive = AdditiveLogit(start, steps, form)
+        return cls(task, additive, evidence, RoundTable.from_state(state))
 
     @property
     def importances(self) -> np.ndarray:
@@ -169,6 +174,10 @@ class LogitBoost(LogitRounds, RowClassifier[BoostedRows], kind="logit_boost", mo
         Columns, by number or name, whose values are categories.
     start : "prior" or "zero"
         Scores before the first round.
+    evidence_form : "scores" or "potentials"
+        What evidence does to the score of a class. "scores" is the expected score, Σ_d ve(d) F(d): the attribute is a
+        mixture of its values. "potentials" is the log of the expected potential, log Σ_d ve(d) exp F(d), equation 4
+        of Liao et al. 2007: the attribute has one value, which is not known.
     n_iter_no_change : int, optional
         With a number, a share ``validation_fraction`` of the rows is held out, rounds end when so many in a row lower
         the held-out loss by no more than ``tol``, and those after the best are dropped.
@@ -211,6 +220,7 @@ class LogitBoost(LogitRounds, RowClassifier[BoostedRows], kind="logit_boost", mo
     min_leaf: int = parameter(integer(1), default=1)
     bound: str = parameter(one_of("responses", "weights"), default="responses")
     discrete: Collection[int | str] = parameter(DISCRETE, default=())
+    evidence_form: str = parameter(one_of(*FORMS), default="scores")
     n_iter_no_change: int | None = parameter(integer(1) | None, default=None)
     validation_fraction: float = parameter(share(), default=0.1)
     tol: float = parameter(number(0), default=1e-4)
@@ -269,6 +279,7 @@ class LogitBoost(LogitRounds, RowClassifier[BoostedRows], kind="logit_boost", mo
                 learner,
                 n_classes,
                 least=LEAST_WEIGHT if self.bound == "responses" else 1.0 / self.response_limit,
+                form=self.evidence_form,
                 held=held,
                 patience=self.n_iter_no_change,
                 tol=self.tol,
