@@ -218,7 +218,7 @@ def each(outcomes: Outcomes, *path: Any) -> list[Any]:
 def above(
     sentence: str, one: Sequence[float], other: Sequence[float], *, single: bool = False, digits: int = 3
 ) -> Claim:
-    """Whether one is above the other, seed by seed: the interval of the difference is above zero.
+    """Whether one is above the other, seed by seed: the interval of the difference is above zero, or below, or open.
 
     There is none of one repetition, which decides by itself only if it is ``single``.
 
@@ -226,8 +226,8 @@ def above(
     yes  mine above theirs: +0.057, 95 % interval +0.042 … +0.071
     """
     gap = paired_interval(one, other)
-    least = gap.mean if single and np.isnan(gap.low) else gap.low
-    return Claim(sentence, bool(least > 0), gap_text(gap, digits))
+    alone = single and np.isnan(gap.low)
+    return Claim(sentence, gap.mean > 0 if alone else gap.within(0.0), gap_text(gap, digits))
 
 
 def gap_text(gap: Interval, digits: int = 3) -> str:

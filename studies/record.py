@@ -16,7 +16,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -35,16 +35,20 @@ def summary(findings: Findings) -> str:
     """Which claims hold, in a sentence; a claim may say first whose it is, "paper" or "ours".
 
     >>> from crfield.report.findings import Claim
-    >>> claims = (Claim("paper: mine is best", False, "-.1"), Claim("ours, p = .9: theirs is", True, "+.1"))
+    >>> claims = (Claim("paper: mine is best", None, "-.1"), Claim("ours, p = .9: theirs is", True, "+.1"))
     >>> summary(Findings("t", ("a",), (), claims))
-    '0 of 1 claims of the paper hold, 1 of 1 of ours'
+    '0 of 1 claims of the paper hold (1 open), 1 of 1 of ours'
     """
     paper, ours = (
         [claim.holds for claim in findings.claims if claim.sentence.startswith(whose)] for whose in ("paper", "ours")
     )
     if not paper or len(paper) + len(ours) < len(findings.claims):
         return findings.verdict
-    return f"{sum(paper)} of {len(paper)} claims of the paper hold, {sum(ours)} of {len(ours)} of ours"
+    first, second = (f" ({own.count(None)} open)" * (None in own) for own in (paper, ours))
+    return (
+        f"{paper.count(True)} of {len(paper)} claims of the paper hold{first}, "
+        f"{ours.count(True)} of {len(ours)} of ours{second}"
+    )
 
 
 def versions() -> dict[str, str]:
@@ -123,7 +127,7 @@ class Record:
             **found.to_dict(),
             "charts": [chart.to_dict() for chart in found.charts],
         }
-        write_text(self.path("json"), _document(told, outcomes))
+        write_text(self.path("json"), document(told, [{**case, **outcome} for case, outcome in outcomes]))
         write_text(self.path("txt"), f"$ {command}\n\n{found}\n\n{summary(found)}\n")
         if os.path.exists(self.path("partial.json")):
             os.unlink(self.path("partial.json"))
@@ -137,10 +141,10 @@ class Record:
         return self.path("png")
 
 
-def _document(told: dict[str, Any], outcomes: Outcomes) -> str:
-    """JSON for people at the top, and one line for each case below."""
+def document(told: dict[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
+    """JSON for people at the top, and one line for each case with its outcome below."""
     head = json.dumps(_plain(told), indent=2, ensure_ascii=False).removesuffix("\n}")
-    cases = ",\n".join(f"    {json.dumps(_rounded({**case, **outcome}))}" for case, outcome in outcomes)
+    cases = ",\n".join(f"    {json.dumps(_rounded(row))}" for row in rows)
     return f'{head},\n  "cases": [\n{cases}\n  ]\n}}\n'
 
 

@@ -153,13 +153,13 @@ def gap_words(gap: Interval) -> str:
 
 
 def above_claim(sentence: str, gap: Interval) -> Claim:
-    """A claim that holds where the whole interval of a difference is above zero."""
-    return Claim(sentence, bool(gap.low > 0), gap_words(gap))
+    """A claim that holds where the whole interval of a difference is above zero, open where zero is in it."""
+    return Claim(sentence, gap.within(0.0), gap_words(gap))
 
 
 def tie_claim(sentence: str, gap: Interval, within: float) -> Claim:
-    """A claim that holds where the difference is at most ``within`` on average."""
-    return Claim(sentence, bool(abs(gap.mean) <= within), gap_words(gap))
+    """A claim that holds where the whole interval of a difference is within so much of zero."""
+    return Claim(sentence, gap.within(-within, within), gap_words(gap))
 
 
 def noted_claim(sentence: str, found: float, noted: float, within: float) -> Claim:

@@ -152,7 +152,7 @@ def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
 
     def surely(world: str, one: str, other: str, least: float, words: str) -> Claim:
         found = paired_interval(*(_told(outcomes, world, name, "right") for name in (one, other)))
-        return Claim(f"{world}: {words}", bool((found.low if several else found.mean) > least), gap_text(found))
+        return Claim(f"{world}: {words}", found.within(least) if several else found.mean > least, gap_text(found))
 
     return [
         surely("plain", MARKOV, BAYES, -0.02, "the HMM is within 2 points of the Bayes rule"),

@@ -116,7 +116,7 @@ def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
     away, claims = np.array(each(outcomes, "away")), []
     for other in (RIDGE, WINDOW):
         gap = paired_interval(each(outcomes, "errors", FIELD), each(outcomes, "errors", other))
-        sure = gap.mean < 0 if np.isnan(gap.high) else gap.high < 0
+        sure = gap.mean < 0 if np.isnan(gap.high) else gap.within(-np.inf, 0.0)
         claims.append(Claim(f"{FIELD} errs less than {other}", sure, gap_text(gap)))
     share = float((np.abs(away) <= 3).mean())
     claims.append(Claim("at least 99 % of all numbers within three standard errors", share >= SURE, percent(share)))

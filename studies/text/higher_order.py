@@ -95,8 +95,8 @@ def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
             own, lower = (_scores(outcomes, world, order) for order in (world, world - 1))
             gap, gain = paired_interval(_scores(outcomes, world), own), paired_interval(own, lower)
             near = f"order {world}: a model of its order is within {NEAR} of the ceiling"
-            claims.append(Claim(near, gap.mean <= NEAR, f"{gap}"))
-            claims.append(Claim(f"order {world}: one of a lower order does worse", gain.low > 0, f"{gain}"))
+            claims.append(Claim(near, gap.within(-np.inf, NEAR), f"{gap}"))
+            claims.append(Claim(f"order {world}: one of a lower order does worse", gain.within(0.0), f"{gain}"))
     return claims
 
 

@@ -220,7 +220,7 @@ def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
         pair = values(SWITCHED, p, MARKOV), values(SWITCHED, p, FIELD)
         claims.append(above(f"paper: p = {p:g}, the CRF has fewer errors", *pair))
     even = paired_interval(values(SWITCHED, 0.5, MARKOV), values(SWITCHED, 0.5, FIELD))
-    claims.append(Claim("paper: p = .5, no difference of a point", abs(even.mean) < 0.01, gap_text(even)))
+    claims.append(Claim("paper: p = .5, no difference of a point", even.within(-0.01, 0.01), gap_text(even)))
     claims += [
         _near("ours: p = .02, CRF 4.7 ± 1.5 %", values(SWITCHED, 0.02, FIELD), 0.047, 0.015),
         _near("ours: p = .02, HMM 25 ± 1.5 %", values(SWITCHED, 0.02, MARKOV), 0.25, 0.015),
@@ -231,7 +231,7 @@ def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
 
 def _least(sentence: str, pair: tuple[list[float], list[float]], gap: float) -> Claim:
     found = paired_interval(*pair)
-    return Claim(sentence, found.mean >= gap, gap_text(found))
+    return Claim(sentence, found.within(gap), gap_text(found))
 
 
 def _near(sentence: str, values: list[float], wanted: float, within: float) -> Claim:

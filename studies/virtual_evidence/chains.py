@@ -3,8 +3,8 @@
 Ten chains of 2,000 binary labels, each label equal to the one before with probability p, and fifty observations of
 which none says more than a few hundredths of a bit (`simulate.order_chains`; Liao, Choudhury, Fox & Kautz 2007,
 section 5.1). Each chain is left out once, for every p and every observation model (seed). The paper compares virtual
-evidence boosting (VEB) with boosted random fields (BRF); beside them stand its better forms and all that its text
-claims to outperform, and the model that made the data, which nobody can expect to beat:
+evidence boosting (VEB) with boosted random fields (BRF), and claims nothing else of this figure. Beside them stand
+its better forms, likelihood and pseudo-likelihood, and the model that made the data, which nobody can expect to beat:
 
     ceiling           the true model
     VEB, paper        algorithm 2 to the letter, 50 rounds
@@ -237,23 +237,18 @@ def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
         one, linear, stump = (values(PAPER, MAP, p), values(LINEAR, MPM, p), values(STUMP, MPM, p))
         if p <= WEAK:
             gap = paired_interval(one, linear)
-            claims.append(Claim(f"paper, p = {p:g}: VEB and BRF within .03", abs(gap.mean) <= 0.03, gap_text(gap)))
+            claims.append(Claim(f"paper, p = {p:g}: VEB and BRF within .03", gap.within(-0.03, 0.03), gap_text(gap)))
         elif p >= STRONG:
             claims.append(above(f"paper, p = {p:g}: VEB above linear BRF", one, linear))
             claims.append(above(f"paper, p = {p:g}: VEB above BRF with stumps", one, stump))
     strong = [p for p in places if p >= STRONG]
     for p in strong:
-        for rival in (ML, MPL):
-            claims.append(
-                above(f"paper, p = {p:g}: VEB above {rival}, MAP", values(PAPER, MAP, p), values(rival, MAP, p))
-            )
-    for p in strong:
         for name in (EXACT, VERIFIED):
             gap = paired_interval(values(name, MPM, p), values(ML, MPM, p))
-            claims.append(Claim(f"ours, p = {p:g}: {name} within .01 of ML, MPM", gap.mean >= -0.01, gap_text(gap)))
+            claims.append(Claim(f"ours, p = {p:g}: {name} within .01 of ML, MPM", gap.within(-0.01), gap_text(gap)))
         gap = paired_interval(values(VERIFIED, MPM, p), values(CEILING, MPM, p))
         claims.append(
-            Claim(f"ours, p = {p:g}: {VERIFIED} within .02 of the ceiling, MPM", gap.mean >= -0.02, gap_text(gap))
+            Claim(f"ours, p = {p:g}: {VERIFIED} within .02 of the ceiling, MPM", gap.within(-0.02), gap_text(gap))
         )
         claims.append(
             above(f"ours, p = {p:g}: ceiling, MPM above MAP", values(CEILING, MPM, p), values(CEILING, MAP, p))

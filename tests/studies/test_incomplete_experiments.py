@@ -231,10 +231,12 @@ def test_every_task_and_world_has_its_seeds() -> None:
 
 def test_claims_need_the_whole_interval() -> None:
     assert rows.above_claim("better", Interval(0.2, 0.1, 0.3)).holds
-    assert not rows.above_claim("better", Interval(0.2, -0.1, 0.5)).holds
-    assert not rows.above_claim("better", Interval(0.2, np.nan, np.nan)).holds, "one repetition shows nothing"
-    assert rows.tie_claim("as good", Interval(-0.004, -0.1, 0.1), 0.005).holds
-    assert not rows.tie_claim("as good", Interval(-0.006, -0.01, 0.0), 0.005).holds
+    assert rows.above_claim("better", Interval(0.2, -0.1, 0.5)).holds is None
+    assert rows.above_claim("better", Interval(-0.2, -0.3, -0.1)).holds is False
+    assert rows.above_claim("better", Interval(0.2, np.nan, np.nan)).holds is None, "one repetition shows nothing"
+    assert rows.tie_claim("as good", Interval(-0.001, -0.004, 0.002), 0.005).holds
+    assert rows.tie_claim("as good", Interval(-0.004, -0.1, 0.1), 0.005).holds is None
+    assert rows.tie_claim("as good", Interval(-0.016, -0.02, -0.012), 0.005).holds is False
     assert rows.noted_claim("as noted", 0.6581, 0.658, 0.0006).holds
     assert not rows.noted_claim("as noted", 0.660, 0.658, 0.0006).holds
 

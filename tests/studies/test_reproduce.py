@@ -18,7 +18,8 @@ from crfield.training.parallel import run_each
 from studies import catalogue
 from studies import record as records
 from studies.catalogue import CATALOGUE, Entry, study_named
-from studies.framework import Study, by_seed, curve, run_study
+from studies.framework import Study, above, by_seed, curve, run_study
+from studies.judge_again import claims_of, judge_again
 from studies.record import Record, summary
 from studies.virtual_evidence import chains
 from tests.cases.command_line import run, works
@@ -242,6 +243,35 @@ def test_the_true_relation_is_picked(small: Any) -> None:
         assert outcome["picks"]["VEB, exact"]["+3"] > 0
     assert found["VEB, verified: accepted at distance k", "k = 3"] == "1.0"
     assert [("ML, Bethe" in outcome) for _, outcome in outcomes] == [True, False]
+
+
+@pytest.mark.parametrize("path", sorted((DOCS / "results").glob("*.json")), ids=lambda path: path.stem)
+def test_stored_verdicts_are_those_of_today(path: Path) -> None:
+    """The claims of a result are judged as the study judges them now; `studies.judge_again` writes them anew."""
+    told = json.loads(path.read_text(encoding="utf-8"))
+    judged = Findings(told["title"], ("",), (), claims_of(path.stem, told)).to_dict()
+    assert told["claims"] == judged["claims"]
+    assert told["verdict"] == judged["verdict"]
+
+
+def test_results_are_judged_again(tmp_path: Path) -> None:
+    """JSON, text and page get the verdict open; numbers stay."""
+    found = Findings("coins", ("coin", "heads"), (("fair", 0.5),), (above("mine", [0.5, 0.7], [0.6, 0.5]),))
+    record = Record(str(tmp_path), "veb-fig1a", {})
+    assert found.claims[0].holds is None
+    assert summary(found) == "1 of 1 claims are open: mine"
+    wrong = Findings(found.title, found.columns, found.rows, (Claim("mine", False, found.claims[0].found),))
+    record.write(wrong, [], command="crfield experiment coins", cpu_seconds=0.0)
+    told = json.loads((tmp_path / "veb-fig1a.json").read_text(encoding="utf-8"))
+    del told["cases"]
+    (tmp_path / "veb-fig1a.json").write_text(json.dumps(told, indent=2))
+    page = tmp_path / "page.md"
+    page.write_text(f"so:\n{wrong.claims[0]}\n")
+    assert judge_again(tmp_path / "veb-fig1a.json", [page])
+    assert json.loads((tmp_path / "veb-fig1a.json").read_text(encoding="utf-8"))["claims"][0]["holds"] is None
+    assert "\nopen mine: +0.050" in (tmp_path / "veb-fig1a.txt").read_text(encoding="utf-8")
+    assert page.read_text() == f"so:\n{found.claims[0]}\n"
+    assert not judge_again(tmp_path / "veb-fig1a.json", [page]), "once is enough"
 
 
 def test_the_pages_show_what_was_found() -> None:

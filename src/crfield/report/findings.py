@@ -2,7 +2,9 @@
 
 A figure without its spread says little, and a table without a sentence leaves the reader to find what matters. So an
 experiment returns `Findings`: columns and rows for people and for JSON, and claims, each of them a sentence, whether
-it holds, and the number that decides it. Claims that fail stay in the table as failed.
+it holds, and the number that decides it. Claims that fail stay in the table as failed. A claim on a mean whose
+interval reaches both sides of what is claimed is neither shown nor refuted: it is *open*, and more repetitions would
+decide it.
 
 Intervals are of means over seeds, folds or items that are independent, by Student's t (Gosset 1908), never over
 pixels or steps, which are not independent. Methods that met the same seeds are compared by their differences seed by
@@ -41,6 +43,18 @@ class Interval:
     def holds(self, value: float) -> bool:
         """Whether the interval has the value in it."""
         return self.low <= value <= self.high
+
+    def within(self, least: float, most: float = float("inf")) -> bool | None:
+        """Whether the mean is between the two: True or False where the whole interval says so, else None.
+
+        >>> [Interval(0.1, *ends).within(0.0) for ends in ((0.05, 0.15), (-0.05, 0.25), (float("nan"), float("nan")))]
+        [True, None, None]
+        >>> Interval(-0.1, -0.2, -0.0).within(0.0)
+        False
+        """
+        if least < self.low and self.high < most:
+            return True
+        return False if self.high <= least or self.low >= most else None
 
     def __repr__(self) -> str:
         text = _number(self.mean)
@@ -81,18 +95,25 @@ def paired_interval(one: Iterable[float], other: Iterable[float]) -> Interval:
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence, whether it holds, and what was found.
+    """A sentence, whether it holds (None: open, the interval reaches both sides), and what was found.
 
     >>> print(Claim("at least 99 % of cells", True, "99.2 %"))
     yes  at least 99 % of cells: 99.2 %
+    >>> Claim("mine above theirs", None, "+0.01, 95 % interval -0.01 … +0.03").verdict
+    'open'
     """
 
     sentence: str
-    holds: bool
+    holds: bool | None
     found: str
 
+    @property
+    def verdict(self) -> str:
+        """In a word: yes, NO or open."""
+        return "open" if self.holds is None else "yes" if self.holds else "NO"
+
     def __str__(self) -> str:
-        return f"{'yes' if self.holds else 'NO '}  {self.sentence}: {self.found}"
+        return f"{self.verdict:4} {self.sentence}: {self.found}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -142,10 +163,13 @@ class Findings:
     @property
     def verdict(self) -> str:
         """Which claims hold, in a sentence."""
-        failed = [claim.sentence for claim in self.claims if not claim.holds]
-        if not failed:
+        if not self.claims or all(claim.holds for claim in self.claims):
             return f"all {len(self.claims)} claims hold" if self.claims else "nothing was claimed"
-        return f"{len(failed)} of {len(self.claims)} claims do not hold: {'; '.join(failed)}"
+        told = []
+        for verdict, words in (("NO", "do not hold"), ("open", "are open")):
+            some = [claim.sentence for claim in self.claims if claim.verdict == verdict]
+            told += [f"{len(some)} of {len(self.claims)} claims {words}: {'; '.join(some)}"] * bool(some)
+        return "; ".join(told)
 
     def table(self) -> str:
         """The rows, aligned; the first column at the left, numbers at the right."""
@@ -158,7 +182,10 @@ class Findings:
             "title": self.title,
             "verdict": self.verdict,
             "rows": [{name: _plain(cell) for name, cell in zip(self.columns, row)} for row in self.rows],
-            "claims": [{"claim": c.sentence, "holds": bool(c.holds), "found": c.found} for c in self.claims],
+            "claims": [
+                {"claim": c.sentence, "holds": None if c.holds is None else bool(c.holds), "found": c.found}
+                for c in self.claims
+            ],
             "notes": list(self.notes),
         }
 

@@ -155,7 +155,7 @@ def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
         claims.append(
             Claim(
                 f"paper: {scheme}, the discriminative HMM within 1.5 points of the CRF",
-                abs(gap.mean) <= WITHIN,
+                gap.within(-WITHIN, WITHIN),
                 gap_text(gap),
             )
         )
