@@ -1,4 +1,4 @@
-"""Every study by name: one sentence, the paper, the data it reads, and how long its quick form takes.
+"""Every study by name: a sentence, what of which paper it covers, the data it reads, how long its quick form takes.
 
 ``crfield experiment NAME`` and ``crfield reproduce NAME`` run what stands here, whole or in a quick form. The whole
 form is the one whose tables stand in the documentation. The quick form shows the same rows on less data, so that a
@@ -8,7 +8,7 @@ change of the code which breaks a study is noticed soon.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from types import MappingProxyType
 
@@ -23,17 +23,20 @@ class Entry:
     module: str  # below studies
     sentence: str
     cost: str  # of the quick form, on one processor
-    paper: str = ""
     data: str = ""  # folder of the corpus below --data; generated where empty
+    covers: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict
+    )  # text: what of it, as docs/papers.md names it
 
     @property
     def summary(self) -> str:
-        """The sentence, whose table it is, and whether it needs data.
+        """The sentence, what of which paper it covers, and whether it needs data.
 
-        >>> Entry("coins", "throws of coins", "1 s", "Bernoulli 1713, part 4", "coins").summary
-        'throws of coins (Bernoulli 1713, part 4; needs data)'
+        >>> Entry("coins", "throws of coins", "1 s", "coins", {"Bernoulli 1713": ("part 3", "part 4")}).summary
+        'throws of coins (Bernoulli 1713: part 3, part 4; needs data)'
         """
-        notes = [self.paper] * bool(self.paper) + ["needs data"] * bool(self.data)
+        notes = [f"{paper}: {', '.join(items)}" for paper, items in self.covers.items()]
+        notes += ["needs data"] * bool(self.data)
         return self.sentence + (f" ({'; '.join(notes)})" if notes else "")
 
 
@@ -45,12 +48,14 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
             "handwritten words: a linear chain, boosted trees alone, before a chain and in it",
             "20 s",
             data="letters",
+            covers={"Liao et al. 2007": ("section 2, trees",)},
         ),
         "kernel-letters": Entry(
             "handwriting.kernel_letters",
             "handwritten words: kernels on pixels, landmarks, greedy cliques, waves",
             "19 s",
             data="letters",
+            covers={"Essid's tutorial": ("kernel CRF",)},
         ),
         "order-chains": Entry(
             "graphs.order_chains", "which of five relations is true? exact, pseudo and Bethe likelihood", "21 s"
@@ -61,7 +66,10 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
             "49 s",
         ),
         "noisy-images": Entry(
-            "graphs.noisy_images", "logistic regression, MRF, CRF and DRF under bimodal noise", "20 s"
+            "graphs.noisy_images",
+            "logistic regression, MRF, CRF and DRF under bimodal noise",
+            "20 s",
+            covers={"Xing's lecture notes": ("section 3.4.3, comparison",)},
         ),
         "rfid-trials": Entry(
             "activities.rfid.trials",
@@ -85,22 +93,25 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
             "models.smooth_series",
             "real-valued labels: ridge and a continuous field, its numbers and its intervals",
             "6 s",
+            covers={"Essid's tutorial": ("continuous CRF",)},
         ),
         "label-bias": Entry(
             "models.label_bias",
             "rib or rob: a maximum-entropy Markov model and a CRF with the same features",
             "5 s",
-            "Lafferty et al. 2001, section 5.1",
+            covers={"Lafferty et al. 2001": ("section 5.1",), "Xing's lecture notes": ("figure 1",)},
         ),
         "motions": Entry(
             "models.motions",
             "one label for a sequence: hidden CRF, voting chain, linear SVM (needs the package aeon)",
             "a minute",
+            covers={"Essid's tutorial": ("instruments",)},
         ),
         "sub-structure": Entry(
             "models.sub_structure",
             "labels that differ in the order of their phases: latent-dynamic CRF, plain chain, Bayes rule",
             "6 s",
+            covers={"Essid's tutorial": ("LDCRF",)},
         ),
         "higher-order": Entry(
             "text.higher_order",
@@ -118,6 +129,7 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
             "Spanish names: tags of tokens against labels of segments, with lengths and texts",
             "19 s",
             data="conll2002",
+            covers={"Essid's tutorial": ("semi-Markov CRF",)},
         ),
         "spanish-entities": Entry(
             "text.spanish_entities",
@@ -132,57 +144,70 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
             data="conll2000",
         ),
         "wearable-layers": Entry(
-            "graphs.wearable_layers", "motion and context: two chains, coupled layers, one chain of pairs", "6 s"
+            "graphs.wearable_layers",
+            "motion and context: two chains, coupled layers, one chain of pairs",
+            "6 s",
+            covers={"Liao et al. 2007": ("figure 2",)},
         ),
         "veb-fig1a": Entry(
             "virtual_evidence.chains",
             "accuracy against the strength of coupling on chains",
             "2 min",
-            "Liao et al. 2007, figure 1a",
+            covers={"Liao et al. 2007": ("figure 1a",)},
         ),
         "veb-fig1b": Entry(
             "virtual_evidence.orders",
             "which of five relations is true: accuracy and picks on chains of order k",
             "3 min",
-            "Liao et al. 2007, figure 1b",
+            covers={"Liao et al. 2007": ("figure 1b",)},
         ),
         "veb-evidence": Entry(
             "virtual_evidence.evidence_forms",
             "evidence of neighbours for LogitBoost: expected potentials or expected scores",
             "3 s",
-            "Liao et al. 2007, algorithm 1 and equation 4",
+            covers={
+                "Liao et al. 2007": (
+                    "equation 4",
+                    "algorithm 1",
+                )
+            },
         ),
         "veb-activities": Entry(
             "virtual_evidence.activities",
             "days of activities, many numeric features",
             "4 min",
-            "Liao et al. 2007, table 1, on simulated days",
+            covers={"Liao et al. 2007": ("table 1",)},
         ),
         "veb-contexts": Entry(
             "virtual_evidence.contexts",
             "motions and places, two coupled layers",
             "76 s",
-            "Liao et al. 2007, table 2, on simulated episodes",
+            covers={"Liao et al. 2007": ("table 2",)},
         ),
         "incomplete-visual": Entry(
             "incomplete.visual",
             "visual words with contours for some pictures",
             "67 s",
-            "Haffari et al. 2008, table 1",
+            covers={"Haffari et al. 2008": ("table 1",)},
         ),
         "incomplete-text": Entry(
             "incomplete.text",
             "words of phrases and names with tags for some sentences",
             "78 s",
-            "Haffari et al. 2008, tables 3 and 4",
+            covers={
+                "Haffari et al. 2008": (
+                    "table 3",
+                    "table 4",
+                )
+            },
             data="conll2000",
         ),
         "incomplete-text-large": Entry(
             "incomplete.text_large",
             "words of names at half the size of the paper: 2,500 and 3,000 sentences",
             "2 min",
-            "Haffari et al. 2008",
             data="conll2000",
+            covers={"Haffari et al. 2008": ("table 3", "table 4")},
         ),
         "incomplete-rivals": Entry(
             "incomplete.rivals",
@@ -193,30 +218,52 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
             "vail.tag.observations",
             "who seeks: fifteen feature sets, a Gaussian HMM against a chain CRF",
             "6 min",
-            "Vail 2008, table 2.1",
+            covers={"Vail 2008": ("table 2.1",)},
         ),
         "tag-table22": Entry(
             "vail.tag.smoothing",
             "an HMM counted, smoothed and trained for its labels, beside the CRF",
             "63 s",
-            "Vail 2008, table 2.2, figures 2.5, 2.6",
+            covers={
+                "Vail 2008": (
+                    "figure 2.5",
+                    "table 2.2",
+                    "figure 2.6",
+                )
+            },
         ),
         "m-estimator": Entry(
             "vail.m_estimator",
             "the M-estimator against maximum likelihood: a known chain, and tag with 93 weights",
             "3 min",
+            covers={"Vail 2008": ("chapter 5",)},
         ),
         "weak-features": Entry(
             "vail.weak_features",
             "selection among fading copies: error and size of models",
             "3 min",
-            "Vail 2008, figures 3.4 to 3.9",
+            covers={
+                "Vail 2008": (
+                    "figure 3.3",
+                    "figure 3.4",
+                    "figure 3.5",
+                    "figure 3.6",
+                    "figure 3.7",
+                    "figure 3.8",
+                    "figure 3.9",
+                )
+            },
         ),
         "linked-features": Entry(
             "vail.linked_features",
             "features of labels or of changes: what selectors take",
             "4 min",
-            "Vail 2008, figures 3.10 and 3.11",
+            covers={
+                "Vail 2008": (
+                    "figure 3.10",
+                    "figure 3.11",
+                )
+            },
         ),
         "sparse-columns": Entry(
             "vail.sparse_columns",
@@ -227,13 +274,26 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
             "vail.tag.selection",
             "selecting among 1,200 features of robot tag",
             "8 min",
-            "Vail 2008, tables 3.1 and 3.2, figures 3.2 and 3.12",
+            covers={
+                "Vail 2008": (
+                    "figure 3.2",
+                    "table 3.1",
+                    "table 3.2",
+                    "figure 3.12",
+                )
+            },
         ),
         "hmm-vs-crf": Entry(
             "vail.hmm_vs_crf",
             "an HMM and a CRF with few data, copied observations and switched transitions",
             "39 s",
-            "Vail 2008, figures 2.2 to 2.4",
+            covers={
+                "Vail 2008": (
+                    "figure 2.2",
+                    "figure 2.3",
+                    "figure 2.4",
+                )
+            },
             data="pima",
         ),
     }
