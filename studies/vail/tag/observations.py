@@ -199,6 +199,9 @@ def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
                 f"{percent(longest[0], 1)} against {percent(longest[1], 1)}",
             )
         )
+    for scheme, words, order in (("hourglass", "worse", -1), ("unconstrained", "better", 1)):
+        ends = [values(HMM_, ACCURACY, scheme, f"velocity thresholds {w} s") for w in ("2.0", "1/60")][::order]
+        claims.append(above(f"paper: {scheme}, the HMM gets {words} with longer windows", *ends))
     chance = mean(CRF, ACCURACY, "unconstrained", "positions")
     claims.append(Claim("paper: unconstrained, positions are near chance", chance < 0.45, percent(chance, 1)))
     harder = [mean(CRF, ACCURACY, scheme, "velocities") for scheme in SCHEMES]
