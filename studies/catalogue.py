@@ -215,6 +215,12 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
             data="conll2000",
             covers={"Haffari et al. 2008": ("table 3", "table 4")},
         ),
+        "incomplete-patches": Entry(
+            "incomplete.patches",
+            "do the words that say most about a picture lie on its object?",
+            "30 s",
+            covers={"Haffari et al. 2008": ("figure 1",)},
+        ),
         "incomplete-rivals": Entry(
             "incomplete.rivals",
             "hidden values: IncompleteBoost against logistic regression on imputed values and boosting with NaN",
@@ -237,6 +243,12 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
                     "figure 2.6",
                 )
             },
+        ),
+        "hmm-coordinates": Entry(
+            "vail.tag.coordinates",
+            "an HMM trained for its labels one parameter at a time, beside counting and the gradient",
+            "30 s",
+            covers={"Vail 2008": ("section 2.7.4, steps",)},
         ),
         "m-estimator": Entry(
             "vail.m_estimator",
