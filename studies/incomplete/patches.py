@@ -2,7 +2,7 @@
 
 The figure marks, in some photographs, the patches that say most about the label (Haffari, Wang, Wang, Mori & Jiao
 2008); there is no number, only that they lie on the object. Pictures here are made (`simulate.visual_words`), so it
-is known which of their points do. A point of a word says as much about the label as its log-probability falls without:
+is known which of their points do. What a point of a word says about the label is what its log-probability loses:
 
     says(w) = log p(y | x) − log p(y | x without one point of w)
 
