@@ -191,7 +191,7 @@ def test_every_study_is_whole(name: str) -> None:
 
 
 SMALL = {
-    "veb-fig1a": {"p": [0.97], "seeds": [1, 2], "folds": 1, "n_chains": 5, "length": 150},
+    "veb-fig1a": {"p": [0.97], "seeds": [1, 2], "folds": 1, "n_chains": 5, "length": 400},
     "veb-fig1b": {"k": [3], "seeds": [1, 2], "folds": 1, "n_chains": 4, "length": 120, "bethe": [[1, 0]]},
     "veb-activities": {"features": [12], "seeds": [1, 2], "folds": 1, "n_days": 4},
     "veb-contexts": {"seeds": [1, 2], "folds": 1, "n_episodes": 3, "length": 60},
