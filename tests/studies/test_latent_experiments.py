@@ -57,7 +57,7 @@ def test_the_world_is_as_it_says() -> None:
 
 @pytest.mark.parametrize(
     ("options", "word"),
-    [({"n_labels": 3}, "cycles"), ({"length": 0}, "length"), ({"switch": 2.0}, "switch"), ({"noise": 0.0}, "noise")],
+    [({"n_labels": 3}, "cyclic"), ({"length": 0}, "length"), ({"switch": 2.0}, "switch"), ({"noise": 0.0}, "noise")],
     ids=["labels", "length", "switch", "noise"],
 )
 def test_worlds_that_cannot_be(options: dict[str, Any], word: str) -> None:
