@@ -175,7 +175,7 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
         "veb-combined": Entry(
             "virtual_evidence.combined",
             "virtual evidence boosting against its rivals, all experiments together",
-            "1 h",
+            "1 min",
             covers={"Liao et al. 2007": ("section 5.2, combination",)},
         ),
         "veb-activities": Entry(
