@@ -374,4 +374,4 @@ def test_the_command_line_has_rules_and_orders(tmp_path: Path) -> None:
     assert legal(model.predict([[("Lima",), ("Lima",)]])[0])
     failed = run(*common, "--constraints", "boi", "--quiet")
     assert failed.exit_code == 2  # the option is refused before any file is read
-    assert "scheme of constraints" in failed.output
+    assert "expected one of bio" in failed.output
