@@ -12,6 +12,7 @@ from crfield.errors import InputError, ShapeError
 from crfield.optimize.history import Step
 from crfield.optimize.lbfgs import history_size, minimize
 from crfield.optimize.penalty import Penalty
+from crfield.optimize.stopping import Stopping
 from tests.cases.optimize_problems import Logistic, Quadratic, dense, text
 
 
@@ -267,6 +268,24 @@ def test_rounding_ends_a_run_that_asks_for_too_much(body: str) -> None:
     assert result.reason == "line search could not improve"
     assert result.converged
     assert result.n_iter < 200
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_lasso_that_rounding_stops_is_proved(copied: bool, body: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clocks that remember a long way keep the estimate high where the end was fast; the second derivative decides."""
+    monkeypatch.setattr(Stopping, "_trend", lambda self: np.inf)
+    plain = dense(seed=11)
+    rows = np.column_stack([plain.rows, plain.rows[:, 0]]) if copied else plain.rows  # a direction that does not bend
+    zeros = np.zeros(rows.shape[1])
+    result = minimize(Logistic(rows, plain.sign), zeros, Penalty(l1=1.0), tol=1e-9)
+    assert (result.reason, result.converged) == ("line search could not improve", True)
+
+    class Coarse(Logistic):
+        def evaluate(self, weights: np.ndarray, gradient: np.ndarray) -> float:
+            return round(super().evaluate(weights, gradient) / 10) * 10.0
+
+    stuck = minimize(Coarse(rows, plain.sign), zeros, Penalty(l1=1.0), tol=1e-9)
+    assert (stuck.reason, stuck.converged) == ("line search could not improve", False)
 
 
 def test_a_wrong_gradient_does_not_pass_for_convergence(body: str) -> None:

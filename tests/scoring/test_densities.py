@@ -193,6 +193,16 @@ def test_gradients_in_free_parameters(kind: str) -> None:
     np.testing.assert_allclose(family.pull(natural, offset), slope, rtol=1e-5, atol=1e-5)
 
 
+def test_narrow_densities_keep_their_digits() -> None:
+    """A precision that has no Cholesky factor any more once it was inverted and inverted back."""
+    free = np.array([0.0, 0.0, 0.0, -3.0, 294.0, -12.0, 644.0, -230.0, 12.0])
+    narrow = FullGaussian(np.zeros((1, 3)), np.eye(3)[None]).with_free(free)
+    np.testing.assert_allclose(narrow.free(), free, rtol=1e-12)
+    natural, offset = narrow.natural()
+    assert np.isfinite(narrow.pull(natural, offset)).all()
+    assert offset[0] == pytest.approx(-3.0 - 1.5 * np.log(2 * np.pi), rel=1e-12)
+
+
 # --------------------------------------------------------------------------------------------------------- models
 
 

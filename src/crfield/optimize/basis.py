@@ -156,11 +156,16 @@ def inverse_root(matrix: np.ndarray) -> tuple[np.ndarray, bool]:
     >>> turn.round(6).tolist(), believed
     ([[0.0, 0.5], [2.0, 0.0]], True)
     """
+    size, turned, floor = bends(matrix)
+    return turned / np.sqrt(np.maximum(size, floor)), bool((size > floor).all())
+
+
+def bends(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+    """Sizes (W,) and directions (W, W) of the curvature of M, and the size up to which it is not believed."""
     values, turned = np.linalg.eigh(0.5 * (matrix + matrix.T))
     size = np.abs(values)
     noise = NOISE * float(np.abs(matrix - matrix.T).max(initial=0.0))
-    floor = max(LEAST * float(size.max(initial=0.0)), noise, 1e-300)
-    return turned / np.sqrt(np.maximum(size, floor)), bool((size > floor).all())
+    return size, turned, max(LEAST * float(size.max(initial=0.0)), noise, 1e-300)
 
 
 def second_derivative(slope: Slope, point: np.ndarray, here: np.ndarray) -> np.ndarray:
@@ -200,6 +205,27 @@ def graded_root(matrix: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarra
     flat = size <= max(LEAST * most, noise, 1e-300)
     size[flat] = NEXT_TO_NOTHING * max(most, 1.0)
     return np.ascontiguousarray(np.sqrt(size)[:, None] * turned.T), np.ascontiguousarray(turned[:, flat])
+
+
+def gain_on_face(objective: Penalised, point: Point, steepest: np.ndarray) -> float:
+    """What Newton's method would gain at ``point`` over the weights that an l1 penalty leaves free to move.
+
+    These are the weights with an entry in ``steepest``, the shortest subgradient, and those that are not zero; on them
+    the penalty is a slope and bends nothing. One evaluation for each. A direction that does not bend either, as where a
+    state may hand what it has to another, counts with its slope over a way as long as the weights themselves.
+    """
+    face = np.flatnonzero((point.weights != 0) | (steepest != 0))
+    weights, gradient = point.weights.copy(), np.empty(len(point.weights))
+
+    def slope(there: np.ndarray) -> np.ndarray:
+        weights[face] = there
+        objective.evaluate(Point(weights, gradient))
+        return gradient[face]
+
+    size, turned, floor = bends(second_derivative(slope, point.weights[face], point.gradient[face]))
+    along, flat = np.abs(turned.T @ steepest[face]), size <= floor
+    newton = 0.5 * float((along[~flat] ** 2 / size[~flat]).sum())
+    return newton + float(along[flat].sum()) * (1.0 + float(np.linalg.norm(point.weights)))
 
 
 class InBasis(Penalised):

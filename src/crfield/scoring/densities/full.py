@@ -65,6 +65,7 @@ class FullGaussian:
         object.__setattr__(self, "_factor", factor)
 
     _factor: np.ndarray = None  # type: ignore[assignment]  # (L, D, D) Cholesky factors of the covariances
+    _root: np.ndarray | None = None  # (L, D, D) of the precisions, where the family was made of them
 
     @property
     def n_labels(self) -> int:
@@ -149,14 +150,15 @@ class FullGaussian:
         precision = self._precision()
         linear = np.einsum("cij,cj->ci", precision, self.mean)
         square = np.where(i == j, -0.5, -1.0) * precision[:, i, j]
-        logs = 2 * np.log(np.diagonal(self._factor, axis1=1, axis2=2)).sum(axis=1)
+        root, sign = (self._factor, 2.0) if self._root is None else (self._root, -2.0)
+        logs = sign * np.log(np.diagonal(root, axis1=1, axis2=2)).sum(axis=1)
         offset = -0.5 * ((self.mean * linear).sum(axis=1) + logs + self.n_columns * _LOG_2PI)
         return np.concatenate([linear, square], axis=1).T, offset
 
     def free(self) -> np.ndarray:
         """Means, and the lower triangles of the precisions' Cholesky factors with logarithms on the diagonal."""
         i, j = np.tril_indices(self.n_columns)
-        lower = np.linalg.cholesky(self._precision())[:, i, j]
+        lower = self._precision_root()[:, i, j]
         lower[:, i == j] = np.log(lower[:, i == j])
         return np.concatenate([self.mean.ravel(), lower.ravel()])
 
@@ -164,9 +166,11 @@ class FullGaussian:
         """The family with other free parameters."""
         factor = self._lower(free)
         inverse = np.linalg.inv(factor)
-        return FullGaussian(
-            free[: self.mean.size].reshape(self.mean.shape), np.einsum("cki,ckj->cij", inverse, inverse)
+        mean, covariance = (
+            free[: self.mean.size].reshape(self.mean.shape),
+            np.einsum("cki,ckj->cij", inverse, inverse),
         )
+        return FullGaussian(mean, covariance, _root=factor)
 
     def pull(self, natural: np.ndarray, offset: np.ndarray) -> np.ndarray:
         """Gradient in (natural, offset) to gradient in the free parameters, by the chain rule."""
@@ -181,7 +185,7 @@ class FullGaussian:
         slope = (outer + outer.transpose(0, 2, 1)) / 2 + square
         slope += own * 0.5 * (self.covariance - np.einsum("ci,cj->cij", self.mean, self.mean))
         mean = np.einsum("cij,cj->ci", precision, linear - offset[:, None] * self.mean)
-        factor = np.linalg.cholesky(precision)
+        factor = self._precision_root()
         lower = 2 * np.einsum("cij,cjk->cik", slope, factor)
         rows, columns = np.tril_indices(size)
         lower = lower[:, rows, columns]
@@ -199,8 +203,14 @@ class FullGaussian:
         return factor
 
     def _precision(self) -> np.ndarray:
+        if self._root is not None:
+            return np.einsum("cik,cjk->cij", self._root, self._root)
         inverse = np.linalg.inv(self._factor)
         return np.einsum("cki,ckj->cij", inverse, inverse)
+
+    def _precision_root(self) -> np.ndarray:
+        """(L, D, D) C with C Cᵀ the precision: not by way of the covariance, which a narrow density rounds away."""
+        return np.linalg.cholesky(self._precision()) if self._root is None else self._root
 
     @staticmethod
     def units(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
