@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from crfield.estimators.base import load as loading
-from crfield.estimators.base import registry
+from crfield.estimators.base import load as registry
 from tests.cases import toy_estimator
 from tests.cases.estimators import Front, some_chains
 from tests.contracts import test_front_door as contract

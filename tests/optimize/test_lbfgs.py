@@ -272,7 +272,7 @@ def test_rounding_ends_a_run_that_asks_for_too_much(body: str) -> None:
 
 @pytest.mark.parametrize("copied", [False, True])
 def test_a_lasso_that_rounding_stops_is_proved(copied: bool, body: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clocks that remember a long way keep the estimate high where the end was fast; the second derivative decides."""
+    """Clocks that remember a long way keep the estimate high after a fast end; the second derivative decides."""
     monkeypatch.setattr(Stopping, "_trend", lambda self: np.inf)
     plain = dense(seed=11)
     rows = np.column_stack([plain.rows, plain.rows[:, 0]]) if copied else plain.rows  # a direction that does not bend

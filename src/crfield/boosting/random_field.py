@@ -42,8 +42,7 @@ from crfield.boosting.weak_learners.stumps import Stump, best_stump
 from crfield.core.checks import is_number
 from crfield.data.graphs.batch import GraphBatch, GraphSchema
 from crfield.kernels.probabilities import softmax, working_pairs
-from crfield.storage.checked import refuse
-from crfield.storage.state import State
+from crfield.storage.state import State, refuse
 
 FIELD_LEARNERS = ("linear", "stump")
 

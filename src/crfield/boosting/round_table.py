@@ -16,8 +16,7 @@ import numpy as np
 
 from crfield.data.frames import frame_of
 from crfield.metrics.notebook import ShownAsTables, Table
-from crfield.storage.checked import refuse
-from crfield.storage.state import State
+from crfield.storage.state import State, refuse
 
 SHOWN, LAST = 20, 4  # rounds that repr shows, and how many of them are the last ones
 _NUMBERS = ("gain", "nll", "held_out")

@@ -11,13 +11,15 @@ The cost is one pass over the numeric cells for their extremes. A place is looke
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from crfield.data.batch import Batch, Columns
-from crfield.data.graphs.batch import GraphBatch
 from crfield.errors import FeatureError
+
+if TYPE_CHECKING:
+    from crfield.data.graphs.batch import GraphBatch
 
 LARGEST = 1e140  # of a cell to train on: squares, and sums of them, stay finite
 ROOM = 1e290  # of a score, so that sums over steps stay finite
@@ -129,7 +131,7 @@ def place_of(batch: Batch | GraphBatch, row: int, *, sequences: bool = False) ->
     """A node's place in words: "sequence 3, step 0", or "graph 3, node 0"."""
     offsets = batch.topology.offsets
     number = int(np.searchsorted(offsets, row, side="right")) - 1
-    of_graphs = isinstance(batch, GraphBatch) and not sequences
+    of_graphs = not isinstance(batch, Batch) and not sequences
     words = ("graph", "node") if of_graphs else ("sequence", "step")
     return f"{words[0]} {number}, {words[1]} {row - int(offsets[number])}"
 

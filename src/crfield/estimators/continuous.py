@@ -33,8 +33,7 @@ from crfield.features.graphs.sequences_as_graphs import StepsOrGraphs
 from crfield.inference.gaussian import GaussianEngine
 from crfield.objectives.gaussian import clamp
 from crfield.scoring.quadratic import ASSOCIATIONS, QuadraticScorer
-from crfield.storage.checked import refuse
-from crfield.storage.state import State
+from crfield.storage.state import State, refuse
 from crfield.training.gaussian import GaussianProblem, curvature, fit_gaussian, standard_errors
 
 

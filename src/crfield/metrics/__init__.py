@@ -1,62 +1,87 @@
 """How good predicted labels are: token, sequence, span and segment scores, tag schemes, scikit-learn scorers.
 
 Everything takes sequences of label sequences (lists, tuples or arrays of any hashables) and needs NumPy
-alone.
+alone. Names are fetched when first used: a chain asks for tag schemes at once, for scores seldom.
 """
 
-from crfield.metrics.schemes import (
-    Violation,
-    check_scheme,
-    convert,
-    convert_sequences,
-    guess_scheme,
-    spans,
-    tags_from_spans,
-)
-from crfield.metrics.scorers import (
-    SequenceScorer,
-    edit_scorer,
-    label_f1_scorer,
-    segment_f1_scorer,
-    sequence_accuracy_scorer,
-    span_f1_scorer,
-    token_accuracy_scorer,
-)
-from crfield.metrics.scores import Scores
-from crfield.metrics.segments import SegmentReport, edit_score, segment_f1, segment_report, segments
-from crfield.metrics.sequences import sequence_accuracy
-from crfield.metrics.span_scores import SpanReport, span_f1, span_report
-from crfield.metrics.tokens import Confusion, LabelReport, confusion, label_f1, label_report, token_accuracy
+from __future__ import annotations
 
-__all__ = [
-    "Confusion",
-    "LabelReport",
-    "Scores",
-    "SegmentReport",
-    "SequenceScorer",
-    "SpanReport",
-    "Violation",
-    "check_scheme",
-    "confusion",
-    "convert",
-    "convert_sequences",
-    "edit_score",
-    "edit_scorer",
-    "guess_scheme",
-    "label_f1",
-    "label_f1_scorer",
-    "label_report",
-    "segment_f1",
-    "segment_f1_scorer",
-    "segment_report",
-    "segments",
-    "sequence_accuracy",
-    "sequence_accuracy_scorer",
-    "span_f1",
-    "span_f1_scorer",
-    "span_report",
-    "spans",
-    "tags_from_spans",
-    "token_accuracy",
-    "token_accuracy_scorer",
-]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from crfield.metrics.schemes import Violation as Violation
+    from crfield.metrics.schemes import check_scheme as check_scheme
+    from crfield.metrics.schemes import convert as convert
+    from crfield.metrics.schemes import convert_sequences as convert_sequences
+    from crfield.metrics.schemes import guess_scheme as guess_scheme
+    from crfield.metrics.schemes import spans as spans
+    from crfield.metrics.schemes import tags_from_spans as tags_from_spans
+    from crfield.metrics.scorers import SequenceScorer as SequenceScorer
+    from crfield.metrics.scorers import edit_scorer as edit_scorer
+    from crfield.metrics.scorers import label_f1_scorer as label_f1_scorer
+    from crfield.metrics.scorers import segment_f1_scorer as segment_f1_scorer
+    from crfield.metrics.scorers import sequence_accuracy_scorer as sequence_accuracy_scorer
+    from crfield.metrics.scorers import span_f1_scorer as span_f1_scorer
+    from crfield.metrics.scorers import token_accuracy_scorer as token_accuracy_scorer
+    from crfield.metrics.scores import Scores as Scores
+    from crfield.metrics.segments import SegmentReport as SegmentReport
+    from crfield.metrics.segments import edit_score as edit_score
+    from crfield.metrics.segments import segment_f1 as segment_f1
+    from crfield.metrics.segments import segment_report as segment_report
+    from crfield.metrics.segments import segments as segments
+    from crfield.metrics.sequences import sequence_accuracy as sequence_accuracy
+    from crfield.metrics.span_scores import SpanReport as SpanReport
+    from crfield.metrics.span_scores import span_f1 as span_f1
+    from crfield.metrics.span_scores import span_report as span_report
+    from crfield.metrics.tokens import Confusion as Confusion
+    from crfield.metrics.tokens import LabelReport as LabelReport
+    from crfield.metrics.tokens import confusion as confusion
+    from crfield.metrics.tokens import label_f1 as label_f1
+    from crfield.metrics.tokens import label_report as label_report
+    from crfield.metrics.tokens import token_accuracy as token_accuracy
+else:
+    from crfield.metrics.segments import segments  # the function, which has the name of its module
+
+    _HOME = {
+        "Confusion": "crfield.metrics.tokens",
+        "LabelReport": "crfield.metrics.tokens",
+        "Scores": "crfield.metrics.scores",
+        "SegmentReport": "crfield.metrics.segments",
+        "SequenceScorer": "crfield.metrics.scorers",
+        "SpanReport": "crfield.metrics.span_scores",
+        "Violation": "crfield.metrics.schemes",
+        "check_scheme": "crfield.metrics.schemes",
+        "confusion": "crfield.metrics.tokens",
+        "convert": "crfield.metrics.schemes",
+        "convert_sequences": "crfield.metrics.schemes",
+        "edit_score": "crfield.metrics.segments",
+        "edit_scorer": "crfield.metrics.scorers",
+        "guess_scheme": "crfield.metrics.schemes",
+        "label_f1": "crfield.metrics.tokens",
+        "label_f1_scorer": "crfield.metrics.scorers",
+        "label_report": "crfield.metrics.tokens",
+        "segment_f1": "crfield.metrics.segments",
+        "segment_f1_scorer": "crfield.metrics.scorers",
+        "segment_report": "crfield.metrics.segments",
+        "sequence_accuracy": "crfield.metrics.sequences",
+        "sequence_accuracy_scorer": "crfield.metrics.scorers",
+        "span_f1": "crfield.metrics.span_scores",
+        "span_f1_scorer": "crfield.metrics.scorers",
+        "span_report": "crfield.metrics.span_scores",
+        "spans": "crfield.metrics.schemes",
+        "tags_from_spans": "crfield.metrics.schemes",
+        "token_accuracy": "crfield.metrics.tokens",
+        "token_accuracy_scorer": "crfield.metrics.scorers",
+    }
+
+    __all__ = ["segments", *_HOME]  # noqa: PLE0604
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOME:
+            raise AttributeError(f"module 'crfield.metrics' has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(_HOME[name]), name)
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted(set(globals()) | set(_HOME))

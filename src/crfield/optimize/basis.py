@@ -210,9 +210,9 @@ def graded_root(matrix: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarra
 def gain_on_face(objective: Penalised, point: Point, steepest: np.ndarray) -> float:
     """What Newton's method would gain at ``point`` over the weights that an l1 penalty leaves free to move.
 
-    These are the weights with an entry in ``steepest``, the shortest subgradient, and those that are not zero; on them
-    the penalty is a slope and bends nothing. One evaluation for each. A direction that does not bend either, as where a
-    state may hand what it has to another, counts with its slope over a way as long as the weights themselves.
+    These are the weights with an entry in ``steepest``, the shortest subgradient, and those that are not zero; on
+    them the penalty is a slope and bends nothing. One evaluation for each. A direction that does not bend either, as
+    where a state may hand what it has to another, counts with its slope over a way as long as the weights themselves.
     """
     face = np.flatnonzero((point.weights != 0) | (steepest != 0))
     weights, gradient = point.weights.copy(), np.empty(len(point.weights))

@@ -17,8 +17,7 @@ from crfield.data.frames import frame_of
 from crfield.errors import InputError
 from crfield.metrics.notebook import ShownAsTables, Table
 from crfield.selection.problem import SelectionModel
-from crfield.storage.checked import refuse
-from crfield.storage.state import State
+from crfield.storage.state import State, refuse
 
 CRITERIA = ("error", "nll")
 _ROUND = ("held_error", "held_nll", "seconds", "penalty", "largest")  # numbers of a round in a model file

@@ -28,8 +28,7 @@ from crfield.boosting.incomplete.hidden.chain import HIDDEN, NO_PLACE, OUTSIDE, 
 from crfield.boosting.incomplete.hidden.values import as_table, learn_values, value_cells, value_codes
 from crfield.data.labels import LabelCoder
 from crfield.errors import FeatureError, InputError, ShapeError
-from crfield.storage.checked import refuse
-from crfield.storage.state import State
+from crfield.storage.state import State, refuse
 
 Prior = list[np.ndarray]
 MOST_COLUMNS = 2**40  # that a model file may claim

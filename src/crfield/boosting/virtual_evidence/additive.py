@@ -25,8 +25,7 @@ from crfield.core.graphs import Graphs
 from crfield.core.potentials import Potentials
 from crfield.data.batch import Columns
 from crfield.data.graphs.batch import GraphBatch, GraphSchema, take_rows
-from crfield.storage.checked import refuse
-from crfield.storage.state import State
+from crfield.storage.state import State, refuse
 
 PARTS = ("dense", "sparse")
 

@@ -20,8 +20,7 @@ from crfield.boosting.weak_learners.stumps import Categories, Stump
 from crfield.boosting.weak_learners.trees import RegressionTree
 from crfield.core.checks import is_number
 from crfield.errors import InputError
-from crfield.storage.checked import refuse
-from crfield.storage.state import State
+from crfield.storage.state import State, refuse
 
 Cut = Stump | Categories
 Learner = Cut | RegressionTree

@@ -20,8 +20,7 @@ from crfield.boosting.weak_learners.stumps import values_of
 from crfield.data.graphs.graph import Graph, features_form
 from crfield.data.labels import LabelCoder
 from crfield.errors import InputError, LabelError, ShapeError
-from crfield.storage.checked import refuse
-from crfield.storage.state import State
+from crfield.storage.state import State, refuse
 
 Labels: TypeAlias = Sequence[Hashable]  # of some rows
 ONE_KIND = ""  # rows that are no nodes of graphs

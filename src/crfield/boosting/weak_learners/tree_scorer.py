@@ -23,8 +23,7 @@ from crfield.boosting.weak_learners.candidates import Table
 from crfield.boosting.weak_learners.stumps import Stump
 from crfield.boosting.weak_learners.trees import RegressionTree
 from crfield.errors import InputError, ShapeError
-from crfield.storage.checked import refuse
-from crfield.storage.state import State
+from crfield.storage.state import State, refuse
 
 BLOCK = 4096  # rows that walk together
 

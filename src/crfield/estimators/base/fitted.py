@@ -18,11 +18,11 @@ import sklearn.exceptions
 from crfield.core.estimator import Estimator
 from crfield.core.parameters import declared_parameters, learnt
 from crfield.core.typing import File, Parameters
+from crfield.data.labels import LabelCoder
 from crfield.errors import InputError, ModelFileError, NotFittedError
 from crfield.optimize.history import Result, Step
 from crfield.storage.archive import write_archive
-from crfield.storage.checked import reading
-from crfield.storage.state import State
+from crfield.storage.state import State, reading
 
 
 class Model(Protocol):
@@ -69,6 +69,7 @@ class Fitted(Estimator, Generic[M]):
     lazy: ClassVar[bool] = False  # whether arrays of a mapped file may wait on disk; what it shows must then wait too
 
     _model: M | None = learnt()
+    classes_: Any = learnt()  # the labels, sorted, where a model has one set of them
     history_: list[Step] = learnt()
     _stored: State | None = learnt()  # of a file whose arrays are still on disk, until first asked
 
@@ -123,6 +124,9 @@ class Fitted(Estimator, Generic[M]):
 
     def _show(self, model: M) -> None:
         """Set what is public of a fitted model, ``classes_`` and the like; after ``fit`` and after loading alike."""
+        coder = getattr(model, "labels", None)
+        if isinstance(coder, LabelCoder):
+            self.classes_ = coder.classes_
 
     def _show_header(self, state: State) -> None:
         """Set what is public of a model whose arrays are still on disk."""

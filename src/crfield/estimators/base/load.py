@@ -1,6 +1,8 @@
-"""`crfield.load`: one door for all model files, and the readers of text files.
+"""`crfield.load`: one door for all model files.
 
-Each estimator registers the word that its files carry; the archive itself knows no model.
+A class says the word that its files carry itself (``class HMM(…, kind="hmm")``); here is a table from these words to
+where the classes live, so that reading one kind of file imports one estimator. A test holds the two together. The
+archive itself knows no model.
 """
 
 from __future__ import annotations
@@ -11,17 +13,42 @@ from typing import Any
 
 from crfield.core.parameters import declared_parameters
 from crfield.errors import ModelFileError
-from crfield.estimators.base.registry import HOMES, class_of
 from crfield.features.templates.template import Template
 from crfield.features.transformed import TRANSFORMERS, transformer_from_state
 from crfield.storage import exchange
 from crfield.storage.archive import Archive, read_archive
 from crfield.storage.archive_front import MAGIC
-from crfield.storage.checked import check_numbers, reading
 from crfield.storage.files import name_of, peek
 from crfield.storage.foreign.tools import chain_tool
-from crfield.storage.state import State
+from crfield.storage.state import State, check_numbers, reading
 
+HOMES: dict[str, str] = {
+    "continuous_crf": "crfield.estimators.continuous:ContinuousCRF",
+    "chain_crf": "crfield.estimators.chain.crf:ChainCRF",
+    "memm": "crfield.estimators.chain.memm:MEMM",
+    "m_estimated_crf": "crfield.estimators.chain.m_estimated:MEstimatedCRF",
+    "graph_crf": "crfield.estimators.graph.crf:GraphCRF",
+    "grid_crf": "crfield.estimators.graph.grid:GridCRF",
+    "factorial_crf": "crfield.estimators.graph.factorial:FactorialCRF",
+    "discriminative_field": "crfield.estimators.graph.discriminative_field:DiscriminativeRandomField",
+    "markov_field": "crfield.estimators.graph.markov_field:MarkovRandomField",
+    "hidden_crf": "crfield.estimators.latent.hidden_crf:HiddenCRF",
+    "kernel_crf": "crfield.estimators.similarity.crf:KernelCRF",
+    "kernel_logistic": "crfield.estimators.similarity.logistic:KernelLogistic",
+    "classifier_hmm": "crfield.estimators.markov.classifier_hmm:ClassifierHMM",
+    "hmm": "crfield.estimators.markov.hmm:HMM",
+    "latent_dynamic_crf": "crfield.estimators.latent.latent_dynamic:LatentDynamicCRF",
+    "selected_crf": "crfield.estimators.selected.crf:SelectedCRF",
+    "semi_markov": "crfield.estimators.segments.semi_markov:SemiMarkovCRF",
+    "logit_boost": "crfield.estimators.boosted.logit_boost:LogitBoost",
+    "virtual_evidence": "crfield.estimators.boosted.virtual_evidence:VirtualEvidenceBoosting",
+    "boosted_field": "crfield.estimators.boosted.random_field:BoostedRandomField",
+    "incomplete_boost": "crfield.estimators.boosted.incomplete.boost:IncompleteBoost",
+    "maxent_classifier": "crfield.estimators.maxent.classifier:MaxentClassifier",
+    "stump_encoder": "crfield.estimators.selected.stump_encoder:StumpEncoder",
+    "stump_selector": "crfield.estimators.selected.stump_selector:StumpSelector",
+    "tree_crf": "crfield.estimators.boosted.tree_crf:TreeCRF",
+}
 _MAGIC = 16  # bytes that tell the tool
 _PIPELINE = "pipeline"
 KINDS = (*HOMES, *TRANSFORMERS, _PIPELINE)
@@ -85,6 +112,12 @@ def _model(archive: Archive, name: str, functions: dict[str, Any], *, lazy: bool
         given = {parameter: code for parameter, code in functions.items() if parameter in known}
         return maker._from_state(State(archive.header, archive.arrays), lazy=lazy, **given)
     return transformer_from_state(archive.header, archive.arrays)
+
+
+def class_of(kind: str) -> Any:
+    """The estimator whose files are of a kind."""
+    module, _, name = HOMES[kind].partition(":")
+    return getattr(import_module(module), name)
 
 
 def read_template(source: Any) -> Template:

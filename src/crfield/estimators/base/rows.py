@@ -21,8 +21,7 @@ from crfield.data.label_json import label_from_json, label_to_json
 from crfield.data.labels import LabelCoder
 from crfield.errors import InputError
 from crfield.estimators.base.fitted import Fitted, Model
-from crfield.storage.checked import refuse
-from crfield.storage.state import State
+from crfield.storage.state import State, refuse
 
 row_seed = seed | Check("a RandomState", lambda value: isinstance(value, np.random.RandomState))
 

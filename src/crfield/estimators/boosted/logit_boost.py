@@ -46,8 +46,7 @@ from crfield.estimators.base.rows import (
     weighted_rows,
 )
 from crfield.estimators.base.sklearn_parts import not_stored
-from crfield.storage.checked import refuse
-from crfield.storage.state import State
+from crfield.storage.state import State, refuse
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

@@ -49,8 +49,7 @@ from crfield.features.detect import encoder_for, encoder_from_state
 from crfield.features.encoder import Encoder
 from crfield.optimize.history import INTERRUPTED, Step
 from crfield.report.weights import TransitionTable
-from crfield.storage.checked import refuse
-from crfield.storage.state import State
+from crfield.storage.state import State, refuse
 from crfield.training.chain.partial_fit import take_target
 
 PART = number(above=0, most=1)

@@ -61,9 +61,6 @@ class ChainAnswers(PosteriorAnswers, Streaming, StructuredData, Threaded, Fitted
     def _coder(self) -> LabelCoder:
         return self._fitted.labels
 
-    def _show(self, model: M) -> None:
-        self.classes_ = model.labels.classes_
-
     # ------------------------------ what a model gives
 
     def potentials(self, X: Sequences) -> Potentials:

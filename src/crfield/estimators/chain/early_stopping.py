@@ -25,10 +25,10 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
+from crfield import metrics
 from crfield.core.typing import Labels, Sequences
 from crfield.errors import InputError, ModelFileError
 from crfield.estimators.chain.model import ColumnModel, FunctionModel
-from crfield.metrics import guess_scheme, label_f1, span_f1
 from crfield.optimize.history import CALLBACK, HELD_OUT, MAX_ITER, Result, Step
 
 _TAG = re.compile(r"O|[BIESLU]-.+", re.DOTALL)
@@ -165,9 +165,9 @@ def _scorer(name: str, y: Labels) -> Scorer:
         return lambda estimator, X, y: float(estimator.log_prob(X, y).sum()) / steps
     labels = {label for sequence in y for label in np.asarray(sequence, dtype=object).tolist()}
     if labels and all(isinstance(label, str) and _TAG.fullmatch(label) for label in labels):
-        scheme = guess_scheme(y)
-        return lambda estimator, X, y: span_f1(y, estimator.predict(X), scheme=scheme)
-    return lambda estimator, X, y: label_f1(y, estimator.predict(X), average="macro")
+        scheme = metrics.guess_scheme(y)
+        return lambda estimator, X, y: metrics.span_f1(y, estimator.predict(X), scheme=scheme)
+    return lambda estimator, X, y: metrics.label_f1(y, estimator.predict(X), average="macro")
 
 
 def split_sequences(n: int, fraction: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

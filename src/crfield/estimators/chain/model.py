@@ -28,8 +28,7 @@ from crfield.kernels import linear
 from crfield.scoring.higher_order import HigherOrderLayout, HigherOrderScores, higher_order_from_state
 from crfield.scoring.layout import Layout
 from crfield.scoring.tables import FunctionTables, LabelFunction, TableScorer, tabulate
-from crfield.storage.checked import check_numbers, check_table
-from crfield.storage.state import State
+from crfield.storage.state import State, check_numbers, check_table
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,8 +19,7 @@ from crfield.features.graphs.encoder import GraphEncoder
 from crfield.report.weights import FeatureList, FeatureWeight, TransitionTable
 from crfield.scoring.graph_layout import GraphLayout
 from crfield.scoring.graph_linear import GraphScorer
-from crfield.storage.checked import check_table
-from crfield.storage.state import State
+from crfield.storage.state import State, check_table
 from crfield.training.graph.plan import Plan
 
 

@@ -122,7 +122,8 @@ class HiddenCRF(
         return self
 
     def _show(self, model: HiddenModel) -> None:
-        self.classes_, self.start_objectives_ = model.labels.classes_, model.starts
+        super()._show(model)
+        self.start_objectives_ = model.starts
 
     # --------------------------------------------------------------- prediction
 

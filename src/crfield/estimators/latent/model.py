@@ -24,8 +24,7 @@ from crfield.features.detect import encoder_from_state
 from crfield.features.encoder import Encoder
 from crfield.scoring.latent import ClassScorer
 from crfield.scoring.layout import Layout
-from crfield.storage.checked import refuse
-from crfield.storage.state import State
+from crfield.storage.state import State, refuse
 
 
 @dataclass(frozen=True, eq=False)

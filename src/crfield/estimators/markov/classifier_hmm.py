@@ -41,8 +41,7 @@ from crfield.estimators.markov.classifiers import (
 from crfield.features.columns.step_windows import MOST, windowed
 from crfield.features.detect import encoder_for, encoder_from_state
 from crfield.features.encoder import Encoder
-from crfield.storage.checked import refuse
-from crfield.storage.state import State
+from crfield.storage.state import State, refuse
 from crfield.training.markov.counting import counted
 
 FLOOR = 1e-10  # no classifier is so sure of what a label is not

@@ -14,8 +14,7 @@ from crfield.errors import ModelFileError
 from crfield.features.detect import encoder_from_state
 from crfield.features.encoder import Encoder
 from crfield.scoring.densities.gaussian import family_of_kind
-from crfield.storage.checked import refuse
-from crfield.storage.state import State
+from crfield.storage.state import State, refuse
 from crfield.training.markov.durations import Durations
 from crfield.training.markov.em import Markov
 

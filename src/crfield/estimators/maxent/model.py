@@ -20,8 +20,7 @@ from crfield.estimators.base.rows import RowTask
 from crfield.features.detect import encoder_for, encoder_from_state
 from crfield.features.encoder import Encoder
 from crfield.scoring.tables import tabulate
-from crfield.storage.checked import refuse
-from crfield.storage.state import State
+from crfield.storage.state import State, refuse
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,8 +27,7 @@ from crfield.kernels import linear, segments
 from crfield.kernels.segments import Marks, Parts
 from crfield.scoring.segment_states import SegmentStates
 from crfield.scoring.segments import SegmentData, SegmentLayout, SegmentScorer
-from crfield.storage.checked import refuse
-from crfield.storage.state import State
+from crfield.storage.state import State, refuse
 
 MOST_NUMBERS = 8_000_000  # scores written out at once, unless one sequence alone has more
 

@@ -223,9 +223,6 @@ class SemiMarkovCRF(Paired[SegmentModel], Penalised, Optimised, kind="semi_marko
         )
         return SegmentModel(labels, encoder, tries, sources, layout, np.zeros(layout.n_weights), joins)
 
-    def _show(self, model: SegmentModel) -> None:
-        self.classes_ = model.labels.classes_
-
     # --------------------------------------------------------------- prediction
 
     @property

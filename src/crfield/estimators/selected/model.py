@@ -27,8 +27,7 @@ from crfield.features.relational.recordings import Recordings
 from crfield.report.weights import FeatureList, FeatureWeight, LabelPair
 from crfield.selection.active import Base
 from crfield.selection.path import SelectionPath
-from crfield.storage.checked import refuse
-from crfield.storage.state import State
+from crfield.storage.state import State, refuse
 
 TABLES = ("weights", "bias", "transitions", "start", "end", "link_weights")
 

@@ -27,8 +27,7 @@ from crfield.features.graphs.sequences_as_graphs import StepsOrGraphs
 from crfield.scoring.graph_layout import GraphLayout
 from crfield.scoring.graph_linear import GraphScorer
 from crfield.scoring.similarity import BLOCK, Similarity
-from crfield.storage.checked import refuse
-from crfield.storage.state import State
+from crfield.storage.state import State, refuse
 from crfield.training.graph.plan import Plan
 
 FIELD_BASES = ("auto", "exact", "nystroem", "fourier", "greedy")

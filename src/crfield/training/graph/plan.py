@@ -23,8 +23,7 @@ from crfield.core.graphs import Graphs
 from crfield.core.topology import Chains
 from crfield.errors import InputError
 from crfield.inference.graphs.catalogue import ENGINES, choose_engine, engine_class, engine_named
-from crfield.storage.checked import refuse
-from crfield.storage.state import State
+from crfield.storage.state import State, refuse
 
 OBJECTIVES = (
     "auto",

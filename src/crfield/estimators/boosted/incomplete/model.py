@@ -22,8 +22,7 @@ from crfield.boosting.incomplete.structures import MOST_COLUMNS, Draws, Form, Pr
 from crfield.data.label_json import label_from_json, label_to_json
 from crfield.estimators.base.rows import RowTask
 from crfield.estimators.boosted.incomplete.data import Evidence
-from crfield.storage.checked import refuse
-from crfield.storage.state import State
+from crfield.storage.state import State, refuse
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
