@@ -34,7 +34,7 @@ from crfield.estimators.latent.latent_dynamic import LatentDynamicCRF
 from crfield.estimators.markov.hmm import HMM
 from crfield.estimators.segments.semi_markov import SemiMarkovCRF
 from crfield.estimators.similarity.crf import KernelCRF
-from crfield.metrics.segments import segment_f1, segments
+from crfield.metrics.segment_scores import segment_f1, segments
 from crfield.report.findings import Claim, Findings, mean_interval, paired_interval
 from crfield.simulate.episodes import N_PHASES, make_episodes
 from studies.framework import Case, Outcome, Outcomes, Settings, Study, crossed, gap_text

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from crfield.metrics.scorers import span_f1_scorer as span_f1_scorer
     from crfield.metrics.scorers import token_accuracy_scorer as token_accuracy_scorer
     from crfield.metrics.scores import Scores as Scores
-    from crfield.metrics.segments import SegmentReport as SegmentReport
-    from crfield.metrics.segments import edit_score as edit_score
-    from crfield.metrics.segments import segment_f1 as segment_f1
-    from crfield.metrics.segments import segment_report as segment_report
-    from crfield.metrics.segments import segments as segments
+    from crfield.metrics.segment_scores import SegmentReport as SegmentReport
+    from crfield.metrics.segment_scores import edit_score as edit_score
+    from crfield.metrics.segment_scores import segment_f1 as segment_f1
+    from crfield.metrics.segment_scores import segment_report as segment_report
+    from crfield.metrics.segment_scores import segments as segments
     from crfield.metrics.sequences import sequence_accuracy as sequence_accuracy
     from crfield.metrics.span_scores import SpanReport as SpanReport
     from crfield.metrics.span_scores import span_f1 as span_f1
@@ -41,13 +41,11 @@ if TYPE_CHECKING:
     from crfield.metrics.tokens import label_report as label_report
     from crfield.metrics.tokens import token_accuracy as token_accuracy
 else:
-    from crfield.metrics.segments import segments  # the function, which has the name of its module
-
     _HOME = {
         "Confusion": "crfield.metrics.tokens",
         "LabelReport": "crfield.metrics.tokens",
         "Scores": "crfield.metrics.scores",
-        "SegmentReport": "crfield.metrics.segments",
+        "SegmentReport": "crfield.metrics.segment_scores",
         "SequenceScorer": "crfield.metrics.scorers",
         "SpanReport": "crfield.metrics.span_scores",
         "Violation": "crfield.metrics.schemes",
@@ -55,15 +53,16 @@ else:
         "confusion": "crfield.metrics.tokens",
         "convert": "crfield.metrics.schemes",
         "convert_sequences": "crfield.metrics.schemes",
-        "edit_score": "crfield.metrics.segments",
+        "edit_score": "crfield.metrics.segment_scores",
         "edit_scorer": "crfield.metrics.scorers",
         "guess_scheme": "crfield.metrics.schemes",
         "label_f1": "crfield.metrics.tokens",
         "label_f1_scorer": "crfield.metrics.scorers",
         "label_report": "crfield.metrics.tokens",
-        "segment_f1": "crfield.metrics.segments",
+        "segment_f1": "crfield.metrics.segment_scores",
         "segment_f1_scorer": "crfield.metrics.scorers",
-        "segment_report": "crfield.metrics.segments",
+        "segment_report": "crfield.metrics.segment_scores",
+        "segments": "crfield.metrics.segment_scores",
         "sequence_accuracy": "crfield.metrics.sequences",
         "sequence_accuracy_scorer": "crfield.metrics.scorers",
         "span_f1": "crfield.metrics.span_scores",
@@ -75,7 +74,7 @@ else:
         "token_accuracy_scorer": "crfield.metrics.scorers",
     }
 
-    __all__ = ["segments", *_HOME]  # noqa: PLE0604
+    __all__ = list(_HOME)
 
     def __getattr__(name: str) -> Any:
         if name not in _HOME:

@@ -15,7 +15,7 @@ from typing import Any
 from crfield.core.checks import one_of
 from crfield.metrics.schemes import check_mode, check_scheme_name
 from crfield.metrics.scores import AVERAGES
-from crfield.metrics.segments import check_overlap, edit_score, segment_f1
+from crfield.metrics.segment_scores import check_overlap, edit_score, segment_f1
 from crfield.metrics.sequences import sequence_accuracy
 from crfield.metrics.span_scores import span_f1
 from crfield.metrics.tokens import label_f1, token_accuracy

@@ -29,13 +29,13 @@ from crfield.optimize.basis import Basis
 from crfield.optimize.history import INTERRUPTED, Result, Step
 from crfield.optimize.lbfgs import minimize
 from crfield.optimize.penalty import Penalised, Penalty, Point
-from crfield.optimize.proximal_newton import PHASE, minimize_proximal
 from crfield.optimize.resume import RunState
 from crfield.training.chain import warm_start
 from crfield.training.chain.fused import FusedChain
 from crfield.training.column_basis import column_basis
 from crfield.training.full_batch import FullBatch
 
+PROXIMAL = "proximal_newton"  # the name of its runs
 SOLVERS = ("auto", "lbfgs", "warm")
 ENOUGH_GROUPS = 40
 EPOCHS = 12
@@ -186,7 +186,7 @@ def settle(
     over, not shared. The optimiser copies its start, and one vector of many weights less is worth having.
     """
     scales: np.ndarray | Basis | None = None
-    begun = None if run_state is None else next((name for name in ("lbfgs", PHASE) if run_state.found(name)), None)
+    begun = None if run_state is None else next((name for name in ("lbfgs", PROXIMAL) if run_state.found(name)), None)
     if begun is None:
         try:
             scales = warm(handed[0])
@@ -194,8 +194,10 @@ def settle(
             here = Point(handed[0], np.empty_like(handed[0]))
             Penalised(problem, penalty, n_jobs=n_jobs).evaluate(here)
             return Result(handed.pop(), here.value, 0, 1, False, INTERRUPTED, [])
-    if begun == PHASE or (penalty.l1 and isinstance(scales, Basis)):
+    if begun == PROXIMAL or (penalty.l1 and isinstance(scales, Basis)):
         basis = scales if isinstance(scales, Basis) else Basis(np.ones(problem.n_weights))
+        from crfield.optimize.proximal_newton import minimize_proximal
+
         return minimize_proximal(
             problem, handed.pop(), penalty, basis, tol=tol, max_iter=max_iter, callback=callback, run_state=run_state
         )

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from crfield import metrics
 from crfield.core.checks import integer, random_generator
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
@@ -24,7 +25,6 @@ from crfield.inference.n_best import n_best_paths
 from crfield.inference.posterior import SpanRules, best_spans, draw, entropies, likely_spans, span_chances
 from crfield.metrics.chunks import OUTSIDE, split_tags, tag_turns
 from crfield.metrics.schemes import check_scheme_name, reads_bilou, spans
-from crfield.metrics.segments import segments
 
 RUNS = "runs"
 RARE = 1e-4  # spans of less chance are not looked at when spans are chosen by risk
@@ -183,7 +183,7 @@ class PosteriorAnswers:
                 found = best_spans(likely_spans(node, pairs, own, least=RARE), threshold=threshold)
             else:
                 labels = next(read).tolist()
-                marked = segments(labels) if name == RUNS else spans(labels, name)
+                marked = metrics.segments(labels) if name == RUNS else spans(labels, name)
                 found = [(a, b, number[k], _chance(node, pairs, own, a, b, number[k])) for a, b, k in marked]
             places = None if offsets is None else _places(offsets, s, len(node))
             out.append(

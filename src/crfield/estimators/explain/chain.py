@@ -19,10 +19,10 @@ from crfield.core.typing import Labels, Sequences
 from crfield.data.labels import LabelCoder
 from crfield.errors import InputError, LabelError
 from crfield.estimators.chain.model import ColumnModel
-from crfield.estimators.explain.margins import StepScores, contribution
-from crfield.report.explain import Explanation
-from crfield.report.importance import ImportanceList
-from crfield.scoring.contributions import path_difference
+
+if TYPE_CHECKING:
+    from crfield.report.explain import Explanation
+    from crfield.report.importance import ImportanceList
 
 
 class ChainExplanations:
@@ -74,6 +74,9 @@ class ChainExplanations:
         True
         """
         from crfield.estimators.explain.counterfactual import find_flip
+        from crfield.estimators.explain.margins import StepScores, contribution
+        from crfield.report.explain import Explanation
+        from crfield.scoring.contributions import path_difference
 
         model = self._explained()
         coder = model.labels

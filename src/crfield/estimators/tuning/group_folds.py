@@ -20,7 +20,7 @@ from crfield.core.typing import Labels, Sequences
 from crfield.errors import InputError
 from crfield.metrics import edit_score, label_f1, segment_f1, segment_report, token_accuracy
 from crfield.metrics.notebook import ShownAsTables, Table
-from crfield.metrics.segments import SegmentReport
+from crfield.metrics.segment_scores import SegmentReport
 
 
 def accuracy(y_true: Labels, y_pred: Labels) -> float:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crfield.errors import InputError, ShapeError
-from crfield.metrics.segments import segments
+from crfield.metrics.segment_scores import segments
 from crfield.report.alignment import printable
 from crfield.report.displays.figure import new_figure
 
