@@ -17,7 +17,7 @@ from studies.catalogue import CATALOGUE
 from tests.cases.command_line import works
 
 PAGE = Path(__file__).parents[2] / "docs" / "papers.md"
-VERDICTS = ("works", "reproduces", "partly", "missing")
+VERDICTS = ("works", "reproduces", "differs", "partly", "missing")
 CODE = re.compile(r"`([^`]+)`")
 
 
@@ -77,7 +77,7 @@ def test_every_text_is_there() -> None:
 def test_names_pages_and_verdicts_are_real(row: Row) -> None:
     verdict, _, reason = row.verdict.partition(": ")
     assert verdict in VERDICTS
-    assert verdict != "partly" or reason, "partly needs a reason"
+    assert verdict not in ("differs", "partly") or reason, f"{verdict} needs a reason"
     assert verdict == "missing" or row.names, "what is there has a name"
     assert verdict == "missing" or row.page.startswith("["), "and a page"
     assert verdict not in ("reproduces",) or row.commands, "and a command that computes it"
