@@ -139,5 +139,5 @@ def machine() -> dict[str, Any]:
 
 def write_json(path: Path, rows: Sequence[Row], about: dict[str, Any]) -> None:
     """All rows with their details, and what they were measured on."""
-    listed = [{**asdict(row), "met": row.met} for row in rows]
+    listed = [{**asdict(row), "met": None if row.met is None else bool(row.met)} for row in rows]
     path.write_text(json.dumps({**about, "rows": listed}, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -113,7 +113,7 @@ class Fitted(Estimator, Generic[M]):
             self.objective_ = float(result.value)
             self.n_iter_ = result.n_iter
             self.n_evaluations_ = result.n_evaluations
-            self.converged_ = result.converged
+            self.converged_ = bool(result.converged)
             self.stop_reason_ = result.reason
             self.history_ = result.history
         return self
