@@ -226,7 +226,7 @@ def claims(settings: Settings, outcomes: Outcomes) -> list[Claim]:
 
 
 FULL: Settings = {
-    "folds": 10,
+    "folds": 5,
     "inner_folds": 2,
     "most_trials": None,
     "n_selected": 120,
