@@ -7,7 +7,7 @@ import pytest
 
 import crfield
 from crfield import ChainCRF, PlaceShift, ReadingFeatures, Readings
-from crfield.errors import InputError, ModelFileError, NotFittedError, ShapeError
+from crfield.errors import FeatureError, InputError, ModelFileError, NotFittedError, ShapeError
 
 RADII = (2.0, 10.0)
 
@@ -221,6 +221,8 @@ def test_features_inside_a_model_go_into_its_file(tmp_path) -> None:
     moved = PlaceShift().fit_transform(X)
     for one, other, third in zip(model.predict(X), again.predict(X), again.predict(moved), strict=True):
         assert list(one) == list(other) == list(third)
+    with pytest.raises(FeatureError, match=r"sequence 0 is a Readings.*features=ReadingFeatures\(\)"):
+        ChainCRF().fit(X, y)
     header = ALL.state()[0]
     for wrong in ({"options": 3}, {"fitted": [["x"], 3]}, {"fitted": [[], 3, True]}, {"fitted": [["x"], -1, True]}):
         with pytest.raises(ModelFileError):

@@ -26,6 +26,7 @@ import json
 import os
 import warnings
 from collections import Counter
+from collections.abc import Hashable
 from functools import lru_cache
 
 import numpy as np
@@ -104,7 +105,8 @@ def _rooms(settings: str, folder: str | None) -> tuple[dict[str, Recorded], dict
     trials = read_some_trials(json.loads(settings))
     heard, labels = [trial.readings() for trial in trials], [trial.activity for trial in trials]
     features = ReadingFeatures(axes=AXES).fit(heard)
-    names, groups = features.get_feature_names_out().tolist(), [trial.name for trial in trials]
+    names = features.get_feature_names_out().tolist()
+    groups: list[Hashable] = [trial.name for trial in trials]
     home = labels_as_objects(labels)
     rooms = {SAME: Recorded(features.transform(heard), home, groups, names)}
     for room, silent in ((EXCHANGED, 0), (FEWER, 1)):

@@ -20,7 +20,7 @@ from crfield.errors import InputError, ShapeError
 class Readings:
     """One recording of n readings, in the order of time.
 
-    ``readings[rows]`` has some of the readings; rows are a slice, a mask or numbers that rise.
+    ``readings[rows]`` has some of the readings; rows are a slice, a mask or an array of numbers that rise.
 
     >>> some = Readings(seconds=[0, 0.5, 9], values=[[1], [2], [3]], sender=[0, 0, 1], strength=[-60, -61, -55])
     >>> some
@@ -40,7 +40,7 @@ class Readings:
     channel: np.ndarray | None = None  # (n,) what the phase belongs to, such as the frequency; one for all if None
 
     def __post_init__(self) -> None:
-        n = len(np.asarray(self.seconds))
+        n = np.asarray(self.seconds).size
         for name in ("seconds", "values", "strength", "phase", "channel"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, _numbers(name, getattr(self, name), n))
