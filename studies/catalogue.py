@@ -89,6 +89,12 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
             "4 min",
             data="har_rfid",
         ),
+        "rfid-places": Entry(
+            "activities.rfid.places",
+            "activities in another room: columns that describe a place, columns that travel, and a clock",
+            "1 min",
+            data="har_rfid",
+        ),
         "smooth-series": Entry(
             "models.smooth_series",
             "real-valued labels: ridge and a continuous field, its numbers and its intervals",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from crfield.compat.convert import write_crfsuite_model as write_crfsuite_model
     from crfield.core.constraints import Constraints as Constraints
     from crfield.data.clocks.align import align as align
+    from crfield.data.clocks.readings import Readings as Readings
     from crfield.data.frames import from_frame as from_frame
     from crfield.data.frames import to_frame as to_frame
     from crfield.data.graphs.builders import chain as chain
@@ -65,6 +66,8 @@ if TYPE_CHECKING:
     from crfield.features.known import strict as strict
     from crfield.features.relational.catalogue import Specification as Specification
     from crfield.features.relational.recordings import Recordings as Recordings
+    from crfield.features.sensors.places.shift import PlaceShift as PlaceShift
+    from crfield.features.sensors.places.transformer import ReadingFeatures as ReadingFeatures
     from crfield.features.sensors.transformer import SensorFeatures as SensorFeatures
     from crfield.features.templates.template import Template as Template
     from crfield.features.text.transformer import TextFeatures as TextFeatures
@@ -160,8 +163,11 @@ else:
         "MEstimatedCRF": "crfield.estimators.chain.m_estimated",
         "Pipeline": "crfield.estimators.base.pipeline",
         "phrase_features": "crfield.simulate.phrases",
+        "PlaceShift": "crfield.features.sensors.places.shift",
         "plot_timeline": "crfield.report.displays.timeline",
         "predict_by_group": "crfield.estimators.tuning.group_folds",
+        "ReadingFeatures": "crfield.features.sensors.places.transformer",
+        "Readings": "crfield.data.clocks.readings",
         "Recordings": "crfield.features.relational.recordings",
         "read_clusters": "crfield.storage.datasets.word_lists",
         "read_columns": "crfield.storage.exchange",

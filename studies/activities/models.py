@@ -68,6 +68,7 @@ class Grids:
     deviations: tuple[float, ...] = (1.0, 3.0)
     tree_rounds: tuple[int, ...] = (40, 100)
     trees_on_all: tuple[bool, ...] = (False,)  # all columns, not the selected ones
+    memories: tuple[bool, ...] = (False, True)  # of the chains on columns and of trees
     factors: tuple[float, ...] = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
     max_iter: int = 200  # of the chain on columns; with fewer it is not at its maximum
 
@@ -155,11 +156,11 @@ def family(model: str, grids: Grids) -> tuple[Fit, tuple[Any, ...], tuple[float,
         CLOCK: (_clock, (None,), (1.0,)),
         GAUSSIAN: (_gaussian, grids.deviations, grids.factors),
         STACKED: (_stacked, (False, True), (1.0,)),
-        TREES: (_trees, tuple(product(grids.tree_rounds, (False, True), grids.trees_on_all)), grids.factors),
+        TREES: (_trees, tuple(product(grids.tree_rounds, grids.memories, grids.trees_on_all)), grids.factors),
         COLUMNS: (
             _columns,
             (
-                *((l2, 1.0, memory) for l2 in grids.penalties for memory in (False, True)),
+                *((l2, 1.0, memory) for l2 in grids.penalties for memory in grids.memories),
                 *((l2, l2, False) for l2 in grids.penalties_of_all),
             ),
             grids.factors,

@@ -71,7 +71,7 @@ def test_completion_of_verbs_options_and_names() -> None:
     assert "--checkpoint" in completed("train", "--c")
     assert completed("train", "data.txt", "--solver", "sg") == ["sgd", "sgd_l1"]
     assert completed("train", "data.txt", "--format", "cr") == ["crfsuite"]
-    assert completed("experiment", "rfid") == ["rfid-trials", "rfid-activities"]
+    assert completed("experiment", "rfid") == ["rfid-trials", "rfid-activities", "rfid-places"]
     assert completed("models", "Chain") == ["ChainCRF"]
 
 

@@ -24,6 +24,8 @@ EVERY = [
     *(maker for maker in ESTIMATORS if not issubclass(maker, Pipeline)),
     crfield.TextFeatures,
     crfield.SensorFeatures,
+    crfield.ReadingFeatures,
+    crfield.PlaceShift,
     CRF,
 ]
 every = pytest.mark.parametrize("estimator", EVERY, ids=lambda estimator: estimator.__name__)

@@ -26,6 +26,8 @@ from crfield import (
     KernelLogistic,
     LogitBoost,
     MaxentClassifier,
+    ReadingFeatures,
+    Readings,
     SelectedCRF,
     SensorFeatures,
     Specification,
@@ -104,6 +106,8 @@ def _plain() -> Iterator[tuple[Any, tuple[Any, Any]]]:
     yield make_pipeline(TextFeatures(), ChainCRF(tol=1e-2)), (words, world(8)[1])
     yield TextFeatures(), (words, None)
     yield SensorFeatures(rate=10.0), ([np.cumsum(rng.normal(size=(60, 3)), axis=0)], None)
+    heard = Readings(np.arange(20.0), rng.normal(size=(20, 3)), rng.integers(0, 3, 20), rng.normal(size=20))
+    yield ReadingFeatures(radii=(2.0,)), ([heard], None)
 
 
 def _saved(model: Any, X: Any, options: tuple[tuple[str, Any], ...] = ()) -> Saved:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from crfield import PlaceShift, ReadingFeatures
 from crfield.errors import FormatError, InputError
 from crfield.storage.datasets.rfid import ACTIVITIES, Trial, read_rfid_trials
 from studies.activities.rfid.trials import (
@@ -51,6 +52,20 @@ def test_sizes(here: str) -> None:
         x.shape == (len(y), len(NAMES)) and np.isfinite(x).all() for x, y in zip(windows.columns, windows.labels)
     )
     assert sum(map(len, windows.labels)) == 7_031
+
+
+def test_columns_that_travel_are_the_same_in_another_room(here: str) -> None:
+    """On the longest trial too, where running sums are longest."""
+    trials = read_rfid_trials(Path(here) / "har_rfid" / "S1_Dataset.tar.gz")
+    longest = max(trials, key=lambda trial: len(trial.seconds)).readings()
+    assert len(longest) == 4_638
+    assert longest.channel is not None
+    assert len(np.unique(longest.channel)) == 12
+    features = ReadingFeatures(travels=True)
+    home = features.fit_transform([longest])[0]
+    away = features.transform(PlaceShift().fit_transform([longest]))[0]
+    assert np.isfinite(home).all()
+    assert np.abs(home - away).max() < 1e-12
 
 
 def test_models_beat_the_most_frequent_activity_by_far(here: str) -> None:

@@ -178,6 +178,12 @@ def games(n: int, seed: int) -> Data:
     return X, y
 
 
+def heard(n: int, seed: int) -> Data:
+    rng = np.random.default_rng(seed)
+    times, table = np.arange(5.0), rng.normal(size=(n, 5, 3))
+    return [crfield.Readings(times, x[:, :2], rng.integers(0, 3, 5), x[:, 2], times) for x in table], None
+
+
 def word_at(x: list[int], t: int) -> str:
     return f"w{x[t]}"
 
@@ -220,6 +226,7 @@ CASES = [
     Case("pipeline", lambda: crfield.Pipeline([("words", _words()), ("chain", crfield.ChainCRF())]), tokens),
     Case("text-features", _words, tokens, ("transform",)),
     Case("sensor-features", lambda: crfield.SensorFeatures(rate=2.0, contexts=(3,)), arrays, ("transform",)),
+    Case("reading-features", lambda: crfield.ReadingFeatures(radii=(2.0,)), heard, ("transform",)),
     Case("memm", lambda: crfield.MEMM(l2=0.5), strings),
     Case("m-estimated", lambda: crfield.MEstimatedCRF(refreshes=2, ridge=0.5), strings),
     Case("hmm-gaussian", lambda: crfield.HMM(), arrays),

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from crfield.data.attributes import AttributeSequences
+from crfield.data.clocks.readings import Readings
 from crfield.data.tokens import TokenColumns
 from crfield.errors import FeatureError, InputError, ModelFileError
 from crfield.features.encoder import Encoder
@@ -169,6 +170,11 @@ def _kind_of_sequence(X: Any, sequence: Any, number: int) -> str:
         raise FeatureError(
             f"X looks like a list of {type(sequence).__name__} ({sequence[:30]!r}, …), expected a list of "
             f"sequences with features on every step. {SHAPES}"
+        )
+    if isinstance(sequence, Readings):
+        raise FeatureError(
+            f"sequence {number} is a Readings, of which columns are still to be made: features=ReadingFeatures(), or "
+            "a crfield.Pipeline that begins with one."
         )
     if not isinstance(sequence, list | tuple):
         if is_sparse(sequence) or (isinstance(sequence, np.ndarray) and sequence.dtype.kind in "biufc"):

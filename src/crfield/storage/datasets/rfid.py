@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from crfield.data.clocks.readings import Readings
 from crfield.errors import FormatError
 from crfield.storage.files import Source, name_of, read_bytes
 from crfield.storage.limits import allowed
@@ -34,6 +35,13 @@ class Trial:
     strength: np.ndarray  # (n,)
     phase: np.ndarray  # (n,)
     activity: np.ndarray  # (n,) words of `ACTIVITIES`
+    frequency: np.ndarray | None = None  # (n,) MHz; a phase belongs to one
+
+    def readings(self) -> Readings:
+        """The trial without its labels, as `ReadingFeatures` takes it."""
+        return Readings(
+            self.seconds, self.acceleration, self.antenna, self.strength, phase=self.phase, channel=self.frequency
+        )
 
 
 def read_rfid_trials(source: Source) -> list[Trial]:
@@ -91,4 +99,5 @@ def _trial(name: str, content: bytes, file: str) -> Trial:
         table[:, 5],
         table[:, 6],
         np.array(ACTIVITIES)[table[:, 8].astype(np.int64) - 1],
+        table[:, 7],
     )
