@@ -45,11 +45,6 @@ class Recordings:
     rows: list[Rows]
     rate: float | None = None  # of samples or of tracks
 
-    @property
-    def n_rows(self) -> int:
-        """Rows of all tables."""
-        return sum(len(own.table) for own in self.rows)
-
 
 @dataclass(frozen=True)
 class Reader:
@@ -57,7 +52,7 @@ class Reader:
 
     roles: Roles
     only: tuple[str, ...] | None = None
-    labelled: bool = True  # whether a table must have labels
+    labelled: bool = True  # whether labels are read, which a table then must have
     sampled: bool = False  # whether rows are samples of equal distance, for windows
     rate: float | None = None  # of samples, where it is known
     agents: tuple[str, ...] | None = None
@@ -66,16 +61,23 @@ class Reader:
     def read(self, tables: Sequence[Table]) -> Recordings:
         """The recordings of some tables."""
         if self.only is not None:
-            known = list(dict.fromkeys(name for table in tables for name in self._owners(table)))
-            strange = [name for name in self.only if name not in known]
-            if strange or not self.only:
-                files = ", ".join(str(table.file) for table in tables)
-                near = did_you_mean(strange[0], known) if strange else ""
-                raise InputError(
-                    f"--only must name recordings of {files}, which holds {', '.join(known[:20])}; got "
-                    f"{', '.join(strange)}.{near}"
-                )
+            tables = self._chosen(tables, self.only)
         return self._tracks(tables) if self.roles.format == TRACKS else self._columns(tables)
+
+    def _chosen(self, tables: Sequence[Table], only: Sequence[str]) -> list[Table]:
+        """The rows of some recordings; tables that have none are left out."""
+        owners = [np.array(self._owners(table), dtype=object) for table in tables]
+        known = list(dict.fromkeys(name for own in owners for name in own.tolist()))
+        strange = [name for name in only if name not in known]
+        if strange or not only:
+            files = ", ".join(str(table.file) for table in tables)
+            near = did_you_mean(strange[0], known) if strange else ""
+            raise InputError(
+                f"--only must name recordings of {files}, which holds {', '.join(known[:20])}; got "
+                f"{', '.join(strange)}.{near}"
+            )
+        rows = [np.flatnonzero(np.isin(own, list(only))) for own in owners]
+        return [table.part(own) for table, own in zip(tables, rows, strict=True) if len(own)]
 
     def _owners(self, table: Table) -> list[str]:
         """To which recording each row belongs."""
@@ -92,12 +94,7 @@ class Reader:
         return table.column(name)
 
     def _labels(self, table: Table) -> np.ndarray | None:
-        name = self.roles.label
-        if name is None or (not self.labelled and name not in table.names):
-            if self.labelled:
-                raise table.fault(f"no column of labels was named: --label; there are {', '.join(table.names)}.")
-            return None
-        return table.labels(table.column(name))
+        return table.labels(table.column(self.roles.label or "label")) if self.labelled else None
 
     # ------------------------------------------------------------------ tracks
 
@@ -105,9 +102,6 @@ class Reader:
         roles, parts, rows, names, first = self.roles, [], [], [], 0
         for table in tables:
             group = self._optional(table, "group")
-            if self.only is not None and not set(self.only) & set(self._owners(table)):
-                rows.append(Rows(table, np.full(len(table), -1), np.zeros(len(table))))
-                continue
             labels = self._labels(table)
             tracks, steps = tracks_of_table(
                 table,
@@ -116,7 +110,6 @@ class Reader:
                 position=[table.column(name) for name in roles.columns],
                 label=None if labels is None else roles.label,
                 group=group,
-                only=self.only if group is not None else None,
                 unit=roles.unit,
                 rate=roles.rate,
                 agents=self.agents,
@@ -128,8 +121,8 @@ class Reader:
                     "steps here, and these are those of agents."
                 )
             offsets = np.concatenate([[0], np.cumsum(tracks.lengths)])
-            owner = np.where(steps < 0, -1, np.searchsorted(offsets, steps, side="right") - 1)
-            rows.append(Rows(table, np.where(owner < 0, -1, owner + first), steps - offsets[np.maximum(owner, 0)]))
+            owner = np.searchsorted(offsets, steps, side="right") - 1
+            rows.append(Rows(table, owner + first, steps - offsets[owner]))
             parts.append(tracks)
             names += list(tracks.groups) or [_stem(table)] * len(tracks)
             first += len(tracks)
@@ -150,8 +143,6 @@ class Reader:
             dated.append(time is not None)
             owners = np.array(self._owners(table), dtype=object)
             for name in dict.fromkeys(owners.tolist()):
-                if self.only is not None and name not in self.only:
-                    continue
                 own = np.flatnonzero(owners == name)
                 if time is None and len(own) and own[-1] - own[0] + 1 != len(own):
                     late = own[int(np.argmax(np.diff(own) > 1)) + 1]

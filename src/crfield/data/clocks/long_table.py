@@ -6,7 +6,7 @@ themselves (`crfield.data.clocks.tracks` says how), so their clocks may begin an
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,16 +26,13 @@ def tracks_of_table(
     position: Sequence[str | int] = ("x", "y"),
     label: str | int | None = None,
     group: str | int | None = None,
-    only: Collection[str] | None = None,
     unit: str = "s",
     rate: float | None = None,
     agents: Sequence[Any] | None = None,
     longest_gap: float = 1.0,
     bridge: float = 0.0,
 ) -> tuple[Tracks, np.ndarray]:
-    r"""The tracks of a table, and for each of its rows the step (n,) that it belongs to, −1 for those left out.
-
-    ``only`` names groups to read; options besides are those of `tracks_of`.
+    r"""The tracks of a table, and for each of its rows the step (n,) that it belongs to; options as of `tracks_of`.
 
     >>> from crfield.data.tables import parse_table
     >>> rows = "game,t,id,x,y\na,0,1,0,0\nb,0,1,5,5\na,.5,1,0,1\nb,.5,1,5,6\nb,1,1,5,7\n"
@@ -46,11 +43,9 @@ def tracks_of_table(
     whose = table.column(agent)
     table.owners(whose)
     owner = [""] * len(table) if group is None else [str(own) for own in table.owners(table.column(group))]
-    steps = np.full(len(table), -1, np.int64)
+    steps = np.zeros(len(table), np.int64)
     found, first = [], 0
     for name in dict.fromkeys(owner):
-        if only is not None and name not in only:
-            continue
         rows = np.flatnonzero([own == name for own in owner])
         part = table.part(rows)
         frames = timed_frames(part, time=time, label=label, recording=agent, columns=position, unit=unit)
