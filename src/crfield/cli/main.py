@@ -31,6 +31,9 @@ from crfield.cli.verbs.explain import explain
 from crfield.cli.verbs.gallery import gallery
 from crfield.cli.verbs.inspect import inspect
 from crfield.cli.verbs.models import models
+from crfield.cli.verbs.sensors.export import export
+from crfield.cli.verbs.sensors.select import select
+from crfield.cli.verbs.sensors.stream import stream
 from crfield.cli.verbs.simulate import simulate
 from crfield.cli.verbs.studies import experiment, reproduce
 from crfield.cli.verbs.tag import tag
@@ -123,8 +126,11 @@ def _options(
 for verb in (
     train,
     tune,
+    select,
     tag,
     evaluate,
+    stream,
+    export,
     inspect,
     explain,
     convert,
@@ -143,10 +149,10 @@ for verb in (
 
 def main() -> None:
     """Entry point of the script."""
-    for stream in (sys.stdout, sys.stderr):
+    for output in (sys.stdout, sys.stderr):
         # A terminal that cannot show a sign of a table gets its code instead of a crash.
         with suppress(AttributeError, ValueError):
-            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+            output.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     app(prog_name="crfield")
 
 

@@ -15,6 +15,7 @@ from sklearn.base import is_classifier
 
 import crfield
 from crfield.cli.reading import Reads
+from crfield.cli.sensors.roles import Roles
 from crfield.errors import InputError, LabelError
 from crfield.estimators.base.fitted import fitted_of
 from crfield.features.text.transformer import TextFeatures
@@ -71,6 +72,12 @@ def load_tagger(path: str, *asked: str, threads: int | None) -> tuple[Tagger, Re
 def as_tagger(model: Any, path: str, *asked: str, threads: int | None) -> tuple[Tagger, Reads]:
     """The same of a model that is loaded already."""
     kind, last = type(model).__name__, last_step(model)
+    roles = roles_of(model)
+    if roles is not None:
+        raise WrongVerb(
+            f"{path} was trained on {roles.words}: crfield tag, evaluate and stream read such; ask the rest "
+            "from Python, crfield.load(path)."
+        )
     encoder, words = _part(last, "encoder"), words_of(model)
     if encoder is None or encoder.kind == "graph" or is_classifier(last) or not hasattr(model, "log_prob"):
         call = "predict" if hasattr(model, "predict") else "transform"
@@ -102,6 +109,11 @@ def _part(model: Any, name: str) -> Any:
 def last_step(model: Any) -> Any:
     """The model itself, of a pipeline its last step."""
     return model[-1] if isinstance(model, crfield.Pipeline) else model
+
+
+def roles_of(model: Any) -> Roles | None:
+    """How a model reads tables; None where it was not trained on one."""
+    return Roles.of_source(getattr(last_step(model), "source_", {}))
 
 
 def words_of(model: Any) -> TextFeatures | None:
@@ -183,6 +195,9 @@ def model_lines(model: Any) -> dict[str, str]:
 
 def what_it_reads(model: Any) -> str:
     """Which data the model is for."""
+    roles = roles_of(model)
+    if roles is not None:
+        return roles.words
     encoder, reads, words = _part(last_step(model), "encoder"), reads_of(model), words_of(model)
     of = f"CoNLL-U {reads.source.get('columns')}, labels {reads.source.get('label')}" if reads.source else None
     if words is not None:

@@ -35,10 +35,24 @@ DATA, MODEL, TRAINING, RUN = PANELS = "Data", "Model", "Training", "Run"  # the 
 
 
 class Features(StrEnum):
-    """What features are made of words."""
+    """What features are made of: words, windows of samples, or tracks by a specification that has a name."""
 
     template = "template"
     text = "text"
+    sensors = "sensors"
+    tag_small = "tag-small"
+    tag_large = "tag-large"
+    soccer = "soccer"
+
+
+SPECIFICATIONS = (Features.tag_small, Features.tag_large, Features.soccer)
+
+
+def _features(given: str | None) -> str | None:
+    """A kind of features, or the path of a file of the feature language, which has a dot or a slash."""
+    if given is None or given in tuple(Features):
+        return None if given is None else Features(given)
+    return given if any(sign in given for sign in "./\\") else one_of(given, list(Features))
 
 
 def data_option(help: str, **facts: Any) -> Any:
@@ -70,8 +84,15 @@ TemplateOption = Annotated[
 FormatOption = Annotated[Format, data_option(f"What the files hold: {', '.join(Format)}.", metavar="FORMAT")]
 LabelColumnOption = Annotated[int, data_option("Column of the labels, from 0; -1 is the last.", metavar="N")]
 FeaturesOption = Annotated[
-    Features | None,
-    data_option("Features of words: template (default), or text (windows, shapes, affixes, lists).", metavar="KIND"),
+    str | None,
+    data_option(
+        "Features: of words template (default) or text (windows, shapes, affixes, lists); of tables sensors "
+        f"(measures of windows); of tracks a file of the feature language, or {', '.join(SPECIFICATIONS)}.",
+        metavar="KIND",
+        callback=_features,
+        autocompletion=offered(lambda: Features),
+    ),
+    READS,
 ]
 LexiconOption = Annotated[
     list[str] | None,
@@ -86,12 +107,18 @@ ClustersOption = Annotated[
 ColumnsOption = Annotated[
     str | None,
     data_option(
-        "Columns of CoNLL-U to read: form, lemma, upos, feats.Number, …", metavar="A,B,…", show_default="form"
+        "Columns to read: of CoNLL-U form, lemma, upos, feats.Number, …; of tables those with readings.",
+        metavar="A,B,…",
+        show_default="form; all numbers",
     ),
 ]
 LabelOption = Annotated[
     str | None,
-    data_option("Label column of CoNLL-U: upos, xpos, upos+feats, …", metavar="NAME", show_default="upos"),
+    data_option(
+        "Label column: of CoNLL-U upos, xpos, upos+feats, …; of tables its name.",
+        metavar="NAME",
+        show_default="upos; label",
+    ),
 ]
 SchemeOption = Annotated[
     Scheme,
@@ -103,6 +130,8 @@ SchemeOption = Annotated[
 _KNOWN = "An error, not a warning, where most steps have no known feature."
 StrictFeatures = Annotated[bool, typer.Option("--strict-features", help=_KNOWN, rich_help_panel=DATA)]
 StrictOption = Annotated[bool, typer.Option("--strict-features", "--strict", help=_KNOWN, rich_help_panel=DATA)]
+
+DevFile = Annotated[str | None, data_option("Labelled file to score the model on.", metavar="FILE"), READS]
 
 # ---------------------------------------------------------------- runs
 

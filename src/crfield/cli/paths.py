@@ -114,7 +114,7 @@ def _named(command: Any, values: Mapping[str, Any]) -> Iterator[_Parts]:
         use, value = known.get(parameter.name), values.get(parameter.name)
         if use is None or value is None:
             continue
-        paths = [value] if isinstance(value, str) else list(value)
+        paths = [] if isinstance(value, Enum) else [value] if isinstance(value, str) else list(value)  # or a word
         option = parameter.opts[0] if parameter.opts[0].startswith("-") else parameter.name.upper()
         for number, path in enumerate(paths):
             own = use

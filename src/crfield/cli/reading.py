@@ -46,6 +46,8 @@ class Format(StrEnum):
     columns = "columns"
     crfsuite = "crfsuite"
     conllu = "conllu"
+    table = "table"
+    tracks = "tracks"
 
 
 @dataclass(frozen=True, eq=False)

@@ -61,8 +61,16 @@ class Chosen:
             )
         if (self.lexicon or self.clusters) and not text:
             raise typer.BadParameter("--lexicon and --clusters go with --features text.")
-        if (self.columns or self.label) and self.format not in (Format.auto, Format.conllu):
-            raise typer.BadParameter("--columns and --label name columns of CoNLL-U files (--format conllu).")
+        if (self.columns or self.label) and self.format in (Format.columns, Format.crfsuite):
+            raise typer.BadParameter(
+                "--columns and --label name columns of CoNLL-U files (--format conllu) and tables."
+            )
+
+    def check_words(self) -> None:
+        """A wrong command line where the options are about tables, or about columns that CoNLL-U does not have."""
+        words = (None, options.Features.template, options.Features.text)
+        if self.format in (Format.table, Format.tracks) or self.features not in words:
+            raise typer.BadParameter("this verb reads text files; train, select, tag and evaluate read tables too.")
         check_names(self.columns, self.label or "upos")
 
     def format_of(self, name: str, head: bytes) -> Format:
@@ -117,6 +125,7 @@ class Training:
 
 def read_training(sources: Sequence[str], chosen: Chosen, *, quiet: bool) -> Training:
     """The labelled data of some files, with the template or the features for them; notes say how they are read."""
+    chosen.check_words()
     used = chosen.load_template()
     text = Text(sources)
     format = chosen.format_of(text.names[0], text.data)

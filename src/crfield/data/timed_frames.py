@@ -10,26 +10,20 @@ makes equal steps of it. Decided here:
 - A label that is missing is None: nobody knows it.
 - Rows of different recordings may be mixed; recordings come in the order in which they first occur.
 
-A frame is anything with ``columns`` and ``frame[name]``, so neither pandas nor polars is imported here.
+Cells are those of `crfield.data.tables`; neither pandas nor polars is imported.
 """
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
-from crfield.core.checks import one_of
 from crfield.data.labels import plain
-from crfield.errors import FormatError, InputError, ShapeError
-
-UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
-MISSING = frozenset({"", "nan", "na", "n/a", "null", "none"})
+from crfield.data.tables import Table, parse_table, table_of
+from crfield.errors import InputError, ShapeError
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,31 +86,13 @@ def parse_timed(
     >>> frame.seconds.tolist(), frame.values[:, 0].tolist(), frame.labels.tolist()
     ([0.0, 0.1, 0.25], [1.5, nan, 2.5], ['sit', 'sit', None])
     """
-    text = text.removeprefix("\ufeff")
-    first = text.partition("\n")[0]
-    if separator is None:
-        separator = max(",;\t", key=first.count)
-    rows = [(k, row) for k, row in enumerate(csv.reader(io.StringIO(text), delimiter=separator), 1) if any(row)]
-    if not rows:
+    if header is None and any(isinstance(part, str) for part in (time, label, recording, *(columns or ()))):
+        header = True
+    apart = [part for part in (label, recording) if isinstance(part, int)]
+    table = parse_table(text, header=header, separator=separator, file=file, words=apart)
+    if not table.cells:
         return []
-    width = len(rows[0][1])
-    for line, row in rows:
-        if len(row) != width:
-            raise FormatError(f"expected {width} cells as in the first line, got {len(row)}.", file=file, line=line)
-    named = [time, label, recording, *(columns or ())]
-    if header is None:
-        apart = {part for part in (label, recording) if isinstance(part, int)}
-        cells = [cell.strip() for k, cell in enumerate(rows[0][1]) if k not in apart]
-        header = any(isinstance(part, str) for part in named) or not all(
-            _is_number(cell) or _is_date(cell) for cell in cells
-        )
-    names = [cell.strip() for cell in rows[0][1]] if header else [str(k) for k in range(width)]
-    rows = rows[1:] if header else rows
-    table = {name: [row[k].strip() for _, row in rows] for k, name in enumerate(names)}
-    if len(table) != len(names):
-        raise FormatError(f"column names must differ, got {names}.", file=file, line=1)
-    lines = [line for line, _ in rows]
-    return _frames(table, time, label, recording, columns, unit, file, lines)
+    return timed_frames(table, time=time, label=label, recording=recording, columns=columns, unit=unit)
 
 
 def frames_of(
@@ -137,36 +113,30 @@ def frames_of(
     >>> frames_of(rows, time="t", recording="who")
     [TimedFrame('ann', 2 rows of x, 0 … 1 s), TimedFrame('bob', 1 rows of x, 0 … 0 s)]
     """
-    if not isinstance(frame, Mapping) and not (hasattr(frame, "columns") and hasattr(frame, "__getitem__")):
-        raise InputError(f"expected a frame with columns or a dict of arrays, got {type(frame).__name__}.")
-    names = [str(name) for name in (frame if isinstance(frame, Mapping) else frame.columns)]
-    return _frames({name: np.asarray(frame[name]) for name in names}, time, label, recording, columns, unit)
+    return timed_frames(table_of(frame), time=time, label=label, recording=recording, columns=columns, unit=unit)
 
 
-# ------------------------------------------------------------------------------------------------------ cells
-
-
-def _frames(
-    table: dict[str, Any],
+def timed_frames(
+    table: Table,
+    *,
     time: str | int,
-    label: str | int | None,
-    recording: str | int | None,
-    columns: Sequence[str | int] | None,
-    unit: str,
-    file: str | None = None,
-    lines: Sequence[int] | None = None,
+    label: str | int | None = None,
+    recording: str | int | None = None,
+    columns: Sequence[str | int] | None = None,
+    unit: str = "s",
 ) -> list[TimedFrame]:
-    names = list(table)
-    when, what, whose = (None if part is None else _column(names, part, file) for part in (time, label, recording))
-    chosen = [_column(names, part, file) for part in columns] if columns is not None else names
+    r"""The recordings of a `Table`.
+
+    >>> timed_frames(parse_table("t,x\n1,5\n0,7\n"), time="t")[0].values.tolist()
+    [[7.0], [5.0]]
+    """
+    when, what, whose = (None if part is None else table.column(part) for part in (time, label, recording))
+    chosen = [table.column(part) for part in columns] if columns is not None else list(table.names)
     chosen = [name for name in chosen if name not in (when, what, whose)]
-    if len({len(cells) for cells in table.values()}) > 1:
-        raise ShapeError(f"columns must be equally long, got { ({n: len(c) for n, c in table.items()}) }.")
-    seconds, origin = _times(table[str(when)], unit, file, lines)
-    values = np.stack([_numbers(table[name], name, file, lines) for name in chosen], axis=1) if chosen else None
-    values = np.zeros((len(seconds), 0)) if values is None else values
-    labels = None if what is None else np.array([*map(_label, table[what]), None], dtype=object)[:-1]
-    owner = [plain(cell) for cell in table[whose]] if whose is not None else [0] * len(seconds)
+    seconds, origin = table.times(str(when), unit)
+    values = np.stack([table.numbers(name) for name in chosen], axis=1) if chosen else np.zeros((len(seconds), 0))
+    labels = None if what is None else table.labels(what)
+    owner = [plain(cell) for cell in table.cells[whose]] if whose is not None else [0] * len(seconds)
     frames = []
     for name in dict.fromkeys(owner):
         own = np.flatnonzero([other == name for other in owner])
@@ -176,84 +146,6 @@ def _frames(
         epoch = None if origin is None else origin + start
         frames.append(TimedFrame(name, seconds[own] - start, values[own], tuple(chosen), part, epoch))
     return frames
-
-
-def _column(names: Sequence[str], part: str | int, file: str | None) -> str:
-    if isinstance(part, int) and 0 <= part < len(names):
-        return names[part]
-    if str(part) in names:
-        return str(part)
-    raise FormatError(f"there is no column {part!r}; there are {', '.join(names)}.", file=file)
-
-
-def _times(cells: Any, unit: str, file: str | None, lines: Sequence[int] | None) -> tuple[np.ndarray, float | None]:
-    """Seconds, and of dates what to add for seconds since 1970."""
-    one_of(*UNITS)("unit", unit)
-    array = np.asarray(cells)
-    if array.dtype.kind == "M":
-        if not len(array):
-            return np.zeros(0), 0.0
-        first = array.min()
-        if np.isnat(array).any():
-            raise FormatError("expected a time in every row, got NaT.", file=file)
-        since = float(first.astype("datetime64[ns]").astype(np.int64)) * 1e-9
-        return (array - first).astype("timedelta64[ns]").astype(np.int64) * 1e-9, since
-    out, dated = np.empty(len(array)), False
-    for k, cell in enumerate(array.tolist()):
-        if isinstance(cell, str) and not _is_number(cell) and _is_date(cell):
-            moment = datetime.fromisoformat(cell)
-            out[k], dated = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp(), True
-            continue
-        try:
-            out[k] = float(cell) * UNITS[unit]
-        except (TypeError, ValueError):
-            out[k] = np.nan
-        if not np.isfinite(out[k]):
-            line = None if lines is None else lines[k]
-            raise FormatError(f"expected a time, a number or an ISO date, got {cell!r}.", file=file, line=line)
-    return out, 0.0 if dated else None
-
-
-def _numbers(cells: Any, name: str, file: str | None, lines: Sequence[int] | None) -> np.ndarray:
-    array = np.asarray(cells)
-    if array.dtype.kind in "fiub":
-        return np.where(np.isfinite(array.astype(np.float64)), array, np.nan).astype(np.float64)
-    out = np.empty(len(array))
-    for k, cell in enumerate(array.tolist()):
-        missing = cell is None or (isinstance(cell, str) and cell.lower() in MISSING)
-        try:
-            out[k] = np.nan if missing else float(cell)
-        except (TypeError, ValueError):
-            line = None if lines is None else lines[k]
-            raise FormatError(
-                f"expected a number in column {name!r}, got {cell!r}. Name the columns with readings: columns=[…].",
-                file=file,
-                line=line,
-            ) from None
-    return np.where(np.isfinite(out), out, np.nan)
-
-
-def _label(cell: Any) -> Any:
-    cell = plain(cell)
-    if cell is None or (isinstance(cell, float) and np.isnan(cell)):
-        return None
-    return None if isinstance(cell, str) and cell.lower() in MISSING else cell
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return cell.lower() in MISSING
-    return True
-
-
-def _is_date(cell: str) -> bool:
-    try:
-        datetime.fromisoformat(cell)
-    except ValueError:
-        return False
-    return True
 
 
 def join_frames(frames: Iterable[TimedFrame]) -> tuple[list[np.ndarray], list[np.ndarray | None]]:

@@ -47,6 +47,7 @@ METHODS: dict[str, tuple[str, str, dict[str, Any]]] = {  # module, function and 
     "mutual-information": ("crfield.selection.methods.filters", "filter_path", {"score": "mutual-information"}),
     "relieff": ("crfield.selection.methods.filters", "filter_path", {"score": "relieff"}),
     "wrapper": ("crfield.selection.methods.wrapper", "wrapper_path", {}),
+    "all": ("crfield.selection.methods.everything", "everything", {}),
 }
 
 Spans = np.ndarray  # (n, 2)

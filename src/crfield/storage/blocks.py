@@ -66,6 +66,22 @@ def read_blocks(source: Source, *, size: int = BLOCK) -> Iterator[Block]:
         yield Block(waiting, line)
 
 
+def read_lines(source: Source) -> Iterator[tuple[int, str]]:
+    r"""The lines of a text with their numbers from 1, each as soon as it has come; gzip is undone.
+
+    >>> list(read_lines(io.BytesIO(b"1 2\r\n\n3")))
+    [(1, '1 2'), (2, ''), (3, '3')]
+    """
+    name = name_of(source)
+    with _opened(source) as stream:
+        for number, line in enumerate(stream, 1):
+            try:
+                text = line if isinstance(line, str) else line.decode("utf-8")
+            except UnicodeDecodeError:
+                raise FormatError("the line is not valid UTF-8.", file=name, line=number) from None
+            yield number, (text.removeprefix("\ufeff") if number == 1 else text).rstrip("\r\n")
+
+
 def _pieces(stream: Any, name: str, size: int) -> Iterator[bytes]:
     # read1 gives what there is; read would wait until a pipe has delivered the whole size.
     read = getattr(stream, "read1", stream.read)

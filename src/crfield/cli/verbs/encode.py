@@ -50,6 +50,7 @@ def encode(
     if "-" in data:
         raise typer.BadParameter("the files are read twice, so standard input ('-') cannot be encoded. Name files.")
     began = time.perf_counter()
+    files.check_words()
     used = files.load_template()
     first = next(read_blocks(sources[0], size=1 << 16), None)
     if first is None or not first.data.strip():

@@ -1,7 +1,7 @@
 """``crfield evaluate``: how good a model's labels are on labelled data, or those of a file that was tagged already.
 
 A tagged file has gold and predicted labels in its last two columns, as for conlleval; so the output of any tagger
-can be judged.
+can be judged. Of tables segments are scored too, and each recording for itself.
 """
 
 from __future__ import annotations
@@ -10,13 +10,17 @@ from typing import Annotated
 
 import typer
 
+import crfield
 from crfield.cli import options, reading
 from crfield.cli.messages import emit, say
-from crfield.cli.model import load_tagger
+from crfield.cli.model import as_tagger, roles_of
 from crfield.cli.paths import READS
 from crfield.cli.reading import Format, Text
 from crfield.cli.scores import Judgement, Scheme, judge
+from crfield.cli.sensors.answers import TableModel, recordings_text, refuse_table_options, refuse_text_options
+from crfield.cli.sensors.options import Again
 from crfield.errors import FormatError
+from crfield.metrics.segments import segment_report
 
 
 def evaluate(
@@ -41,6 +45,7 @@ def evaluate(
     strict_features: options.StrictFeatures = False,
     columns: options.ColumnsOption = None,
     label: options.LabelOption = None,
+    table: Again,
     threads: options.AllThreads = None,
     with_confusion: Annotated[
         bool, typer.Option("--confusion", help="Also show which label is taken for which.")
@@ -59,13 +64,34 @@ def evaluate(
     elif model is None or not data:
         raise typer.BadParameter("give --model and labelled data, or --predicted and a tagged file.")
     else:
-        crf, reads = load_tagger(model, threads=threads)
+        found = crfield.load(model)
+        roles = roles_of(found)
+        if roles is not None:
+            refuse_text_options(model, format, strict_features=strict_features)
+            asked = TableModel.of(
+                found, roles, data, table, columns=columns, label=label, labelled=True, threads=threads
+            )
+            _judge_table(asked, scheme, mode, with_confusion=with_confusion, as_json=as_json)
+            return
+        refuse_table_options(model, table)
+        crf, reads = as_tagger(found, model, threads=threads)
         held = reading.read_for(reads, data, asked=format, label_column=label_column, columns=columns, label=label)
         judgement = judge(held.y, crf.predict(held.X), scheme=scheme, mode=mode)
     if as_json:
         emit(judgement.to_dict(with_confusion=with_confusion))
     else:
         say(judgement.text(with_confusion=with_confusion))
+
+
+def _judge_table(asked: TableModel, scheme: Scheme, mode: str, *, with_confusion: bool, as_json: bool) -> None:
+    predicted, gold = asked.model.predict(asked.X), asked.y
+    judgement, segments = judge(gold, predicted, scheme=scheme, mode=mode), segment_report(gold, predicted)
+    rows = asked.by_recording(predicted)
+    if as_json:
+        facts = judgement.to_dict(with_confusion=with_confusion)
+        emit({**facts, "segments": segments.to_dict(), "recordings": rows})
+    else:
+        say("\n\n".join([judgement.text(with_confusion=with_confusion), str(segments), recordings_text(rows)]))
 
 
 def _judge_tagged(source: str, scheme: Scheme, mode: str) -> Judgement:

@@ -1,19 +1,21 @@
 """``crfield simulate``: a game of robots, written as a table, and a page on which it can be watched.
 
-Three formats, chosen by the ending of the file's name or by ``--format``:
+Four formats, chosen by the ending of the file's name or by ``--format``:
 
 - ``csv``: a line for each frame: time in seconds, label, x and y of every agent in millimetres; of soccer also the
   carrier and every robot's role;
 - ``jsonl``: the same as one JSON object a line, positions as a list of pairs;
 - ``npz``: NumPy arrays ``positions`` (T, R, 2), ``labels`` (T,), ``time`` (T,), ``agents``, ``field``, ``rate``, and
-  ``carrier`` and ``roles`` of soccer.
+  ``carrier`` and ``roles`` of soccer;
+- ``tracks``: CSV with a line for each frame and agent: game, time, agent, x, y, label, as ``crfield select`` reads
+  it; there may be several games (``--games``). Of tag the label is the name of the seeker.
 """
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -45,12 +47,17 @@ class Table(StrEnum):
     csv = "csv"
     jsonl = "jsonl"
     npz = "npz"
+    tracks = "tracks"
 
 
 def simulate(
     world: Annotated[World, typer.Argument(metavar="WORLD", help=f"Which game: {', '.join(World)}.")],
     *,
     minutes: Annotated[float, typer.Option(min=0, metavar="M", help="How long.")] = 1.0,
+    games: Annotated[
+        int,
+        typer.Option(min=1, metavar="N", help="How many games of so many minutes; --format tracks holds several."),
+    ] = 1,
     robots: Annotated[
         int | None,
         typer.Option(metavar="N", help="Robots; of soccer those of a team.", show_default="tag 3, soccer 5"),
@@ -80,22 +87,25 @@ def simulate(
     quiet: Quiet = False,
 ) -> None:
     """Let robots play tag or soccer, and write where they were and what was going on."""
-    game: TagGames | SoccerGames
-    if world is World.tag:
-        game = make_tag(
-            minutes, scheme=scheme or SCHEMES[0], n_robots=3 if robots is None else robots, random_state=seed
-        )
-        if vision:
-            game = robot_vision(game, random_state=seed)
-    elif scheme is not None or vision:
+    kind = format or _by_name(out)
+    if world is not World.tag and (scheme is not None or vision):
         raise typer.BadParameter(f"{'--vision' if scheme is None else '--scheme'} belongs to the world tag.")
-    else:
-        game = make_soccer(minutes, n_players=5 if robots is None else robots, random_state=seed)
-    write_bytes(out, _written(game, format or _by_name(out)))
+    if games > 1 and kind is not Table.tracks:
+        raise typer.BadParameter(f"a {kind} file holds one game: leave out --games, or write --format tracks.")
+    played: list[TagGames | SoccerGames] = []
+    for own in range(seed, seed + games):
+        if world is World.tag:
+            game = make_tag(minutes, scheme=scheme or SCHEMES[0], n_robots=robots or 3, random_state=own)
+            played.append(robot_vision(game, random_state=own) if vision else game)
+        else:
+            played.append(make_soccer(minutes, n_players=robots or 5, random_state=own))
+    write_bytes(out, _tracks(played) if kind is Table.tracks else _written(played[0], kind))
     if replay is not None:
-        every = max(round(game.rate / _SMOOTH), 1)
-        write_text(replay, Replay.of(game, every=every, title=f"{world}, seed {seed}").html())
-    note(f"{repr(game)[1:-1]}" + (f"; to watch: {replay}" if replay is not None else ""), quiet=quiet)
+        every = max(round(played[0].rate / _SMOOTH), 1)
+        write_text(replay, Replay.of(played[0], every=every, title=f"{world}, seed {seed}").html())
+    for game_number, shown in enumerate(played):
+        watch = f"; to watch: {replay}" if replay is not None and not game_number else ""
+        note(f"{repr(shown)[1:-1]}{watch}", quiet=quiet)
 
 
 def _by_name(path: str) -> Table:
@@ -127,6 +137,20 @@ def _written(game: TagGames | SoccerGames, kind: Table) -> bytes:
 
 def _agents(game: TagGames | SoccerGames) -> list[str]:
     return game.agents if isinstance(game, SoccerGames) else [f"robot{r}" for r in range(game.n_robots)]
+
+
+def _tracks(games: Sequence[TagGames | SoccerGames]) -> bytes:
+    """A row for each frame and agent of each game."""
+    lines = ["game,time,agent,x,y,label"]
+    for number, game in enumerate(games):
+        agents = _agents(game)
+        for t, (label, places) in enumerate(zip(game.labels.tolist(), game.positions.tolist())):
+            said = agents[label] if isinstance(game, TagGames) else label
+            lines += [
+                f"{number},{t / game.rate:.4f},{agent},{x:.3f},{y:.3f},{said}"
+                for agent, (x, y) in zip(agents, places)
+            ]
+    return "".join(f"{line}\n" for line in lines).encode()
 
 
 def _rows(game: TagGames | SoccerGames) -> Iterator[str]:

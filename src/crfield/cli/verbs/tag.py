@@ -9,6 +9,8 @@ With ``--n-best N`` every sequence is written N times, the best labelling first,
 ``# number probability`` as CRF++ writes it; with ``--spans`` there is one JSON line for each sequence instead, with
 its spans and their probabilities.
 
+A table comes back as CSV with a column ``predicted`` (and ``probability``) more; each row has the label of its step.
+
 What goes to a file or a pipe is data, and stays as it is byte for byte; on a terminal control characters are shown as
 text. Data passes through in blocks of whole sequences, so memory does not grow with the input.
 """
@@ -25,8 +27,9 @@ from typing import IO, Annotated, Any
 import numpy as np
 import typer
 
+import crfield
 from crfield.cli.messages import json_text, visible
-from crfield.cli.model import Tagger, load_tagger
+from crfield.cli.model import Tagger, as_tagger, roles_of
 from crfield.cli.options import AllThreads, ColumnsOption, FormatOption, LabelOption, ModelFile, StrictOption
 from crfield.cli.paths import READS, WRITES
 from crfield.cli.reading import (
@@ -39,6 +42,8 @@ from crfield.cli.reading import (
     of_its_form,
     placed,
 )
+from crfield.cli.sensors.answers import TableModel, refuse_table_options, refuse_text_options
+from crfield.cli.sensors.options import Again
 from crfield.data.texts.conll import parse_columns
 from crfield.data.texts.conllu import ColumnSpec, fill_conllu, parse_conllu
 from crfield.data.texts.crfsuite import parse_crfsuite
@@ -71,16 +76,29 @@ def tag(
     strict_features: StrictOption = False,
     columns: ColumnsOption = None,
     label: LabelOption = None,
+    table: Again,
     threads: AllThreads = None,
 ) -> None:
     """Label data with a model.
 
-    Each line of a column file is written with the predicted label behind its last column; a gold label stays.
+    Each line of a column file, and each row of a table, is written with the predicted label behind its last column;
+    a gold label stays.
     """
     if (n_best > 1) + spans + marginals > 1:
         raise typer.BadParameter("--n-best, --spans and --marginals are three kinds of output; choose one.")
     asked = ["predict_n_best"] * (n_best > 1) + ["predict_spans"] * spans + ["predict_proba"] * marginals
-    crf, reads = load_tagger(model, *asked, threads=threads)
+    found = crfield.load(model)
+    roles = roles_of(found)
+    if roles is not None:
+        refuse_text_options(model, format, n_best=n_best > 1, spans=spans, strict_features=strict_features)
+        told = TableModel.of(
+            found, roles, data or ["-"], table, columns=columns, label=label, labelled=False, threads=threads
+        )
+        with _output(output) as stream:
+            stream.write(told.tagged(marginals=marginals))
+        return
+    refuse_table_options(model, table)
+    crf, reads = as_tagger(found, model, *asked, threads=threads)
     kinds = {source: format_for(reads, format, source, peek(source, 1 << 14)) for source in data or ["-"]}
     words = Words(*names_for(reads, columns, label)) if Format.conllu in kinds.values() else None
     with _output(output) as stream:

@@ -1,12 +1,15 @@
 """``crfield train``: labelled files in, a model file out.
 
-Column files and CoNLL-U go through a CRF++ template or text features; CRFsuite's files bring their features along.
+Column files and CoNLL-U go through a CRF++ template or text features; CRFsuite's files bring their features along;
+tables of numbers are columns as they are, windows of samples, or tracks by the feature language (`cli/sensors`).
 Ctrl-C ends training, not the command: the weights so far are saved, and the exit code says that it was cut short.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,10 +19,12 @@ import crfield
 from crfield.cli import options, reading
 from crfield.cli.messages import emit, listing, note, on_terminal, say
 from crfield.cli.model import model_facts, model_lines
-from crfield.cli.paths import READS, WRITES
-from crfield.cli.reading import Examples, Format, Reads
+from crfield.cli.paths import WRITES
+from crfield.cli.reading import Format, Reads
 from crfield.cli.scores import Scheme, judge
-from crfield.cli.sources import Files, read_training
+from crfield.cli.sensors.options import Table
+from crfield.cli.sensors.training import Labelled, read_labelled, reads_table
+from crfield.cli.sources import Chosen, Files, read_training
 from crfield.features.detect import encoder_from_state
 from crfield.features.templates.template import Template
 from crfield.features.transformed import TransformedEncoder
@@ -39,9 +44,8 @@ def train(
         WRITES,
     ],
     files: Files,
-    dev: Annotated[
-        str | None, options.data_option("Labelled file to score the model on.", metavar="FILE"), READS
-    ] = None,
+    table: Table,
+    dev: options.DevFile = None,
     scheme: options.SchemeOption = Scheme.auto,
     encoded: Annotated[
         bool,
@@ -63,45 +67,98 @@ def train(
             "--encoded takes one folder, with its template inside: leave out what else is named."
         )
     began = time.perf_counter()
-    fitted: dict[str, Any]
-    if encoded:
-        dataset = EncodedDataset(data[0])
-        parameters = _options_of(dataset)
-        source = files.source if files.columns or files.label or files.format is Format.conllu else {}
-        reads, fitted, counts = Reads.by(parameters, source), {"X": dataset}, (len(dataset), dataset.n_steps)
+    if reads_table(data, files, table):
+        if encoded:
+            raise typer.BadParameter("--encoded is for what crfield encode wrote: leave out what is about tables.")
+        job = _of_table(read_labelled(data, files, table, quiet=quiet), chain)
     else:
-        training = read_training(data, files, quiet=quiet)
-        parameters, source, reads, found = training.options, training.source, training.reads, training.examples
-        fitted = {"X": found.X, "y": found.y, "sample_weight": found.weights}
-        counts = (len(found.y), found.n_steps)
+        job = _of_encoded(data[0], files, chain) if encoded else _of_text(data, files, chain, quiet=quiet)
     read = time.perf_counter()
-    crf = crfield.ChainCRF(
-        **parameters, **chain, n_jobs=threads, random_state=seed, verbose=int(on_terminal() and not quiet)
-    )
-    crf.source_ = source
+    crf = job.model.set_params(n_jobs=threads, random_state=seed, verbose=int(on_terminal() and not quiet))
     # Read before the long part: a mistake in it should not wait until the end.
-    check: Examples | None = None
-    if dev is not None:
-        check = reading.read_for(reads, [dev], asked=Format.auto, label_column=files.label_column)
-    held = None if check is None or "patience" not in chain else (check.X, check.y)
-    crf.fit(**fitted, validation=held)
+    check = None if dev is None else job.held_out(dev)
+    crf.fit(**job.fitted, **({"validation": check} if "patience" in chain else {}))
     trained = time.perf_counter()
-    scores = None if check is None else judge(check.y, crf.predict(check.X), scheme=scheme)
+    scores = None if check is None else judge(check[1], crf.predict(check[0]), scheme=scheme)
     # Threads and progress belong to this run, not to the model.
-    crf.set_params(n_jobs=None, verbose=0).save(model)
+    job.finished(crf.set_params(n_jobs=None, verbose=0)).save(model)
     if "checkpoint" in chain and crf.stop_reason_ != INTERRUPTED:
         Path(chain["checkpoint"]).unlink(missing_ok=True)
     if as_json:
         seconds = {"reading": round(read - began, 3), "training": round(trained - read, 3)}
-        facts = {"model": model, "sequences": counts[0], "steps": counts[1], **model_facts(crf), "seconds": seconds}
+        sizes = {"sequences": job.counts[0], "steps": job.counts[1]}
+        facts = {"model": model, **sizes, **model_facts(crf), "seconds": seconds}
         emit({**facts, "dev": None if scores is None else scores.to_dict()})
     elif not quiet:
-        lines = {"data": f"{counts[0]:,} sequences, {counts[1]:,} steps", **model_lines(crf)}
+        lines = {"data": f"{job.counts[0]:,} sequences, {job.counts[1]:,} steps", **model_lines(crf)}
         lines["time"] = f"{read - began:.1f} s reading, {trained - read:.1f} s training"
         say(listing({**lines, **({} if scores is None else {"dev": scores.summary()}), "model": model}))
     if crf.stop_reason_ == INTERRUPTED:
         note(f"interrupted: the model so far was saved to {model}")
         raise typer.Exit(130)
+
+
+@dataclass(frozen=True, eq=False)
+class _Job:
+    """What is to be done: the data of ``fit``, the model, and what makes it ready to be saved."""
+
+    fitted: dict[str, Any]
+    counts: tuple[int, int]  # sequences, steps
+    model: Any
+    held_out: Callable[[str], tuple[Any, Any]]  # X and y of another file
+    finished: Callable[[Any], Any] = lambda model: model
+
+
+def _of_table(labelled: Labelled, chain: dict[str, Any]) -> _Job:
+    y = labelled.y
+    fitted = {"X": labelled.X, "y": y}
+    model = _all_features(labelled, chain)
+    if labelled.catalogue is None:
+        model = crfield.ChainCRF(standardize=True, **chain)
+    return _Job(fitted, (len(y), sum(map(len, y))), model, labelled.read, labelled.finished)
+
+
+def _all_features(labelled: Labelled, chain: dict[str, Any]) -> Any:
+    """A model of every feature that the templates of tracks stand for; what is chosen is chosen by ``select``."""
+    if labelled.catalogue is None:
+        return None
+    declared = crfield.ChainCRF().get_params()
+    other = [name for name, value in chain.items() if name not in ("l2", "decode") and value != declared[name]]
+    if other:
+        raise typer.BadParameter(f"--{other[0].replace('_', '-')} is for columns: tracks have --l2 and --decode.")
+    return crfield.SelectedCRF(
+        features=labelled.catalogue, method="all", validation=None, refit_l2=chain["l2"], decode=chain["decode"]
+    )
+
+
+def _of_text(data: Sequence[str], files: Chosen, chain: dict[str, Any], *, quiet: bool) -> _Job:
+    training = read_training(data, files, quiet=quiet)
+    found = training.examples
+    fitted = {"X": found.X, "y": found.y, "sample_weight": found.weights}
+    held_out = _reader(training.reads, files)
+    return _Job(fitted, (len(found.y), found.n_steps), _chain(training.options, training.source, chain), held_out)
+
+
+def _of_encoded(folder: str, files: Chosen, chain: dict[str, Any]) -> _Job:
+    dataset = EncodedDataset(folder)
+    options = _options_of(dataset)
+    source = files.source if files.columns or files.label or files.format is Format.conllu else {}
+    held_out = _reader(Reads.by(options, source), files)
+    return _Job({"X": dataset}, (len(dataset), dataset.n_steps), _chain(options, source, chain), held_out)
+
+
+def _chain(options: dict[str, Any], source: dict[str, str], chain: dict[str, Any]) -> Any:
+    crf = crfield.ChainCRF(**options, **chain)
+    crf.source_ = source
+    return crf
+
+
+def _reader(reads: Reads, files: Chosen) -> Callable[[str], tuple[Any, Any]]:
+    def held_out(source: str) -> tuple[Any, Any]:
+        found = reading.read_for(reads, [source], asked=Format.auto, label_column=files.label_column)
+        return found.X, found.y
+
+    return held_out
 
 
 def _options_of(dataset: EncodedDataset) -> dict[str, Any]:

@@ -88,6 +88,7 @@ class Tracks:
     labels: np.ndarray | None = None  # (N,) objects, where the rows of each step agree
     agent_labels: np.ndarray | None = None  # (N, R) objects
     clock: tuple[ClockReport, ...] = ()  # one for each source
+    groups: tuple[str, ...] = ()  # to which group each recording belongs, where a column says so
 
     def __repr__(self) -> str:
         told = "" if self.agent_labels is None else ", labels" + (" of agents" if self.labels is None else "")
@@ -112,6 +113,7 @@ class Tracks:
             lengths=(self.lengths[number],),
             labels=None if self.labels is None else self.labels[rows],
             agent_labels=None if self.agent_labels is None else self.agent_labels[rows],
+            groups=self.groups[number : number + 1],
         )
 
     def __iter__(self) -> Iterator[Tracks]:
@@ -175,7 +177,7 @@ def tracks_of(
     if not bridge >= 0:
         raise InputError(f"bridge must be a non-negative number of seconds, got {bridge!r}.")
     seconds = _on_one_clock(frames)
-    period = 1.0 / _rate(seconds, rate)
+    period = 1.0 / clock_rate(seconds, rate)
     who = np.repeat([names.index(str(frame.name)) for frame in frames], [len(frame) for frame in frames])
     times, values = np.concatenate(seconds), np.concatenate([frame.values for frame in frames])
     order = np.argsort(times, kind="stable")
@@ -267,6 +269,7 @@ def join_tracks(several: Sequence[Tracks], *, agents: Sequence[Any] | None = Non
         np.concatenate(labels) if len(labels) == len(several) else None,
         np.concatenate(told) if labelled else None,
         tuple(report for own in several for report in own.clock),
+        tuple(name for own in several for name in own.groups),
     )
 
 
@@ -281,8 +284,12 @@ def _on_one_clock(frames: Sequence[TimedFrame]) -> list[np.ndarray]:
     return [frame.seconds + (epoch - first) for frame, epoch in zip(frames, epochs, strict=True)]
 
 
-def _rate(seconds: Sequence[np.ndarray], given: float | None) -> float:
-    """Steps a second: given, or how many of the usual distance between rows of one agent there are in all."""
+def clock_rate(seconds: Sequence[np.ndarray], given: float | None = None) -> float:
+    """Steps a second: given, or how many of the usual distance between rows of one agent there are in all.
+
+    >>> clock_rate([np.array([0.0, 0.02, 0.04]), np.array([5.0, 5.04])])
+    50.0
+    """
     if given is not None:
         if not (np.isfinite(given) and given > 0):
             raise InputError(f"rate must be a number of steps a second above 0, got {given!r}.")

@@ -17,7 +17,7 @@ from crfield.core.potentials import Potentials
 from crfield.core.topology import Chains
 from crfield.core.typing import Labels, Sequences
 from crfield.data.labels import LabelCoder
-from crfield.errors import InputError, ModelFileError
+from crfield.errors import InputError
 from crfield.estimators.base.fitted import read_only
 from crfield.estimators.base.groups import Paired
 from crfield.estimators.chain.answers import ChainAnswers
@@ -42,7 +42,6 @@ class ColumnChain(ChainExplanations, Paired[Any], ChainAnswers[Any]):
     converged_: bool = learnt()
     stop_reason_: str = learnt()
     plan_: Plan = learnt()
-    source_: dict[str, str] = learnt()  # how the command line read the files of training, where it did
 
     # --------------------------------------------------------------- prediction
 
@@ -103,10 +102,7 @@ class ColumnChain(ChainExplanations, Paired[Any], ChainAnswers[Any]):
 
     def _state(self) -> State:
         state = super()._state()
-        header = state.header | {"plan": self.plan_.to_json()}
-        if self.__dict__.get("source_"):
-            header["source"] = {str(name): str(value) for name, value in self.source_.items()}
-        return State(header, state.arrays)
+        return State(state.header | {"plan": self.plan_.to_json()}, state.arrays)
 
     def _show_header(self, state: State) -> None:
         self.classes_ = LabelCoder.from_json(state.header.get("labels")).classes_
@@ -114,9 +110,3 @@ class ColumnChain(ChainExplanations, Paired[Any], ChainAnswers[Any]):
     def _set_report(self, state: State) -> None:
         super()._set_report(state)
         self.plan_ = Plan.from_json(state.header.get("plan"))
-        source = state.header.get("source")
-        if source is not None:
-            good = isinstance(source, dict) and len(source) <= 20
-            if not good or not all(isinstance(w, str) and len(w) <= 1000 for item in source.items() for w in item):
-                raise ModelFileError("the model file's words on the source of its data are damaged.")
-            self.source_ = dict(source)

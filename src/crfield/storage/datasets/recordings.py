@@ -13,15 +13,16 @@ import os
 import zipfile
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from crfield.data.clocks.tracks import Tracks, join_tracks, tracks_of
-from crfield.data.timed_frames import MISSING, TimedFrame, frames_of, parse_timed
+from crfield.data.clocks.long_table import tracks_of_table
+from crfield.data.clocks.tracks import Tracks, join_tracks
+from crfield.data.timed_frames import TimedFrame, parse_timed
 from crfield.errors import FormatError, InputError
 from crfield.storage.files import Source, name_of, read_bytes, read_text
+from crfield.storage.tables import read_table
 
 CHEST_RATE = 52.0
 CHEST_ACTIVITIES = (
@@ -65,6 +66,7 @@ def read_tracks(
     agent: str | int = "id",
     position: Sequence[str | int] = ("x", "y"),
     label: str | int | None = None,
+    group: str | int | None = None,
     unit: str = "s",
     rate: float | None = None,
     agents: Sequence[Any] | None = None,
@@ -74,7 +76,8 @@ def read_tracks(
     r"""Tracks of agents that come and go, from one or several tables with a row for each time and agent.
 
     Files are CSV, or Parquet where pyarrow, polars or pandas is installed. ``time``, ``agent``, ``position`` and
-    ``label`` name columns; times are numbers in ``unit`` or ISO dates. Positions are (N, R, D), NaN where an agent
+    ``label`` name columns, ``group`` one that tells recordings apart (a game, a day), each of which has a clock of
+    its own; times are numbers in ``unit`` or ISO dates. Positions are (N, R, D), NaN where an agent
     has no row or no position, with ``present`` beside them; the ``rate`` is that of the clock unless it is given, and
     recordings are split where nobody was heard of for longer than ``longest_gap`` seconds. Up to ``bridge`` seconds
     without a position are put on a line; ``agents`` gives their order, and may name some who never come.
@@ -91,33 +94,22 @@ def read_tracks(
     several: list[Any] = [sources] if single else list(sources)  # type: ignore[arg-type]
     if not several:
         raise InputError("there are no files to read tracks from.")
-    found = []
-    for source in several:
-        name, data = name_of(source), read_bytes(source)
-        roles: dict[str, Any] = {"time": time, "label": label, "recording": agent, "columns": position, "unit": unit}
-        if data[:4] == b"PAR1":
-            frames = frames_of(_parquet(data, name), **roles)
-        else:
-            frames = parse_timed(read_text(io.BytesIO(data)), file=name, **roles)
-        if any(str(frame.name).lower() in MISSING for frame in frames):
-            raise FormatError(f"a row says nothing in the column {agent!r}, so nobody knows whose it is.", file=name)
-        found.append(tracks_of(frames, rate=rate, agents=agents, longest_gap=longest_gap, bridge=bridge))
-    return join_tracks(found)
-
-
-def _parquet(data: bytes, name: str) -> Any:
-    """The columns of a Parquet file, by whichever of three packages is there."""
-    for package, read in (
-        ("pyarrow.parquet", lambda module: module.read_table(io.BytesIO(data)).to_pydict()),
-        ("polars", lambda module: module.read_parquet(io.BytesIO(data))),
-        ("pandas", lambda module: module.read_parquet(io.BytesIO(data))),
-    ):
-        try:
-            module = import_module(package)
-        except ImportError:
-            continue
-        return read(module)
-    raise FormatError("Parquet needs pyarrow, polars or pandas. Install one of them, or write CSV.", file=name)
+    options: dict[str, Any] = {
+        "time": time,
+        "agent": agent,
+        "position": position,
+        "label": label,
+        "group": group,
+        "unit": unit,
+        "rate": rate,
+        "agents": agents,
+        "longest_gap": longest_gap,
+        "bridge": bridge,
+    }
+    words = {part for part in (agent, label, group) if isinstance(part, int)}
+    named = True if any(isinstance(part, str) for part in (time, agent, label, group, *position)) else None
+    tables = [read_table(source, header=named, words=words) for source in several]
+    return join_tracks([tracks_of_table(table, **options)[0] for table in tables])
 
 
 def read_chest(folder: str | os.PathLike[str], *, people: Iterable[int] = range(1, 11)) -> list[TimedFrame]:
