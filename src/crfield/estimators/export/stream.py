@@ -106,6 +106,7 @@ class _Streams:
         self.lag, self.viterbi, self.max_lag = int(lag), bool(viterbi), int(max_lag)
         self._labels = coder.labels
         self._scorer = scorer
+        self._states = scorer.states if scorer.states is not None and not scorer.states.plain else None
         self._chains = ChainStreams(
             scorer.start,
             scorer.transitions,
@@ -121,6 +122,8 @@ class _Streams:
 
     def _named(self, codes: np.ndarray) -> tuple[Hashable, ...]:
         labels = self._labels
+        if self._states is not None:
+            codes = self._states.label_of_state[codes]
         return tuple([labels[code] for code in codes.tolist()])
 
     def _told(self, error: InputError, observations: Sequence[Any], places: Sequence[str]) -> InputError:
@@ -134,10 +137,14 @@ class _Streams:
             return FeatureError(f"{places[row]}: feature {name!r} is {x[row, column]:.6g}, too large: {said}")
         return type(error)(said)
 
+    def _of_labels(self, shares: np.ndarray) -> np.ndarray:
+        """(k, L) probabilities of labels from those of states."""
+        return shares if self._states is None else self._states.label_sums(shares)
+
     def _ended(self, stream: int) -> StreamEnd:
         ending = self._chains.finish(stream)
         self._pasts[stream].clear()
-        return StreamEnd(ending.marginals, self._named(ending.path), ending.total)
+        return StreamEnd(self._of_labels(ending.marginals), self._named(ending.path), ending.total)
 
     def state(self) -> dict[str, Any]:
         """Everything remembered, as lists and numbers for ``json.dumps``; `restore` goes on from it."""
@@ -212,6 +219,8 @@ class LabelStream(_Streams):
         try:
             node, edge = self._scorer.score((observation,), ((),) if past is None else (past,))
             filtered, smoothed, committed, counts = self._chains.push(node, edge)
+            if self._states is not None:
+                filtered, smoothed = self._of_labels(filtered), self._of_labels(smoothed)
         except InputError as error:
             raise self._told(error, (observation,), [f"step {self._step}"]) from None
         if past is not None:
@@ -307,6 +316,7 @@ class LabelStreams(_Streams):
         try:
             node, edge = self._scorer.score(observations, [self._pasts[b] for b in chosen.tolist()])
             filtered, smoothed, committed, counts = self._chains.push(node, edge, chosen)
+            filtered, smoothed = self._of_labels(filtered), self._of_labels(smoothed)
         except InputError as error:
             places = [f"stream {b}, step {n}" for b, n in zip(chosen.tolist(), steps.tolist())]
             raise self._told(error, observations, places) from None
