@@ -17,8 +17,10 @@ from crfield.estimators.export.written import Exportable, forward_scores
 
 _HEAD = """\
 /* NAME: a chain model written by crfield as one header, C99 or C++17. Needs libm (-lm), no -ffast-math.
- * State: @bytes@ bytes (sizeof NAME_stream where double has 8 and int 4; MAX_LAG = @max_lag@); tables: @constant@ bytes.
- * A step: at most @operations@ operations with doubles (+ - * / compare exp log), @look_ups@ look-ups to commit labels.
+ * State: @bytes@ bytes (sizeof NAME_stream with 8-byte double, 4-byte int, MAX_LAG @max_lag@).
+ * Tables: @constant@ bytes that never change.
+ * A step: at most @operations@ operations with doubles (+ - * / compare exp log sqrt), and @look_ups@ look-ups in the
+ * state where labels are committed.
  *
  *   NAME_stream s;
  *   NAME_begin(&s);

@@ -1,8 +1,8 @@
 """Scores of single steps of models of weighted columns: chains of labels, of runs of labels, of latent states.
 
-Numbers in arrays become `DenseSteps`, whose tables can be exported; any other form of X is scored as a short sequence
-by the model itself (`SequenceSteps`), if its features do not look ahead. A chain of higher order remembers the runs of
-labels that have weights (`crfield.scoring.higher_order`), which are states like any other.
+Numbers in arrays become `DenseSteps`, whose tables can be exported; any other form of X is scored as a short
+sequence by the model itself (`SequenceSteps`), if its features do not look ahead. A chain of higher order remembers
+the runs of labels that have weights (`crfield.scoring.higher_order`), which are states like any other.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """A fitted model as one file for the robot: a C header or a Python module without dependencies.
 
-The suffix decides: ``.h`` is C99 and C++17 with nothing but ``<math.h>``, ``.py`` plain Python. Both take the raw columns
-of a step, as numbers and in the order of training, scale them as training did, and answer like `LabelStream`: the
-filtered distribution, and the labels that the incremental Viterbi commits. Weights, stumps, trees and densities are
-tables and a loop over them. Only models of plain numbers can be exported: words need an alphabet, and code cannot be
-written down.
+The suffix decides: ``.h`` is C99 and C++17 with nothing but ``<math.h>``, ``.py`` plain Python. Both take the raw
+columns of a step, as numbers and in the order of training, scale them as training did, and answer like
+`LabelStream`: the filtered distribution, and the labels that the incremental Viterbi commits. Weights, stumps,
+trees and densities are tables and a loop over them. Only models of plain numbers can be exported: words need an
+alphabet, and code cannot be written down.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ _HEAD = '''\
 have become final, "forced" how many of them only because they waited for max_lag steps.
 """
 
-from math import exp, inf, isfinite, log
+from math import exp, inf, isfinite, log, sqrt
 
 '''
 

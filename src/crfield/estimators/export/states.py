@@ -1,9 +1,9 @@
 """States below labels in streams: scores of labels become scores of states, and answers go back to labels.
 
-A latent-dynamic model, a label that must last, a chain of higher order, relations that reach further than one step and
-several layers of labels are all chains over states, each of which belongs to one label (`crfield.core.states`). The
-recursion of a stream runs over the states; probabilities of labels are sums over their states, and a committed state is
-its label. What a state scores at a step is a sum of *parts* of what is scored below:
+A latent-dynamic model, a label that must last, a chain of higher order, relations that reach further than one step
+and several layers of labels are all chains over states, each of which belongs to one label (`crfield.core.states`).
+The recursion of a stream runs over the states; probabilities of labels are sums over their states, and a committed
+state is its label. What a state scores at a step is a sum of *parts* of what is scored below:
 
     node(s) = offset(s) + Σ_p score(parts(s, p))
 

@@ -356,6 +356,11 @@ class Streaming:
 
     _coder: Any
 
+    def _stream_labels(self) -> LabelCoder:
+        """The labels that a stream answers with."""
+        coder: LabelCoder = self._coder
+        return coder
+
     def _step_scorer(self, *, history: int | None = None) -> StepScorer:
         """Scores of single steps of a fitted model; InputError where it cannot have any."""
         raise InputError(
@@ -378,7 +383,9 @@ class Streaming:
         ``history`` is for models of feature functions: how many steps back they look.
         """
         scorer = self._step_scorer(history=history)
-        return LabelStream(scorer, self._coder, lag=lag, viterbi=viterbi, max_lag=max_lag, features=features)
+        return LabelStream(
+            scorer, self._stream_labels(), lag=lag, viterbi=viterbi, max_lag=max_lag, features=features
+        )
 
     def streams(
         self,
@@ -391,7 +398,7 @@ class Streaming:
     ) -> LabelStreams:
         """`LabelStreams`: many streams advanced by one call; options as in `stream`."""
         scorer = self._step_scorer(history=history)
-        return LabelStreams(scorer, self._coder, n_streams, lag=lag, viterbi=viterbi, max_lag=max_lag)
+        return LabelStreams(scorer, self._stream_labels(), n_streams, lag=lag, viterbi=viterbi, max_lag=max_lag)
 
     def export(self, path: Any, *, name: str | None = None, max_lag: int = MAX_LAG) -> None:
         """Write the model as one file without dependencies: ``.h`` is a C99 header, ``.py`` a Python module.
@@ -401,4 +408,4 @@ class Streaming:
         """
         from crfield.estimators.export.export import export_model
 
-        export_model(self._step_scorer(), self._coder.labels, path, name=name, max_lag=max_lag)
+        export_model(self._step_scorer(), self._stream_labels().labels, path, name=name, max_lag=max_lag)

@@ -4,12 +4,12 @@ What boosting learns is a sum of weak learners, each of which sends a row to one
 
     score(c) = bias(c) + Σ_m values_m(leaf_m(x), c)
 
-Here all of them lie in one table of binary cuts (`TreeTable`), whatever they were: a stump is a tree of one cut, and a
-learner on categories a row of cuts that ask for one category after the other. Cut n reads ``column[n]`` and leads to
-``below[n]`` where the value is at most ``threshold[n]`` (or equal to it, where ``equal[n]``), to ``above[n]`` otherwise,
-and to ``missing[n]`` where it is NaN; a negative number −1 − k is leaf k. A step walks the table by a loop of a few
-lines in any language, and the sums are added up in the order of the rounds: scores are the same bits in NumPy, in the
-exported C and in the exported Python.
+Here all of them lie in one table of binary cuts (`TreeTable`), whatever they were: a stump is a tree of one cut,
+and a learner on categories a row of cuts that ask for one category after the other. Cut n reads ``column[n]`` and
+leads to ``below[n]`` where the value is at most ``threshold[n]`` (or equal to it, where ``equal[n]``), to
+``above[n]`` otherwise, and to ``missing[n]`` where it is NaN; a negative number −1 − k is leaf k. A step walks the
+table by a loop of a few lines in any language, and the sums are added up in the order of the rounds: scores are the
+same bits in NumPy, in the exported C and in the exported Python.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ class TreeTable:
     depth: int  # cuts on the longest way
 
     @classmethod
-    def of_learners(cls, learners: Iterable[tuple[Learner, np.ndarray]]) -> TreeTable:
-        """Stumps, categories and trees with the values (leaves, V) that they add."""
+    def of_learners(cls, learners: Iterable[tuple[Learner, np.ndarray]], *, n_values: int = 1) -> TreeTable:
+        """Stumps, categories and trees with the values (leaves, V) that they add; V where there are none."""
         cuts: list[tuple[int, float, int, list[int]]] = []
         roots, depth, first, values = [], 0, 0, []
         for learner, own in learners:
@@ -128,7 +128,7 @@ class TreeTable:
             roots.append(root)
             values.append(own)
             depth, first = max(depth, deep), first + len(own)
-        return cls._of_cuts(cuts, roots, values, depth)
+        return cls._of_cuts(cuts, roots, values or [np.zeros((0, n_values))], depth)
 
     @classmethod
     def of_trees(cls, trees: TreeSum) -> TreeTable:
@@ -166,7 +166,7 @@ class TreeTable:
             np.array([equal for _, _, equal, _ in cuts], np.int32),
             *np.ascontiguousarray(ways.T),
             np.array(roots, np.int32),
-            np.concatenate(values) if values else np.zeros((0, 0)),
+            np.concatenate(values),
             depth,
         )
 

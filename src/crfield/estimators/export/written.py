@@ -1,9 +1,9 @@
 """Scores of a step as text: what a scorer tells those who write it down as a program.
 
 An exported model is two things. The recursion (filter, incremental Viterbi) is the same for all and is written once
-for each language (`crfield.estimators.export.c_code`, `crfield.estimators.export.python_code`). What differs is how the
-columns ``x`` of a step become scores, and every scorer that can be exported says that itself, beside the formula in
-NumPy: its tables by name, and the statements that read them.
+for each language (`crfield.estimators.export.c_code`, `crfield.estimators.export.python_code`). What differs is how
+the columns ``x`` of a step become scores, and every scorer that can be exported says that itself, beside the
+formula in NumPy: its tables by name, and the statements that read them.
 
 In C the statements fill ``score[NAME_SCORES]`` and may point ``edge`` to a table of (states, states) of their own; in
 Python they set ``score``, a list, and ``edge``, a list of rows. Tables are called ``NAME_key`` and ``KEY``, sizes
@@ -23,11 +23,11 @@ from crfield.core.states import StateSpace
 
 @dataclass(frozen=True)
 class Written:
-    """Statements in both languages, and what they cost.
+    r"""Statements in both languages, and what they cost.
 
     >>> one = Written("  score[0] = x[0];", "    score = [x[0]]", operations=0)
     >>> one.then("  score[0] += 1.0;", "    score[0] += 1.0", operations=1).c
-    '  score[0] = x[0];\\n  score[0] += 1.0;'
+    '  score[0] = x[0];\n  score[0] += 1.0;'
     """
 
     c: str

@@ -38,7 +38,8 @@ _LINK = """\
 
 _PYTHON_LINK = """\
     total = log_sum(score) if max(score) < inf else inf
-    score = [inf if v - total != v - total else LINK[0] * (max(v - total, LINK[1]) - s) for v, s in zip(score, LOG_SHARES)]"""
+    score = [value - total for value in score]  # where a score is infinite, NaN, which is refused
+    score = [LINK[0] * ((v if not v < LINK[1] else LINK[1]) - share) for v, share in zip(score, LOG_SHARES)]"""
 
 
 class ClassifierSteps:
@@ -111,7 +112,9 @@ def _scores_of(
         inner = classifier._fitted
         steps = [(step, step.values) for step in inner.additive.steps if isinstance(step, Learner)]
         if len(steps) == len(inner.additive.steps):
-            return TreeSteps(TreeTable.of_learners(steps), inner.additive.start, names=names, **scale, **tables)
+            return TreeSteps(
+                TreeTable.of_learners(steps, n_values=size), inner.additive.start, names=names, **scale, **tables
+            )
     if type(classifier) is LogisticRegression and (size == 2 or classifier.solver != "liblinear"):
         weights, bias = classifier.coef_.T, classifier.intercept_
         if size == 2:  # one row of weights, for the second class
@@ -121,6 +124,6 @@ def _scores_of(
         weights = np.ascontiguousarray(classifier.coef_.T)
         return DenseSteps(weights, bias=classifier.intercept_.copy(), names=names, **scale, **tables)
     return (
-        f"the classifier {type(classifier).__name__} is code, which cannot be written to a file. Export with LogitBoost "
-        "of stumps or trees, LogisticRegression or MaxentClassifier inside, or use TreeCRF."
+        f"the classifier {type(classifier).__name__} is code, which cannot be written to a file. Export with "
+        "LogitBoost of stumps or trees, LogisticRegression or MaxentClassifier inside, or use TreeCRF."
     )

@@ -1,9 +1,9 @@
 """Scores of single steps of hidden Markov models: log densities of the columns of a step.
 
 The families that are formulas and tables (`crfield.scoring.densities`) can be exported, and say here how a program
-computes them: independent normal columns, normal columns with covariances, mixtures, symbols. A column that is missing
-(NaN) is summed out: the density is that of the columns that are there. Words and estimators of densities are asked
-row by row and cannot be exported.
+computes them: independent normal columns, normal columns with covariances, mixtures, symbols. A column that is
+missing (NaN) is summed out: the density is that of the columns that are there. Words and estimators of densities
+are asked row by row and cannot be exported.
 """
 
 from __future__ import annotations
@@ -311,7 +311,7 @@ class MixtureSteps(DensitySteps):
 
 @dataclass(frozen=True, eq=False)
 class FullSteps(DensitySteps):
-    """Normal columns with covariances: −½ |F⁻¹ (x − μ)|² − log |F| − ½ D log 2π, F the Cholesky factor of each label."""
+    """Normal columns with covariances: −½ |F⁻¹ (x − μ)|² − log |F| − ½ D log 2π, F the Cholesky factor of a label."""
 
     kind = "full"
 
@@ -347,7 +347,10 @@ class FullSteps(DensitySteps):
     def written(self) -> Written:
         """How a step is scored."""
         labels, size = self.family.mean.shape
-        cost = size + labels * (size**3 + 3 * size * size + 8 * size + 6)
+        known = size * (size + 5)  # all columns are there: a triangle is solved
+        less = size - 1  # one is missing: the factor of the others first
+        factored = less * (less + 1) * (2 * less + 1) // 6 + less * (less + 5)
+        cost = size + labels * (max(known, factored) + 5)
         told = repr(_LOG_2PI)
         c, python = _FULL.replace("@log_2pi@", told), _PYTHON_FULL.replace("@log_2pi@", told)
         return Written(c, python, cost, missing=True)
@@ -422,11 +425,14 @@ def _label_steps(
         for kind, steps in ((GaussianMixtures, MixtureSteps), (FullGaussian, FullSteps), (Categorical, SymbolSteps)):
             if family is kind:
                 return steps(emissions, transitions, start, end, names)
-    why = None
-    if emissions.kind == "density":
+    why, more = None, []
+    if emissions.kind != "density":
+        more = list(emissions.to_arrays().values())
+    else:  # code has no arrays that tell it from other code, but it has answers
+        more = [emissions.log_density(np.random.default_rng(0).normal(size=(8, emissions.n_columns)))]
         why = (
             "an estimator of densities is code, which cannot be written to a file. Train with emissions='gaussian', "
             "'full', 'mixture' or 'categorical' to export."
         )
     tables = {"start": start, "end": end, "transitions": transitions}
-    return single_steps(model, tables, varied=False, window=0, more=list(emissions.to_arrays().values()), why=why)
+    return single_steps(model, tables, varied=False, window=0, more=more, why=why)
