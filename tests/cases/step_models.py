@@ -14,6 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from crfield import (
     HMM,
     MEMM,
+    BoostedRandomField,
     ChainCRF,
     ClassifierHMM,
     FactorialCRF,
@@ -70,6 +71,8 @@ FORMS = [
         whole_numbers=True,
         missing=True,
     ),
+    StepModel("beliefs", BoostedRandomField(n_rounds=4, relations=(1, 2)), missing=True),
+    StepModel("believing_stumps", BoostedRandomField(n_rounds=5, learner="stump", directed=True), missing=True),
     StepModel("trees", TreeCRF(n_rounds=6), missing=True),
     StepModel("edge_trees", TreeCRF(n_rounds=6, transitions="trees"), missing=True),
     StepModel("normal", HMM(decode="viterbi"), missing=True),

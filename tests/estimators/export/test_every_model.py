@@ -237,7 +237,8 @@ def streamed_long(model: Any, x: np.ndarray) -> tuple[list[int], list[int], np.n
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
 def test_a_step_takes_no_more_operations_than_the_header_says(program: Path) -> None:
     """Counted by a class in the place of double; the missing cell makes covariances be factored anew."""
-    names = ["boosted_two", "edge_trees", "covariances", "mixtures", "symbols", "stumps", "local", "far_layers"]
+    names = ["boosted_two", "beliefs", "believing_stumps", "edge_trees", "covariances", "mixtures", "symbols"]
+    names += ["stumps", "local", "far_layers"]
     text = COUNTED.replace("@includes@", "\n".join(f'#include "{name}.h"' for name in names))
     (program / "counted.cpp").write_text(text.replace("@runs@", " ".join(f"RUN({name})" for name in names)))
     subprocess.run(["g++", "-std=c++17", "-O0", "counted.cpp", "-o", "counted"], cwd=program, check=True)

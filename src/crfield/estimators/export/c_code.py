@@ -230,7 +230,14 @@ def c_header(steps: Exportable, *, name: str, labels: Sequence[str], columns: Se
     if steps.states is not None and not plain:
         tables["label_of"] = steps.states.label_of_state
     own = {key: value for key, value in written.sizes.items() if key != "SCORES"}
-    narrow = next(word for word, most in STATES_BY_SIZE if size <= most)
+    chain = written.recursion
+    needed = state_bytes(size, len(labels), max_lag) if chain is None else chain.state_bytes(max_lag)
+    operations = written.operations + (
+        recursion_operations(size, len(labels), len(columns), steps.varied)
+        if chain is None
+        else len(columns) + chain.operations(max_lag)
+    )
+    look_ups = 2 * (max_lag + 1) * (2 * size + 1) if chain is None else min(max_lag, needed)
     head = _filled(
         _HEAD,
         labels=len(labels),
@@ -239,10 +246,10 @@ def c_header(steps: Exportable, *, name: str, labels: Sequence[str], columns: Se
         columns=len(columns),
         max_lag=max_lag,
         sizes="".join(f"#define NAME_{key} {value}\n" for key, value in own.items()),
-        bytes=f"{state_bytes(size, len(labels), max_lag):,}",
+        bytes=f"{needed:,}",
         constant=f"{sum(_width(table) * table.size for table in tables.values()):,}",
-        operations=f"{written.operations + recursion_operations(size, len(labels), len(columns), steps.varied):,}",
-        look_ups=f"{2 * (max_lag + 1) * (2 * size + 1):,}",
+        operations=f"{operations:,}",
+        look_ups=f"{look_ups:,}",
         refused="infinite or too large for the model" if written.missing else "not finite or too large for the model",
     )
     parts = [head, f"#define NAME_LABEL_OF(state) {'(state)' if plain else 'NAME_label_of[state]'}\n"]
@@ -251,8 +258,8 @@ def c_header(steps: Exportable, *, name: str, labels: Sequence[str], columns: Se
         parts.append(f"static const char *const NAME_{what}_names[] = {{{listed}}};\n")
     parts += [_table(key, table) for key, table in tables.items()]
     body = _filled(
-        _BODY,
-        narrow=narrow,
+        _BODY if chain is None else chain.c,
+        narrow=next(word for word, most in STATES_BY_SIZE if size <= most),
         functions=written.c_functions,
         answer=_ANSWER if plain else _ANSWER_OF_STATES,
         score=written.c + ("" if "PARTS" in own else "\n  const double *node = score;"),

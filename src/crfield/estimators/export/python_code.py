@@ -162,6 +162,8 @@ def python_module(steps: Exportable, *, labels: Sequence[Hashable], columns: Seq
     # lists write −∞ as -inf, a name that the module has
     parts += [f"{key.upper()} = {table.tolist()!r}\n" for key, table in tables.items()]
     parts.append(written.python_functions)
+    if written.recursion is not None:
+        return "".join(parts) + written.recursion.python.replace("@max_lag@", str(max_lag))
     parts.append(f"\n\ndef scores(x):\n    edge = TRANSITIONS\n{written.python}\n    return score, edge\n")
     filled = {
         "max_lag": str(max_lag),

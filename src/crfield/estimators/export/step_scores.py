@@ -300,6 +300,17 @@ def observed_rows(rows: Sequence[Any], columns: int) -> np.ndarray:
     return x
 
 
+def observed_or_missing(rows: Sequence[Any], columns: int) -> np.ndarray:
+    """(k, D) float64 in which NaN is a missing value; FeatureError for infinite ones."""
+    x = observed_rows(rows, columns)
+    if np.isinf(x).any():
+        row, column = divmod(int(np.argmax(np.isinf(x))), columns)
+        raise FeatureError(
+            f"column {column} of row {row} must be a finite number, or NaN where it is missing, got {x[row, column]}."
+        )
+    return x
+
+
 def hashed(headers: list[Any], arrays: Sequence[np.ndarray]) -> str:
     made = hashlib.sha256(json.dumps(headers, sort_keys=True, default=str).encode())
     for array in arrays:

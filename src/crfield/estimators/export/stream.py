@@ -17,7 +17,7 @@ import json
 import re
 from collections import deque
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 
@@ -87,6 +87,15 @@ class Features(Protocol):
         ...
 
 
+@runtime_checkable
+class OwnSteps(Protocol):
+    """A scorer whose model is no chain, and that brings what runs its streams."""
+
+    def recursion(self, n_streams: int, *, lag: int, max_lag: int | None) -> Any:
+        """Something with the methods of `ChainStreams`."""
+        ...
+
+
 class _Streams:
     """What one and many streams share: the model, the recursion, the observations looked back at."""
 
@@ -107,14 +116,19 @@ class _Streams:
         self._labels = coder.labels
         self._scorer = scorer
         self._states = scorer.states if scorer.states is not None and not scorer.states.plain else None
-        self._chains = ChainStreams(
-            scorer.start,
-            scorer.transitions,
-            scorer.end,
-            n_streams=int(n_streams),
-            lag=self.lag,
-            max_lag=self.max_lag if viterbi else None,
-            varied=scorer.varied,
+        most = self.max_lag if viterbi else None
+        self._chains: ChainStreams = (
+            scorer.recursion(int(n_streams), lag=self.lag, max_lag=most)
+            if isinstance(scorer, OwnSteps)
+            else ChainStreams(
+                scorer.start,
+                scorer.transitions,
+                scorer.end,
+                n_streams=int(n_streams),
+                lag=self.lag,
+                max_lag=most,
+                varied=scorer.varied,
+            )
         )
         self._pasts: list[deque[Any]] = [deque(maxlen=scorer.reach) for _ in range(n_streams)]
         words = json.dumps([scorer.digest(), coder.to_json()])

@@ -23,8 +23,7 @@ import numpy as np
 from crfield.boosting.weak_learners.state import Learner
 from crfield.boosting.weak_learners.stumps import Categories, Stump
 from crfield.boosting.weak_learners.tree_scorer import TreeSum
-from crfield.errors import FeatureError
-from crfield.estimators.export.step_scores import hashed, observed_rows
+from crfield.estimators.export.step_scores import hashed, observed_or_missing
 from crfield.estimators.export.written import Written
 
 CUTS = ("column", "threshold", "equal", "below", "above", "missing")
@@ -188,6 +187,11 @@ class TreeTable:
         terms = np.concatenate([np.tile(first, (len(x), 1, 1)), self.values[self.leaves(x)]], axis=1)
         return np.add.accumulate(terms, axis=1)[:, -1]
 
+    def tables(self) -> dict[str, np.ndarray]:
+        """The cuts and the first of each tree, by name; ``equal`` only where categories are asked for."""
+        own = {name: getattr(self, name) for name in (*CUTS, "roots")}
+        return own if self.equal.any() else {name: table for name, table in own.items() if name != "equal"}
+
     def behind(self, other: TreeTable) -> TreeTable:
         """The cuts of both in one table: those of ``other``, then these; roots and values are these trees' own."""
         shift = len(other.column)
@@ -272,13 +276,7 @@ class TreeSteps:
 
     def score(self, rows: Sequence[Any], pasts: Sequence[Sequence[Any]]) -> tuple[np.ndarray, np.ndarray | None]:
         """Scores of rows (k, D)."""
-        x = observed_rows(rows, self.n_columns)
-        if np.isinf(x).any():
-            row, column = divmod(int(np.argmax(np.isinf(x))), self.n_columns)
-            raise FeatureError(
-                f"column {column} of row {row} must be a finite number, or NaN where it is missing, got "
-                f"{x[row, column]}."
-            )
+        x = observed_or_missing(rows, self.n_columns)
         if self.mean is not None:
             x = (x - self.mean) / self.deviation
         nothing = np.zeros_like(self.bias)
@@ -300,9 +298,7 @@ class TreeSteps:
         if self.edge_trees is not None:
             edges = self.edge_trees.behind(trees)
             made = {"edge_roots": edges.roots, "edge_values": edges.values}
-        cuts = {name: getattr(edges or trees, name) for name in CUTS}
-        if not cuts["equal"].any():  # no categories are asked for
-            del cuts["equal"]
+        cuts = (edges or trees).tables()
         own = {"roots": trees.roots, "values": trees.values, "bias": self.bias}
         chain = {"start": self.start, "end": self.end, "transitions": self.transitions}
         if self.mean is not None and self.deviation is not None:

@@ -12,13 +12,24 @@ Python they set ``score``, a list, and ``edge``, a list of rows. Tables are call
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from crfield.core.states import StateSpace
+
+
+@dataclass(frozen=True)
+class OwnRecursion:
+    """The program of a model that is no chain: everything behind the tables, and what it takes by ``max_lag``."""
+
+    c: str
+    python: str
+    state_bytes: Callable[[int], int]
+    operations: Callable[[int], int]
+    sizes: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -38,6 +49,7 @@ class Written:
     python_functions: str = ""
     missing: bool = False  # whether NaN is a column that is missing, and not an error
     zeros: bool = False  # whether −∞ in all scores is meant, and no overflow
+    recursion: OwnRecursion | None = None  # where it is not that of a chain
 
     def then(self, c: str, python: str, operations: int, sizes: Mapping[str, int] | None = None) -> Written:
         """The same with more statements at the end."""

@@ -77,23 +77,35 @@ def _in_time(schema: GraphSchema, tables: Mapping[int, np.ndarray]) -> tuple[Tab
     for number, table in tables.items():
         relation = schema.relations[number]
         tail, head = schema.kinds[relation.tail].name, schema.kinds[relation.head].name
-        found = re.fullmatch(r"(.*)\+([1-9][0-9]{0,3})", relation.name)
         if relation.has_features:
             raise InputError(
                 f"a stream needs relations without features of their own, and {relation.name!r} has some. Put what "
                 "they say on the nodes, or answer whole graphs with predict."
             )
-        if found and tail == head and found[1] in ("", tail):
-            along[relation.tail, int(found[2])] = table
-        elif tail != head and relation.name == f"{tail}-{head}":
+        if tail != head and relation.name == f"{tail}-{head}":
             beside[relation.tail, relation.head] = table
         else:
-            raise InputError(
-                f"a stream needs graphs that are chains over time, and relation {relation.name!r} does not say how "
-                "far apart in time it reaches. Train on sequences, on graphs of crfield.chain or crfield.layers, or "
-                "answer whole graphs with predict."
-            )
+            along[relation.tail, distance_of(schema, number)] = table
     return along, beside
+
+
+def distance_of(schema: GraphSchema, number: int) -> int:
+    """How many steps apart a relation joins, by its name; InputError where it does not say.
+
+    >>> from crfield.data.graphs.batch import NodeKind, Relation
+    >>> distance_of(GraphSchema((NodeKind("step"),), (Relation("+2"),)), 0)
+    2
+    """
+    relation = schema.relations[number]
+    kind = schema.kinds[relation.tail].name
+    found = re.fullmatch(r"(.*)\+([1-9][0-9]{0,3})", relation.name)
+    if found is None or relation.tail != relation.head or found[1] not in ("", kind):
+        raise InputError(
+            f"a stream needs graphs that are chains over time, and relation {relation.name!r} does not say how far "
+            "apart in time it reaches. Train on sequences, on graphs of crfield.chain or crfield.layers, or answer "
+            "whole graphs with predict."
+        )
+    return int(found[2])
 
 
 def dense_kinds(encoder: GraphEncoder) -> bool:

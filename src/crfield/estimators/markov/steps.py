@@ -24,7 +24,7 @@ from crfield.estimators.export.step_scores import (
     SequenceSteps,
     StepScorer,
     hashed,
-    observed_rows,
+    observed_or_missing,
     single_steps,
 )
 from crfield.estimators.export.written import Written, forward_scores
@@ -171,13 +171,7 @@ class DensitySteps:
 
     def score(self, rows: Sequence[Any], pasts: Sequence[Sequence[Any]]) -> tuple[np.ndarray, np.ndarray | None]:
         """Scores of rows (k, D)."""
-        x = observed_rows(rows, self.n_columns)
-        if np.isinf(x).any():
-            row, column = divmod(int(np.argmax(np.isinf(x))), self.n_columns)
-            raise FeatureError(
-                f"column {column} of row {row} must be a finite number, or NaN where it is missing, got "
-                f"{x[row, column]}."
-            )
+        x = observed_or_missing(rows, self.n_columns)
         with np.errstate(over="ignore", invalid="ignore"):
             node = self._density(x)
         lost = ~(node >= -ROOM)
