@@ -29,6 +29,8 @@ from crfield.errors import InputError, LabelError, ShapeError
 from crfield.estimators.base.fitted import Fitted
 from crfield.estimators.base.groups import MIN_COUNT, PENALTY, TOLERANCE, Optimised
 from crfield.estimators.base.sequences import StructuredData, check_weights, without_weightless
+from crfield.estimators.export.step_scores import StepScorer
+from crfield.estimators.export.stream import Streaming
 from crfield.features.graphs.sequences_as_graphs import StepsOrGraphs
 from crfield.inference.gaussian import GaussianEngine
 from crfield.objectives.gaussian import clamp
@@ -86,7 +88,13 @@ class ContinuousModel:
 
 
 class ContinuousCRF(
-    StructuredData, RegressorMixin, Fitted[ContinuousModel], Optimised, kind="continuous_crf", model=ContinuousModel
+    Streaming,
+    StructuredData,
+    RegressorMixin,
+    Fitted[ContinuousModel],
+    Optimised,
+    kind="continuous_crf",
+    model=ContinuousModel,
 ):
     """Gaussian conditional random field for regression on sequences and graphs.
 
@@ -185,6 +193,13 @@ class ContinuousCRF(
     def _moments(self, X: Graphlike) -> tuple[Gaussian, GraphBatch]:
         field, batch = self._fitted.field(X)
         return GaussianEngine().infer(field), batch
+
+    def _step_scorer(self, *, history: int | None = None) -> StepScorer:
+        self._fitted  # noqa: B018  (says so where nothing is fitted)
+        raise InputError(
+            "ContinuousCRF cannot stream: it predicts numbers of whole sequences, each from the steps before "
+            "and after. Use predict; ChainCRF, TreeCRF and HMM stream labels."
+        )
 
     def predict(self, X: Graphlike) -> np.ndarray:
         """The mean of every label: a 1-D object array with one float array for each sequence or graph."""

@@ -271,3 +271,17 @@ def _per_graph(y: Any, n_graphs: int) -> list[Any]:
     if len(y) != n_graphs:
         raise ShapeError(f"there are {n_graphs} graphs and y has {len(y)} entries: give both one entry per graph.")
     return list(y)
+
+
+def tuple_coder(coders: Sequence[LabelCoder]) -> LabelCoder:
+    """The labels of one kind, or the tuples of labels of several, the last changing fastest.
+
+    >>> tuple_coder([LabelCoder.from_classes("ab"), LabelCoder.from_classes([0, 1])]).labels
+    [('a', 0), ('a', 1), ('b', 0), ('b', 1)]
+    """
+    if len(coders) == 1:
+        return coders[0]
+    made: list[tuple[Any, ...]] = [()]
+    for coder in coders:
+        made = [(*before, label) for before in made for label in coder.labels]
+    return LabelCoder.from_classes(made)

@@ -16,8 +16,11 @@ from crfield.boosting.round_table import RoundTable
 from crfield.boosting.virtual_evidence.rounds import RoundOptions
 from crfield.core.checks import integer, one_of, resolve_jobs
 from crfield.core.parameters import parameter
+from crfield.errors import InputError
+from crfield.estimators.boosted.belief_steps import BeliefSteps, leaves_by_model
 from crfield.estimators.boosted.field import NON_NEGATIVE, POSITIVE, STARTS, BoostedGraphs
 from crfield.estimators.boosted.model import BeliefModel
+from crfield.estimators.graph.steps import dense_kinds, one_step_graphs
 
 
 class BoostedRandomField(BoostedGraphs[BeliefModel], kind="boosted_field", model=BeliefModel):
@@ -70,3 +73,15 @@ class BoostedRandomField(BoostedGraphs[BeliefModel], kind="boosted_field", model
             done = boost_field(data, prior, options, learner=self.learner, watch=watch)
         self._end(BeliefModel(graphs.encoder, graphs.labels, done.model, RoundTable(done.rounds)), done.reason)
         return self
+
+    def _step_scorer(self, *, history: int | None = None) -> BeliefSteps:
+        model = self._fitted
+        if len(model.encoder.schema.kinds) > 1:
+            raise InputError(
+                "a stream needs nodes of one kind, the steps of a sequence. Train on sequences, or answer whole "
+                "graphs with predict."
+            )
+        leaves = None
+        if not dense_kinds(model.encoder):
+            leaves = leaves_by_model(model.scores, lambda rows: model.encoder.encode(one_step_graphs(rows)))
+        return BeliefSteps(model.scores, model.encoder, leaves)

@@ -43,7 +43,9 @@ from crfield.estimators.base.groups import PENALTY
 from crfield.estimators.base.progress import Progress
 from crfield.estimators.base.sequences import sequence_target, without_weightless
 from crfield.estimators.chain.answers import ChainAnswers
-from crfield.estimators.export.step_scores import StepScorer, single_steps
+from crfield.estimators.export.columns import dense_names, is_dense
+from crfield.estimators.export.step_scores import StepScorer, refuse_window, single_steps
+from crfield.estimators.export.trees import TreeSteps, TreeTable
 from crfield.features.columns.step_windows import MOST, window_offsets, windowed
 from crfield.features.detect import encoder_for, encoder_from_state
 from crfield.features.encoder import Encoder
@@ -255,10 +257,20 @@ class TreeCRF(ChainAnswers[TreeChain], kind="tree_crf", model=TreeChain):
         return self._fitted.potentials(X)
 
     def _step_scorer(self, *, history: int | None = None) -> StepScorer:
-        field = self.field_
-        varied = field.edge_trees is not None and len(field.edge_trees) > 0
+        field, model = self.field_, self._fitted
+        refuse_window(self, model.window)
+        edges = field.edge_trees if field.edge_trees is not None and len(field.edge_trees) else None
         tables = {"start": field.start, "end": field.end, "transitions": field.table}
-        return single_steps(self, tables, varied=varied, window=self._fitted.window, more=[field.prior])
+        if not is_dense(model.encoder):
+            return single_steps(self, tables, varied=edges is not None, window=0, more=[field.prior])
+        return TreeSteps(
+            TreeTable.of_trees(field.trees),
+            field.prior,
+            names=dense_names(model.encoder),
+            bias_last=True,
+            edge_trees=None if edges is None else TreeTable.of_trees(edges),
+            **tables,
+        )
 
     @property
     def transitions_(self) -> TransitionTable:

@@ -34,8 +34,11 @@ from crfield.errors import DataWarning, InputError
 from crfield.estimators.base.rows import log_probabilities
 from crfield.estimators.boosted.field import NON_NEGATIVE, POSITIVE, STARTS, BoostedGraphs
 from crfield.estimators.boosted.model import BoostedModel
+from crfield.estimators.export.step_scores import StepScorer
+from crfield.estimators.export.trees import TreeSteps, TreeTable
 from crfield.estimators.graph.crf import GraphCRF
 from crfield.estimators.graph.data import GraphData
+from crfield.estimators.graph.steps import NodeSteps, dense_kinds, model_digest, one_step_graphs, over_time
 from crfield.optimize.history import Result
 from crfield.report.weights import FeatureList, TransitionTable
 from crfield.training.graph.plan import Plan
@@ -235,6 +238,35 @@ class VirtualEvidenceBoosting(BoostedGraphs[BoostedModel], kind="virtual_evidenc
         relations = model.encoder.schema.relations
         self.accepted_relations_ = [relations[number].name for number in model.scores.relations]
         self.trained_by_ = model.trained_by
+
+    # ------------------------------------------------------------------- streams
+
+    def _step_scorer(self, *, history: int | None = None) -> StepScorer:
+        model = self._fitted
+        scores, schema = model.scores, model.encoder.schema
+        if len(schema.kinds) > 1:
+            raise InputError(
+                "a stream needs nodes of one kind, the steps of a sequence. Train on sequences, or answer whole "
+                "graphs with predict."
+            )
+        tables = {number: scores.tables[number] for number in scores.relations}
+        return over_time(self._inner_steps(), schema, scores.sizes, tables)
+
+    def _inner_steps(self) -> TreeSteps | NodeSteps:
+        model = self._fitted
+        scores, size = model.scores, model.scores.n_labels
+        if not dense_kinds(model.encoder):
+            return NodeSteps(
+                lambda rows: model.potentials(one_step_graphs(rows))[0], scores.sizes, model_digest(model)
+            )
+        return TreeSteps(
+            TreeTable.of_learners([(step.learner, step.values) for step in scores.steps], n_values=size),
+            scores.prior[0],
+            np.zeros((size, size)),
+            np.zeros(size),
+            np.zeros(size),
+            names=tuple([model.encoder.dense_name(k) for k in range(*model.encoder.schema.kinds[0].dense)]),
+        )
 
     # -------------------------------------------------------------- explanation
 

@@ -24,7 +24,8 @@ from crfield.estimators.chain.answers import ChainAnswers
 from crfield.estimators.chain.model import ColumnModel
 from crfield.estimators.explain.chain import ChainExplanations
 from crfield.estimators.explain.weights import strongest_features
-from crfield.estimators.export.step_scores import StepScorer, column_steps
+from crfield.estimators.export.columns import column_steps
+from crfield.estimators.export.step_scores import StepScorer
 from crfield.inference.decode import check_decoder
 from crfield.report.weights import FeatureList, TransitionTable
 from crfield.storage.state import State

@@ -24,6 +24,7 @@ from crfield.core.checks import one_of
 from crfield.core.graphs import Graphs
 from crfield.core.parameters import parameter
 from crfield.core.potentials import Potentials
+from crfield.core.states import StateSpace
 from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.core.typing import Labels, Sequences
@@ -31,7 +32,9 @@ from crfield.data.batch import Batch
 from crfield.estimators.chain.answers import ChainAnswers
 from crfield.estimators.chain.model import ColumnModel
 from crfield.estimators.chain.training import TrainedChain
-from crfield.estimators.export.step_scores import StepScorer, column_steps
+from crfield.estimators.export.columns import plain_steps
+from crfield.estimators.export.step_scores import DenseSteps, SequenceSteps, StepScorer
+from crfield.estimators.export.written import Written
 from crfield.inference.chain import ChainEngine
 from crfield.objectives.gold_past import GoldPast, next_totals, normalised
 from crfield.scoring.layout import Layout
@@ -86,7 +89,7 @@ class MEMM(TrainedChain, kind="memm", model=ColumnModel):
         return ChainAnswers._codes(self, X, known)  # packed weights know nothing of the normalisers
 
     def _step_scorer(self, *, history: int | None = None) -> StepScorer:
-        return _NormalisedSteps(column_steps(self.column_model("stream"), history=history))
+        return NormalisedSteps(plain_steps(self.column_model("stream"), history=history))
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,17 +111,37 @@ class _Forward:
         return gradient
 
 
-class _NormalisedSteps:
+_NORMALISED = """\
+  double local[NAME_STATES * NAME_STATES];
+  for (int i = 0; i < NAME_STATES; i++) { /* each label before has a distribution of its own over those that follow */
+    const double *row = edge + i * NAME_STATES;
+    double top = -INFINITY, sum = 0.0;
+    for (int j = 0; j < NAME_STATES; j++) top = score[j] + row[j] > top ? score[j] + row[j] : top;
+    for (int j = 0; j < NAME_STATES; j++) sum += exp(score[j] + row[j] - top);
+    sum = top > -INFINITY ? top + log(sum) : 0.0;
+    for (int j = 0; j < NAME_STATES; j++) local[i * NAME_STATES + j] = row[j] - sum;
+  }
+  edge = local;"""
+
+_PYTHON_NORMALISED = """\
+    totals = [log_sum([s + e for s, e in zip(score, row)]) for row in edge]
+    edge = [[e - (total if total > -inf else 0.0) for e in row] for row, total in zip(edge, totals)]"""
+
+
+class NormalisedSteps:
     """Scores of single steps whose edge tables carry the normaliser, since a stream cannot look ahead."""
 
     varied = True
+    states: StateSpace | None = None  # scores are of labels
 
-    def __init__(self, inner: StepScorer) -> None:
-        self._inner, self.dense = inner, getattr(inner, "dense", None)
+    def __init__(self, inner: DenseSteps | SequenceSteps) -> None:
+        self.inner, self.dense = inner, getattr(inner, "dense", None)
+        self.names, self.n_columns = getattr(inner, "names", None), getattr(inner, "n_columns", 0)
         self.start, self.end, self.transitions, self.reach = inner.start, inner.end, inner.transitions, inner.reach
 
     def score(self, rows: Sequence[Any], pasts: Sequence[Sequence[Any]]) -> tuple[np.ndarray, np.ndarray]:
-        node, edge = self._inner.score(rows, pasts)
+        """Scores of rows, each with a table of its own."""
+        node, edge = self.inner.score(rows, pasts)
         tables = np.repeat(self.transitions[None], len(node), axis=0) if edge is None else edge
         size = len(self.transitions)
         pairs = Potentials(
@@ -130,4 +153,16 @@ class _NormalisedSteps:
         return node, tables - next_totals(pairs)[:, :, None]
 
     def digest(self) -> str:
-        return f"memm {self._inner.digest()}"
+        """A word that differs between models."""
+        return f"memm {self.inner.digest()}"
+
+    def tables(self) -> dict[str, np.ndarray]:
+        """Every number of the model, by name."""
+        assert isinstance(self.inner, DenseSteps)
+        return self.inner.tables()
+
+    def written(self) -> Written:
+        """How a step is scored."""
+        assert isinstance(self.inner, DenseSteps)
+        labels = len(self.start)
+        return self.inner.written().then(_NORMALISED, _PYTHON_NORMALISED, labels * (8 * labels + 3))

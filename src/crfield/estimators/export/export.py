@@ -1,9 +1,10 @@
 """A fitted model as one file for the robot: a C header or a Python module without dependencies.
 
-The suffix decides: ``.h`` is C99 with nothing but ``<math.h>``, ``.py`` plain Python. Both take the raw columns of a
-step, as numbers and in the order of training, scale them as training did, and answer like `LabelStream`: the filtered
-distribution, and the labels that the incremental Viterbi commits. Only models of plain numbers can be exported; words
-need an alphabet, and trees and classifiers are programs of their own.
+The suffix decides: ``.h`` is C99 and C++17 with nothing but ``<math.h>``, ``.py`` plain Python. Both take the raw
+columns of a step, as numbers and in the order of training, scale them as training did, and answer like
+`LabelStream`: the filtered distribution, and the labels that the incremental Viterbi commits. Weights, stumps,
+trees and densities are tables and a loop over them. Only models of plain numbers can be exported: words need an
+alphabet, and code cannot be written down.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from crfield.core.checks import integer
 from crfield.errors import InputError
 from crfield.estimators.export.c_code import c_header
 from crfield.estimators.export.python_code import python_module
-from crfield.estimators.export.step_scores import DenseSteps, StepScorer
-from crfield.estimators.markov.steps import GaussianSteps
+from crfield.estimators.export.step_scores import StepScorer
+from crfield.estimators.export.written import Exportable, refusal
 from crfield.storage.files import write_text
 
 SUFFIXES = (".h", ".py")
@@ -42,6 +43,7 @@ def exported(
     """The text of the file.
 
     >>> import numpy as np
+    >>> from crfield.estimators.export.step_scores import DenseSteps
     >>> steps = DenseSteps(np.array([[0.5, -0.5]]), np.zeros((2, 2)))
     >>> text = exported(steps, ["walk", "run"], suffix=".py", max_lag=100)
     >>> made = {}
@@ -49,11 +51,10 @@ def exported(
     >>> made["Stream"]().push([4.0])["label"]
     'walk'
     """
-    if not isinstance(scorer, DenseSteps | GaussianSteps):
-        raise InputError(
-            "only models of plain numbers can be exported: arrays (steps, features), not dicts, strings, sparse "
-            "matrices, templates or functions. Train on arrays, for example of the features that were chosen."
-        )
+    told = refusal(scorer)
+    if told is not None:
+        raise InputError(told)
+    assert isinstance(scorer, Exportable)
     integer(0)("max_lag", max_lag)
     columns = scorer.names or [f"x[{k}]" for k in range(scorer.n_columns)]
     if suffix == ".py":

@@ -10,8 +10,7 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from crfield.estimators.export.step_scores import DenseSteps
-from crfield.estimators.markov.steps import GaussianSteps
+from crfield.estimators.export.written import Exportable
 
 _HEAD = '''\
 """A chain model written by crfield: one module, nothing but the standard library.
@@ -25,7 +24,7 @@ _HEAD = '''\
 have become final, "forced" how many of them only because they waited for max_lag steps.
 """
 
-from math import exp, inf, isfinite, log
+from math import exp, inf, isfinite, log, sqrt
 
 '''
 
@@ -38,33 +37,33 @@ class Stream:
 
     def begin(self):
         self.steps = self.oldest = 0
-        self.alpha, self.delta, self.origin = [0.0] * L, [0.0] * L, [0] * L
+        self.alpha, self.delta, self.origin = [0.0] * STATES, [0.0] * STATES, [0] * STATES
         self.back = {}
 
     def push(self, x):
-        if len(x) != len(COLUMNS) or not all(isfinite(value) for value in x):
-            raise ValueError("expected %d finite numbers" % len(COLUMNS))
-        node, edge = score(x)
-        sizes = node + [value for row in edge for value in row]
-        if not max(node) > -LARGEST or not all(value <= LARGEST for value in sizes):
+        if len(x) != len(COLUMNS) or @refuse@:
+            raise ValueError("expected %d finite numbers@missing@" % len(COLUMNS))
+        node, edge = scores(x)
+        sizes = node@edges@
+        if @lost@ or not all(value <= LARGEST for value in sizes):
             worst = max(range(len(x)), key=lambda d: abs(x[d]))
             raise ValueError("column %r is %g: too large for this model" % (COLUMNS[worst], x[worst]))
         if self.steps:
             after, came, best = [], [], []
-            for j in range(L):
-                paths = [self.alpha[i] + edge[i][j] for i in range(L)]
+            for j in range(STATES):
+                paths = [self.alpha[i] + edge[i][j] for i in range(STATES)]
                 after.append(log_sum(paths) + node[j])
-                paths = [self.delta[i] + edge[i][j] for i in range(L)]
+                paths = [self.delta[i] + edge[i][j] for i in range(STATES)]
                 came.append(paths.index(max(paths)))
                 best.append(max(paths) + node[j])
         else:
-            after = [START[j] + node[j] for j in range(L)]
-            came, best = list(range(L)), list(after)
+            after = [START[j] + node[j] for j in range(STATES)]
+            came, best = list(range(STATES)), list(after)
         self.alpha = normalised(after)
         most = max(best)
         self.delta = [value - most for value in best] if most > -inf else best
         self.back[self.steps] = came
-        self.origin = list(range(L)) if self.oldest == self.steps else [self.origin[i] for i in came]
+        self.origin = list(range(STATES)) if self.oldest == self.steps else [self.origin[i] for i in came]
         committed = []
         self._agree(committed)
         forced = len(committed) if most == -inf else 0
@@ -93,7 +92,7 @@ class Stream:
     def _agree(self, committed):
         if self.oldest > self.steps:
             return
-        alive = {j for j in range(L) if self.delta[j] > -inf} or {0}
+        alive = {j for j in range(STATES) if self.delta[j] > -inf} or {0}
         if len({self.origin[j] for j in alive}) > 1:
             return
         step = self.steps
@@ -112,7 +111,7 @@ class Stream:
         for step in range(self.oldest, oldest):
             del self.back[step]
         self.oldest = oldest
-        self.origin = list(range(L))
+        self.origin = list(range(STATES))
         for step in range(self.steps, oldest, -1):
             self.origin = [self.back[step][label] for label in self.origin]
 
@@ -128,62 +127,59 @@ def normalised(values):
 
 
 def answer(logs, committed, forced):
-    shares = [exp(value) for value in logs]
+@shares@
     best = max(shares)
     return {
         "label": LABELS[shares.index(best)] if best > 0 else None,
         "probabilities": shares,
-        "committed": [LABELS[code] for code in committed],
+        "committed": [LABELS[@label@] for code in committed],
         "forced": forced,
     }
 """
 
-_LINEAR = """
-
-def score(x):
-    z = [(value - m) / d for value, m, d in zip(x, MEAN, DEVIATION)]
-    node = list(BIAS)
-    for value, row in zip(z, WEIGHTS):
-        for j in range(L):
-            node[j] += value * row[j]
-    edge = TRANSITIONS
-    if LINKED:
-        edge = [list(row) for row in TRANSITIONS]
-        for d, table in zip(LINKED, LINK_WEIGHTS):
-            for i in range(L):
-                for j in range(L):
-                    edge[i][j] += z[d] * table[i][j]
-    return node, edge
-"""
-
-_GAUSSIAN = """
-
-def score(x):
-    node = list(BIAS)
-    for value, mean, deviation in zip(x, MEAN, DEVIATION):
-        for j in range(L):
-            z = (value - mean[j]) / deviation[j]
-            node[j] -= 0.5 * z * z
-    return node, TRANSITIONS
-"""
+_SHARES = "    shares = [exp(value) for value in logs]"
+_SHARES_OF_STATES = """\
+    shares = [0.0] * len(LABELS)
+    for label, value in zip(LABEL_OF, logs):
+        shares[label] += exp(value)"""
 
 
-def python_module(
-    steps: DenseSteps | GaussianSteps, *, labels: Sequence[Hashable], columns: Sequence[str], max_lag: int
-) -> str:
+def python_module(steps: Exportable, *, labels: Sequence[Hashable], columns: Sequence[str], max_lag: int) -> str:
     """The module's text."""
+    written, tables = steps.written(), steps.tables()
+    plain = steps.states is None or steps.states.plain
+    if steps.states is not None and not plain:
+        tables["label_of"] = steps.states.label_of_state
+    size = len(tables["start"])
+    sizes = {"STATES": size, "SCORES": size, **written.sizes}
     parts = [
         _HEAD,
         f"LABELS = {[_plain(label) for label in labels]!r}\n",
         f"COLUMNS = {list(columns)!r}\n",
-        f"L = {len(labels)}\n",
+        *(f"{key} = {value}\n" for key, value in sizes.items() if key.lower() not in tables),
         "LARGEST = 1e300\n",
     ]
     # lists write −∞ as -inf, a name that the module has
-    parts += [f"{key.upper()} = {table.tolist()!r}\n" for key, table in steps.tables().items()]
-    parts.append(_GAUSSIAN if isinstance(steps, GaussianSteps) else _LINEAR)
-    parts.append(_BODY.replace("@max_lag@", str(max_lag)))
-    return "".join(parts)
+    parts += [f"{key.upper()} = {table.tolist()!r}\n" for key, table in tables.items()]
+    parts.append(written.python_functions)
+    if written.recursion is not None:
+        return "".join(parts) + written.recursion.python.replace("@max_lag@", str(max_lag))
+    parts.append(f"\n\ndef scores(x):\n    edge = TRANSITIONS\n{written.python}\n    return score, edge\n")
+    filled = {
+        "max_lag": str(max_lag),
+        "refuse": "any(value in (inf, -inf) for value in x)"
+        if written.missing
+        else "not all(isfinite(value) for value in x)",
+        "missing": ", NaN where one is missing" if written.missing else "",
+        "edges": " + [value for row in edge for value in row]" if steps.varied else "",
+        "lost": "-inf < max(node) < -LARGEST" if written.zeros else "not max(node) > -LARGEST",
+        "shares": _SHARES if plain else _SHARES_OF_STATES,
+        "label": "code" if plain else "LABEL_OF[code]",
+    }
+    body = _BODY
+    for key, value in filled.items():
+        body = body.replace(f"@{key}@", value)
+    return "".join(parts) + body
 
 
 def _plain(label: Hashable) -> Hashable:

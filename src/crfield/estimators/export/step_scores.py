@@ -2,12 +2,16 @@
 
 Offline, a model scores whole sequences. A stream has one observation, and perhaps a few before it, and wants the
 node scores (L,) of this step and the table (L, L) of the edge that leads to it, without the scores of a first or last
-step, which are told apart as ``start`` and ``end``. Two classes do that:
+step, which are told apart as ``start`` and ``end``. Two classes do that for
+models of weighted columns (`crfield.estimators.export.columns`):
 
 - `DenseSteps`: weights times numbers, the case of robots and sensors. A step costs a few microseconds, and the same
   tables can be exported (`crfield.estimators.export.export`);
 - `SequenceSteps`: anything that can score a short sequence. The observation is laid behind those that its features
   look back at, and the scores of the last row are taken. Slower, and as general as the model.
+
+Stumps and trees are in `crfield.estimators.export.trees`, densities in `crfield.estimators.markov.steps`, and what
+makes states of scores of labels in `crfield.estimators.export.states`.
 """
 
 from __future__ import annotations
@@ -15,22 +19,19 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
 from crfield.core.potentials import Potentials
+from crfield.core.states import StateSpace
 from crfield.core.typing import Sequences
 from crfield.errors import FeatureError, InputError, ShapeError
-from crfield.estimators.chain.model import ColumnModel
+from crfield.estimators.export.written import Written
 from crfield.features.matrices import is_sparse
-from crfield.features.templates.encoder import TemplateEncoder
-from crfield.features.transformed import TransformedEncoder
-from crfield.kernels import linear
 from crfield.kernels.stream import Scores
-from crfield.scoring.layout import Layout
 
 
 class StepScorer(Protocol):
@@ -61,6 +62,11 @@ class StepScorer(Protocol):
         """How many earlier observations are looked back at."""
         ...
 
+    @property
+    def states(self) -> StateSpace | None:
+        """The states of each label where scores are of states; None where they are of labels."""
+        ...
+
     def score(self, rows: Sequence[Any], pasts: Sequence[Sequence[Any]]) -> tuple[np.ndarray, np.ndarray | None]:
         """Node scores (k, L) and, if ``varied``, edge tables (k, L, L) of one step of k streams."""
         ...
@@ -68,6 +74,39 @@ class StepScorer(Protocol):
     def digest(self) -> str:
         """A word that differs between models."""
         ...
+
+
+_LINEAR = """\
+  for (int j = 0; j < NAME_SCORES; j++) score[j] = NAME_bias[j];
+  for (int d = 0; d < NAME_COLUMNS; d++) {
+    double z = (x[d] - NAME_mean[d]) / NAME_deviation[d];
+    for (int j = 0; j < NAME_SCORES; j++) score[j] += z * NAME_weights[d * NAME_SCORES + j];
+  }"""
+
+_LINKED = """\
+  double table[NAME_STATES * NAME_STATES];
+  memcpy(table, NAME_transitions, sizeof table);
+  for (int g = 0; g < NAME_LINKED; g++) {
+    int d = NAME_linked[g];
+    double z = (x[d] - NAME_mean[d]) / NAME_deviation[d];
+    for (int p = 0; p < NAME_STATES * NAME_STATES; p++)
+      table[p] += z * NAME_link_weights[g * NAME_STATES * NAME_STATES + p];
+  }
+  edge = table;"""
+
+_PYTHON_LINEAR = """\
+    z = [(value - m) / d for value, m, d in zip(x, MEAN, DEVIATION)]
+    score = list(BIAS)
+    for value, row in zip(z, WEIGHTS):
+        for j in range(SCORES):
+            score[j] += value * row[j]"""
+
+_PYTHON_LINKED = """\
+    edge = [list(row) for row in TRANSITIONS]
+    for d, table in zip(LINKED, LINK_WEIGHTS):
+        for i in range(STATES):
+            for j in range(STATES):
+                edge[i][j] += z[d] * table[i][j]"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +131,8 @@ class DenseSteps:
     linked: np.ndarray = None  # type: ignore[assignment]  # (G,) columns on the edges
     link_weights: np.ndarray = None  # type: ignore[assignment]  # (G, L, L)
     names: tuple[str, ...] | None = None  # of the D columns
+
+    states = None  # scores are of labels
 
     @property
     def reach(self) -> int:
@@ -146,29 +187,13 @@ class DenseSteps:
         """Every number of the model, by name."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "names"}
 
-    @classmethod
-    def of_columns(cls, model: ColumnModel) -> DenseSteps:
-        """The tables of a fitted model of dense columns; see `is_dense`."""
-        layout, weights = model.layout, model.weights
-        labels, part, arrays = layout.n_labels, layout.part, model.encoder.state()[1]
-
-        def table(name: str, *shape: int) -> np.ndarray | None:
-            return weights[part[name]].reshape(shape) if weights[part[name]].size else None
-
-        node = table("dense", layout.n_dense, labels)
-        start, transitions, end = chain_tables(layout, weights)
-        return cls(
-            np.zeros((layout.n_dense, labels)) if node is None else node,
-            transitions,
-            bias=table("bias", labels),  # type: ignore[arg-type]
-            start=start,
-            end=end,
-            mean=arrays.get("scale_dense_mean"),  # type: ignore[arg-type]
-            deviation=arrays.get("scale_dense_deviation"),  # type: ignore[arg-type]
-            linked=arrays.get("edge_dense"),  # type: ignore[arg-type]
-            link_weights=table("edge_dense", layout.n_edge_dense, labels, labels),  # type: ignore[arg-type]
-            names=tuple([model.encoder.dense_name(k) for k in range(layout.n_dense)]),
-        )
+    def written(self) -> Written:
+        """How a step is scored."""
+        (columns, labels), linked = self.weights.shape, len(self.linked)
+        made = Written(_LINEAR, _PYTHON_LINEAR, 2 * columns * (labels + 1))
+        if not linked:
+            return made
+        return made.then(_LINKED, _PYTHON_LINKED, 2 * linked * (labels**2 + 1), {"LINKED": linked})
 
 
 class SequenceSteps:
@@ -176,7 +201,8 @@ class SequenceSteps:
 
     ``potentials`` scores a list of sequences. With ``repeat=1`` it must leave out the scores of first and last steps,
     and a sequence is the past and the observation; with 3 the observation stands three times and the middle is taken,
-    which serves any model whose scores look at nothing but their own step.
+    which serves any model whose scores look at nothing but their own step. ``why`` says why such a model cannot be
+    exported, where that is not for the form of X.
     """
 
     def __init__(
@@ -190,14 +216,16 @@ class SequenceSteps:
         digest: str,
         reach: int = 0,
         repeat: int = 1,
+        why: str | None = None,
     ) -> None:
-        self.potentials, self.reach, self.repeat = potentials, reach, repeat
+        self.potentials, self.reach, self.repeat, self.why = potentials, reach, repeat, why
         self.start, self.end, self.transitions, self.varied = start, end, transitions, varied
+        self.states: StateSpace | None = None
         self._digest = digest
 
     def score(self, rows: Sequence[Any], pasts: Sequence[Sequence[Any]]) -> tuple[np.ndarray, np.ndarray | None]:
         """Scores of the last step of each past with its observation."""
-        sequences = [_joined([*past, *[row] * self.repeat]) for row, past in zip(rows, pasts, strict=True)]
+        sequences = [joined_steps([*past, *[row] * self.repeat]) for row, past in zip(rows, pasts, strict=True)]
         scores = self.potentials(sequences)
         offsets = scores.topology.offsets
         taken = offsets[1:] - (2 if self.repeat > 2 else 1)
@@ -216,79 +244,6 @@ class SequenceSteps:
         return self._digest
 
 
-def is_dense(model: ColumnModel) -> bool:
-    """Whether a fitted model is weights times plain numbers."""
-    return model.encoder.kind == "matrix" and not model.encoder.state()[0]["sparse"]
-
-
-def column_steps(model: ColumnModel, *, history: int | None) -> DenseSteps | SequenceSteps:
-    """Scores of single steps of a fitted model of columns."""
-    if "runs" in model.layout.part:
-        raise InputError("streams and exports remember one label; train with order=1 for them.")
-    if is_dense(model):
-        return DenseSteps.of_columns(model)
-    layout, encoder = model.layout, model.encoder
-    varied = layout.n_edge_columns + layout.n_edge_dense > 0
-    reach, repeat = 0, 1 + varied
-    if isinstance(encoder, TemplateEncoder):
-        rows = [row for pattern in encoder.template.patterns for row, _ in pattern.macros]
-        if max(rows, default=0) > 0:
-            raise InputError(
-                f"the template looks {max(rows)} steps ahead, which a stream does not know yet. Train with one "
-                "whose rows are 0 or below, or tag whole sequences with predict."
-            )
-        reach, repeat = max(-min(rows, default=0), int(varied)), 1
-    elif isinstance(encoder, TransformedEncoder):
-        back, ahead = getattr(encoder.transformer, "reach", (0, None))
-        if ahead is None or ahead > 0:
-            far = "at more than its own step" if ahead is None else f"{ahead} steps ahead"
-            raise InputError(
-                f"{type(encoder.transformer).__name__} may look {far}, which a stream does not know yet. Use windows "
-                "of places such as (-1, 0), borders=0 and conjunctions that look back, or tag whole sequences with "
-                "predict."
-            )
-        reach, repeat = max(back, int(varied)), 1
-    elif encoder.kind == "functions":
-        if history is None:
-            raise InputError(
-                "feature functions f(x, t) may look anywhere in x, and a stream has only the past. Pass history=k if "
-                "they look at most k steps back, never ahead and not at t itself: they then see the last k + 1 steps."
-            )
-        reach, repeat = max(history, int(varied)), 1
-    inner = model.weights.copy()
-    for name in ("start", "end"):
-        inner[layout.part[name]] = 0.0
-    fixed = None if layout.fixed is None else layout.fixed.within()
-    tagger = linear.Tagger(replace(layout, fixed=fixed), inner)
-
-    def potentials(sequences: list[Any]) -> Potentials:
-        batch = model.encode(sequences)
-        return Potentials(*tagger.scores(batch), batch.topology)
-
-    header, arrays = encoder.state()
-    start, transitions, end = chain_tables(layout, model.weights)
-    return SequenceSteps(
-        potentials,
-        start=start,
-        end=end,
-        transitions=transitions,
-        varied=varied,
-        digest=hashed([header, layout.state()[0]], [model.weights, *arrays.values(), *layout.state()[1].values()]),
-        reach=reach,
-        repeat=repeat,
-    )
-
-
-def chain_tables(layout: Layout, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Scores of a first step (L,), of transitions (L, L) and of a last step (L,): weights and fixed scores."""
-    zeros, fixed, part = np.zeros(layout.n_labels), layout.fixed, layout.part
-    start, end = (weights[part[name]] if layout.boundaries else zeros for name in ("start", "end"))
-    transitions = np.nan_to_num(layout.transitions(weights), nan=0.0)
-    if fixed is None:
-        return start, transitions, end
-    return start + fixed.start, transitions + fixed.edge, end + fixed.end
-
-
 class Scoring(Protocol):
     """An estimator that scores sequences."""
 
@@ -298,18 +253,20 @@ class Scoring(Protocol):
 
 
 def single_steps(
-    model: Scoring, tables: dict[str, np.ndarray], *, varied: bool, window: int, more: Sequence[np.ndarray]
+    model: Scoring,
+    tables: dict[str, np.ndarray],
+    *,
+    varied: bool,
+    window: int,
+    more: Sequence[np.ndarray],
+    why: str | None = None,
 ) -> SequenceSteps:
     """Scores of single steps of any model with ``potentials`` whose scores look at their own step alone.
 
     ``window`` is how far they look around otherwise: such a model waits for steps that a stream has not seen. The
     tables of start, end and transitions, and ``more`` arrays, tell the model from others.
     """
-    if window:
-        raise InputError(
-            f"{type(model).__name__}(window={window}) sees {window} steps ahead, which a stream does not know yet. "
-            "Train with window=0 and columns that look back only."
-        )
+    refuse_window(model, window)
     digest = hashed([type(model).__name__, repr(model)], [*tables.values(), *more])
     return SequenceSteps(
         model.potentials,
@@ -319,7 +276,17 @@ def single_steps(
         varied=varied,
         digest=digest,
         repeat=3,
+        why=why,
     )
+
+
+def refuse_window(model: object, window: int) -> None:
+    """InputError where a model sees the columns of steps to come."""
+    if window:
+        raise InputError(
+            f"{type(model).__name__}(window={window}) sees {window} steps ahead, which a stream does not know yet. "
+            "Train with window=0 and columns that look back only."
+        )
 
 
 def observed_rows(rows: Sequence[Any], columns: int) -> np.ndarray:
@@ -333,6 +300,17 @@ def observed_rows(rows: Sequence[Any], columns: int) -> np.ndarray:
     return x
 
 
+def observed_or_missing(rows: Sequence[Any], columns: int) -> np.ndarray:
+    """(k, D) float64 in which NaN is a missing value; FeatureError for infinite ones."""
+    x = observed_rows(rows, columns)
+    if np.isinf(x).any():
+        row, column = divmod(int(np.argmax(np.isinf(x))), columns)
+        raise FeatureError(
+            f"column {column} of row {row} must be a finite number, or NaN where it is missing, got {x[row, column]}."
+        )
+    return x
+
+
 def hashed(headers: list[Any], arrays: Sequence[np.ndarray]) -> str:
     made = hashlib.sha256(json.dumps(headers, sort_keys=True, default=str).encode())
     for array in arrays:
@@ -340,7 +318,7 @@ def hashed(headers: list[Any], arrays: Sequence[np.ndarray]) -> str:
     return made.hexdigest()
 
 
-def _joined(steps: list[Any]) -> Any:
+def joined_steps(steps: list[Any]) -> Any:
     """A sequence of these observations, in the form that fit read."""
     if is_sparse(steps[0]):
         from scipy.sparse import csr_array, vstack

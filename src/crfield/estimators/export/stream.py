@@ -17,7 +17,7 @@ import json
 import re
 from collections import deque
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 
@@ -87,6 +87,15 @@ class Features(Protocol):
         ...
 
 
+@runtime_checkable
+class OwnSteps(Protocol):
+    """A scorer whose model is no chain, and that brings what runs its streams."""
+
+    def recursion(self, n_streams: int, *, lag: int, max_lag: int | None) -> Any:
+        """Something with the methods of `ChainStreams`."""
+        ...
+
+
 class _Streams:
     """What one and many streams share: the model, the recursion, the observations looked back at."""
 
@@ -106,14 +115,20 @@ class _Streams:
         self.lag, self.viterbi, self.max_lag = int(lag), bool(viterbi), int(max_lag)
         self._labels = coder.labels
         self._scorer = scorer
-        self._chains = ChainStreams(
-            scorer.start,
-            scorer.transitions,
-            scorer.end,
-            n_streams=int(n_streams),
-            lag=self.lag,
-            max_lag=self.max_lag if viterbi else None,
-            varied=scorer.varied,
+        self._states = scorer.states if scorer.states is not None and not scorer.states.plain else None
+        most = self.max_lag if viterbi else None
+        self._chains: ChainStreams = (
+            scorer.recursion(int(n_streams), lag=self.lag, max_lag=most)
+            if isinstance(scorer, OwnSteps)
+            else ChainStreams(
+                scorer.start,
+                scorer.transitions,
+                scorer.end,
+                n_streams=int(n_streams),
+                lag=self.lag,
+                max_lag=most,
+                varied=scorer.varied,
+            )
         )
         self._pasts: list[deque[Any]] = [deque(maxlen=scorer.reach) for _ in range(n_streams)]
         words = json.dumps([scorer.digest(), coder.to_json()])
@@ -121,6 +136,8 @@ class _Streams:
 
     def _named(self, codes: np.ndarray) -> tuple[Hashable, ...]:
         labels = self._labels
+        if self._states is not None:
+            codes = self._states.label_of_state[codes]
         return tuple([labels[code] for code in codes.tolist()])
 
     def _told(self, error: InputError, observations: Sequence[Any], places: Sequence[str]) -> InputError:
@@ -134,10 +151,14 @@ class _Streams:
             return FeatureError(f"{places[row]}: feature {name!r} is {x[row, column]:.6g}, too large: {said}")
         return type(error)(said)
 
+    def _of_labels(self, shares: np.ndarray) -> np.ndarray:
+        """(k, L) probabilities of labels from those of states."""
+        return shares if self._states is None else self._states.label_sums(shares)
+
     def _ended(self, stream: int) -> StreamEnd:
         ending = self._chains.finish(stream)
         self._pasts[stream].clear()
-        return StreamEnd(ending.marginals, self._named(ending.path), ending.total)
+        return StreamEnd(self._of_labels(ending.marginals), self._named(ending.path), ending.total)
 
     def state(self) -> dict[str, Any]:
         """Everything remembered, as lists and numbers for ``json.dumps``; `restore` goes on from it."""
@@ -212,6 +233,8 @@ class LabelStream(_Streams):
         try:
             node, edge = self._scorer.score((observation,), ((),) if past is None else (past,))
             filtered, smoothed, committed, counts = self._chains.push(node, edge)
+            if self._states is not None:
+                filtered, smoothed = self._of_labels(filtered), self._of_labels(smoothed)
         except InputError as error:
             raise self._told(error, (observation,), [f"step {self._step}"]) from None
         if past is not None:
@@ -307,6 +330,7 @@ class LabelStreams(_Streams):
         try:
             node, edge = self._scorer.score(observations, [self._pasts[b] for b in chosen.tolist()])
             filtered, smoothed, committed, counts = self._chains.push(node, edge, chosen)
+            filtered, smoothed = self._of_labels(filtered), self._of_labels(smoothed)
         except InputError as error:
             places = [f"stream {b}, step {n}" for b, n in zip(chosen.tolist(), steps.tolist())]
             raise self._told(error, observations, places) from None
@@ -346,6 +370,11 @@ class Streaming:
 
     _coder: Any
 
+    def _stream_labels(self) -> LabelCoder:
+        """The labels that a stream answers with."""
+        coder: LabelCoder = self._coder
+        return coder
+
     def _step_scorer(self, *, history: int | None = None) -> StepScorer:
         """Scores of single steps of a fitted model; InputError where it cannot have any."""
         raise InputError(
@@ -368,7 +397,9 @@ class Streaming:
         ``history`` is for models of feature functions: how many steps back they look.
         """
         scorer = self._step_scorer(history=history)
-        return LabelStream(scorer, self._coder, lag=lag, viterbi=viterbi, max_lag=max_lag, features=features)
+        return LabelStream(
+            scorer, self._stream_labels(), lag=lag, viterbi=viterbi, max_lag=max_lag, features=features
+        )
 
     def streams(
         self,
@@ -381,7 +412,7 @@ class Streaming:
     ) -> LabelStreams:
         """`LabelStreams`: many streams advanced by one call; options as in `stream`."""
         scorer = self._step_scorer(history=history)
-        return LabelStreams(scorer, self._coder, n_streams, lag=lag, viterbi=viterbi, max_lag=max_lag)
+        return LabelStreams(scorer, self._stream_labels(), n_streams, lag=lag, viterbi=viterbi, max_lag=max_lag)
 
     def export(self, path: Any, *, name: str | None = None, max_lag: int = MAX_LAG) -> None:
         """Write the model as one file without dependencies: ``.h`` is a C99 header, ``.py`` a Python module.
@@ -391,4 +422,4 @@ class Streaming:
         """
         from crfield.estimators.export.export import export_model
 
-        export_model(self._step_scorer(), self._coder.labels, path, name=name, max_lag=max_lag)
+        export_model(self._step_scorer(), self._stream_labels().labels, path, name=name, max_lag=max_lag)

@@ -23,10 +23,13 @@ from crfield.core.semiring import Semiring
 from crfield.core.typing import Graphlike, Labels, Weights
 from crfield.data.graphs.batch import GraphBatch
 from crfield.data.graphs.graph import Graph
-from crfield.data.graphs.labels import GraphLabels
-from crfield.errors import ConvergenceWarning
+from crfield.data.graphs.labels import GraphLabels, tuple_coder
+from crfield.data.labels import LabelCoder
+from crfield.errors import ConvergenceWarning, InputError
 from crfield.estimators.base.fitted import Fitted, Model
 from crfield.estimators.base.sequences import StructuredData, right_share
+from crfield.estimators.export.step_scores import StepScorer
+from crfield.estimators.export.stream import Streaming
 from crfield.estimators.graph.data import target_of
 from crfield.estimators.graph.parameters import check_engine, check_optional_engine, engine_from_json, engine_to_json
 from crfield.inference.decode import DECODERS, best_marginals
@@ -71,7 +74,7 @@ class GraphScores(Model, Protocol):
 M = TypeVar("M", bound=GraphScores)
 
 
-class GraphAnswers(StructuredData, Fitted[M]):
+class GraphAnswers(Streaming, StructuredData, Fitted[M]):
     """Prediction, probabilities and scores for models of graphs."""
 
     engine: Any = parameter(check_engine, default="auto", to_json=engine_to_json, from_json=engine_from_json)
@@ -108,6 +111,16 @@ class GraphAnswers(StructuredData, Fitted[M]):
     def _shaped(self, rows: np.ndarray, X: Graphlike) -> np.ndarray:
         """Answers for the nodes of each graph in the shape that the user's data has."""
         return rows
+
+    def _stream_labels(self) -> LabelCoder:
+        return tuple_coder(self._coder.coders)
+
+    def _step_scorer(self, *, history: int | None = None) -> StepScorer:
+        self._fitted  # noqa: B018  (says so where nothing is fitted)
+        raise InputError(
+            f"{type(self).__name__} cannot stream: it answers whole graphs or images, whose nodes have no order in "
+            "time. Use predict; for sequences ChainCRF, TreeCRF, VirtualEvidenceBoosting and FactorialCRF stream."
+        )
 
     @property
     def _whole(self) -> bool:

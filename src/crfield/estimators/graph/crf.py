@@ -25,10 +25,20 @@ from crfield.errors import DataWarning
 from crfield.estimators.base.fitted import read_only
 from crfield.estimators.base.groups import MIN_COUNT, Optimised, Penalised
 from crfield.estimators.base.sequences import without_weightless
+from crfield.estimators.export.step_scores import StepScorer
 from crfield.estimators.graph.answers import GraphAnswers
 from crfield.estimators.graph.data import GraphData, read_graphs
 from crfield.estimators.graph.model import GraphModel
 from crfield.estimators.graph.parameters import Coupled
+from crfield.estimators.graph.steps import (
+    NodeSteps,
+    dense_kinds,
+    linear_steps,
+    model_digest,
+    one_step_graphs,
+    over_time,
+    relation_tables,
+)
 from crfield.inference.decode import DECODERS
 from crfield.objectives.local import counted
 from crfield.optimize.history import CALLBACK, INTERRUPTED, Result
@@ -192,6 +202,18 @@ class GraphCRF(Penalised, Optimised, Coupled, GraphAnswers[GraphModel], kind="gr
 
     def _plan(self) -> Plan:
         return self._fitted.plan
+
+    def _step_scorer(self, *, history: int | None = None) -> StepScorer:
+        model = self._fitted
+        schema, sizes = model.encoder.schema, model.layout.sizes
+        inner = linear_steps(model) if dense_kinds(model.encoder) else self._node_steps()
+        return over_time(inner, schema, sizes, relation_tables(model))
+
+    def _node_steps(self) -> NodeSteps:
+        """Scores of steps that are graphs of one node each."""
+        model = self._fitted
+        digest = model_digest(model)
+        return NodeSteps(lambda rows: model.potentials(one_step_graphs(rows))[0], model.layout.sizes, digest)
 
     # -------------------------------------------------------------- explanation
 

@@ -16,12 +16,25 @@ from typing import Any
 
 import numpy as np
 
-from crfield.core.parameters import parameter
+from crfield.core.parameters import learnt, parameter
+from crfield.core.potentials import Potentials
 from crfield.core.typing import Graphlike, Labels
 from crfield.data.graphs.builders import layers as build_layers
 from crfield.data.graphs.graph import Graph
 from crfield.errors import InputError, ShapeError
+from crfield.estimators.export.states import StateSteps
+from crfield.estimators.export.step_scores import StepScorer, joined_steps
 from crfield.estimators.graph.crf import GraphCRF
+from crfield.estimators.graph.steps import (
+    NodeSteps,
+    dense_kinds,
+    linear_steps,
+    model_digest,
+    over_time,
+    relation_tables,
+)
+from crfield.storage.checked import refuse
+from crfield.storage.state import State
 
 
 def check_layers(name: str, layers: Any) -> None:
@@ -76,6 +89,8 @@ class FactorialCRF(GraphCRF, kind="factorial_crf"):
     distances: Sequence[int] = parameter(default=(1,))  # the builder of layers says what these two may be
     between: str | Sequence[tuple[str, str]] = parameter(default="all")
 
+    shared_: bool | None = learnt()  # whether all layers saw the same features; None where a file does not say
+
     @property
     def layers_(self) -> list[str]:
         """Names of the layers, in the order of the columns of a prediction."""
@@ -85,6 +100,7 @@ class FactorialCRF(GraphCRF, kind="factorial_crf"):
         if not hasattr(y, "__len__") or isinstance(y, str | Mapping) or len(y) == 0:
             raise InputError("y must hold the labels of the layers for each sequence: dicts or arrays (T, layers).")
         names = layers_of(y[0]) if self.layers is None else list(self.layers)
+        self.shared_ = not any(isinstance(features, Mapping) for features in X)
         return self._layered(X, names), labels_by_layer(y, names)
 
     def _graphs(self, X: Graphlike) -> list[Graph]:
@@ -113,6 +129,41 @@ class FactorialCRF(GraphCRF, kind="factorial_crf"):
                 raise type(error)(f"sequence {number}: {error}") from None
         return made
 
+    def _step_scorer(self, *, history: int | None = None) -> StepScorer:
+        model, names = self._fitted, self.layers_
+        schema, sizes, tables = model.encoder.schema, model.layout.sizes, relation_tables(model)
+        if not dense_kinds(model.encoder):
+            return over_time(self._node_steps(), schema, sizes, tables)
+        inner = over_time(linear_steps(model, shared=bool(self.shared_)), schema, sizes, tables)
+        return LayeredSteps(
+            inner, names, [layout.n_dense for layout in model.layout.nodes], shared=bool(self.shared_)
+        )
+
+    def _node_steps(self) -> NodeSteps:
+        model, names = self._fitted, self.layers_
+
+        def potentials(rows: Sequence[Any]) -> Potentials:
+            steps = [
+                {name: joined_steps([row[name]]) for name in names} if _by_layer(row, names) else joined_steps([row])
+                for row in rows
+            ]
+            return self.potentials(steps)
+
+        return NodeSteps(potentials, model.layout.sizes, model_digest(model))
+
+    # ------------------------------------------------------------------ storage
+
+    def _state(self) -> State:
+        state = super()._state()
+        return State(state.header | {"shared": self.shared_}, state.arrays)
+
+    def _set_report(self, state: State) -> None:
+        super()._set_report(state)
+        told = state.header.get("shared")  # files of earlier versions do not say
+        if not (told is None or isinstance(told, bool)):
+            refuse("the model file does not say whether its layers share their features")
+        self.shared_ = told
+
     def _shaped(self, rows: np.ndarray, X: Graphlike) -> np.ndarray:
         """Labels (T, layers); probabilities as dicts ``{layer: (T, labels)}``."""
         names, sizes = self.layers_, self._coder.sizes
@@ -126,6 +177,34 @@ class FactorialCRF(GraphCRF, kind="factorial_crf"):
                 parts = values.reshape(count, steps, values.shape[1])
                 out[number] = {name: parts[k, :, : sizes[k]] for k, name in enumerate(names)}
         return out
+
+
+class LayeredSteps(StateSteps):
+    """Steps whose columns are those of all layers: one row for all, or a dict with a row for each layer."""
+
+    def __init__(self, steps: StateSteps, names: Sequence[str], widths: Sequence[int], *, shared: bool) -> None:
+        chain = {"start": steps.start, "end": steps.end, "transitions": steps.transitions}
+        super().__init__(steps.inner, steps.states, parts=steps.parts, offset=steps.offset, **chain)
+        self.layers, self.widths, self.shared = list(names), list(widths), shared
+
+    def score(self, rows: Sequence[Any], pasts: Sequence[Sequence[Any]]) -> tuple[np.ndarray, np.ndarray | None]:
+        """Scores of rows, each for all layers or by layer."""
+        return super().score([self._row(row) for row in rows], pasts)
+
+    def _row(self, row: Any) -> Any:
+        if _by_layer(row, self.layers):
+            if self.shared:
+                raise InputError(
+                    "this FactorialCRF was trained on features that all layers see. Push one row of them, not a dict."
+                )
+            return [value for name in self.layers for value in row[name]]
+        if self.shared or len(row) == sum(self.widths) or len(set(self.widths)) > 1:
+            return row
+        return [*row] * len(self.widths)
+
+
+def _by_layer(row: Any, names: Sequence[str]) -> bool:
+    return isinstance(row, Mapping) and set(row) == set(names)
 
 
 def layers_of(labels: Any) -> list[str]:

@@ -29,6 +29,8 @@ from crfield.errors import InputError, LabelError
 from crfield.estimators.base.fitted import read_only
 from crfield.estimators.base.groups import Columned
 from crfield.estimators.base.sequences import StructuredData, check_weights, without_weightless
+from crfield.estimators.export.step_scores import StepScorer
+from crfield.estimators.export.stream import Streaming
 from crfield.estimators.latent.model import HiddenModel, with_window
 from crfield.estimators.latent.training import LatentTraining
 from crfield.features.columns.step_windows import MOST
@@ -38,7 +40,13 @@ from crfield.training.latent import HiddenClasses, class_totals, pooled
 
 
 class HiddenCRF(
-    StructuredData, ClassifierMixin, Columned[HiddenModel], LatentTraining, kind="hidden_crf", model=HiddenModel
+    Streaming,
+    StructuredData,
+    ClassifierMixin,
+    Columned[HiddenModel],
+    LatentTraining,
+    kind="hidden_crf",
+    model=HiddenModel,
 ):
     """Classifier of sequences with hidden states.
 
@@ -140,6 +148,13 @@ class HiddenCRF(
         """(B, K) log p(y | x), also where the probability itself is too small for a number."""
         totals = self.decision_function(X)
         return totals - pooled(totals)[0][:, None]
+
+    def _step_scorer(self, *, history: int | None = None) -> StepScorer:
+        self._fitted  # noqa: B018  (says so where nothing is fitted)
+        raise InputError(
+            "HiddenCRF cannot stream: it has one label for a whole sequence. Use predict once the sequence is "
+            "over; LatentDynamicCRF labels every step, and streams."
+        )
 
     def predict(self, X: Sequences) -> np.ndarray:
         """(B,) the most probable label of every sequence; the first of equal ones."""

@@ -36,6 +36,9 @@ from crfield.estimators.base.sequences import sequence_target, without_weightles
 from crfield.estimators.chain.answers import ChainAnswers
 from crfield.estimators.chain.model import ColumnModel
 from crfield.estimators.explain.weights import strongest_features
+from crfield.estimators.export.columns import plain_steps
+from crfield.estimators.export.states import StateSteps, check_size
+from crfield.estimators.export.step_scores import StepScorer
 from crfield.estimators.latent.model import LatentChainModel
 from crfield.estimators.latent.training import LatentTraining
 from crfield.inference.decode import DECODERS, check_decoder
@@ -154,6 +157,13 @@ class LatentDynamicCRF(
             return super()._codes(X, known)
         path, chains = self._fitted.columns.best_paths(X, n_jobs=resolve_jobs(self.n_jobs))
         return self._fitted.states.label_of_state[path], chains
+
+    def _step_scorer(self, *, history: int | None = None) -> StepScorer:
+        model = self._fitted
+        inner = plain_steps(model.columns, history=history)
+        check_size(model.states.n_states, f"n_states: {model.states.n_states:,} latent states", "Train with fewer")
+        chain = {"start": inner.start, "end": inner.end, "transitions": inner.transitions}
+        return inner if model.states.plain else StateSteps(inner, model.states, **chain)
 
     def predict_states(self, X: Sequences) -> np.ndarray:
         """The best path of latent states: a 1-D object array of int arrays, numbers as in ``states_``."""

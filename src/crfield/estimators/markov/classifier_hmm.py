@@ -31,7 +31,8 @@ from crfield.estimators.base.sequences import sequence_target, without_weightles
 from crfield.estimators.base.sklearn_parts import fit_clone, node_weights
 from crfield.estimators.boosted.logit_boost import LogitBoost
 from crfield.estimators.chain.answers import ChainAnswers
-from crfield.estimators.export.step_scores import StepScorer, single_steps
+from crfield.estimators.export.step_scores import StepScorer, refuse_window, single_steps
+from crfield.estimators.markov.classifier_steps import classifier_steps
 from crfield.estimators.markov.classifiers import (
     Classifier,
     classifier_from_state,
@@ -210,4 +211,15 @@ class ClassifierHMM(ChainAnswers[CountedMarkov], kind="classifier_hmm", model=Co
         model = self._fitted
         start, transition = model.log_tables()
         tables = {"start": start, "end": np.zeros(len(start)), "transitions": transition}
-        return single_steps(self, tables, varied=False, window=model.window, more=[model.shares])
+        refuse_window(self, model.window)
+        written = classifier_steps(
+            model.classifier,
+            model.encoder,
+            tables,
+            log_shares=np.log(model.shares),
+            weight=float(self.emission_weight),
+            least=float(np.log(FLOOR)),
+        )
+        if not isinstance(written, str):
+            return written
+        return single_steps(self, tables, varied=False, window=0, more=[model.shares], why=written)

@@ -232,12 +232,7 @@ class HMM(ChainAnswers[HiddenMarkov], kind="hmm", model=HiddenMarkov):
         return total, self._coder.decode(path, topology.offsets)
 
     def _step_scorer(self, *, history: int | None = None) -> StepScorer:
-        model = self._fitted
-        if model.states is not None:
-            raise InputError("a stream needs min_duration=1: it knows labels and not the states that make them last.")
-        with np.errstate(divide="ignore"):
-            start, transition = np.log(model.markov.start), np.log(model.markov.transition)
-        return density_steps(self, model.encoder, model.markov.emissions, start, transition)
+        return density_steps(self, self._fitted.encoder, self._fitted.markov)
 
     def log_likelihood(self, X: Sequences) -> np.ndarray:
         """(B,) log p(x) of every sequence, labels summed out.

@@ -29,6 +29,8 @@ from crfield.data.large import refuse_large
 from crfield.errors import DataWarning, InputError
 from crfield.estimators.base.groups import Optimised, Paired, Penalised
 from crfield.estimators.base.sequences import check_weights, without_weightless
+from crfield.estimators.export.step_scores import StepScorer
+from crfield.estimators.export.stream import Streaming
 from crfield.estimators.segments.labels import (
     RUNS,
     Segment,
@@ -65,7 +67,7 @@ def segment_texts(name: str, given: object) -> None:
     check_symbols(given)
 
 
-class SemiMarkovCRF(Paired[SegmentModel], Penalised, Optimised, kind="semi_markov", model=SegmentModel):
+class SemiMarkovCRF(Streaming, Paired[SegmentModel], Penalised, Optimised, kind="semi_markov", model=SegmentModel):
     """Semi-Markov conditional random field: labels of segments.
 
     Training minimises −Σ weight · log p(s | x) + ``l1`` ‖w‖₁ + ½ ``l2`` ‖w‖². Gold segments longer than
@@ -240,6 +242,14 @@ class SemiMarkovCRF(Paired[SegmentModel], Penalised, Optimised, kind="semi_marko
         else:
             cut = joined([_likeliest(chains, beliefs) for chains, beliefs in model.beliefs(X, n_jobs=jobs)])
         return cut.joined() if model.joins else cut
+
+    def _step_scorer(self, *, history: int | None = None) -> StepScorer:
+        self._fitted  # noqa: B018  (says so where nothing is fitted)
+        raise InputError(
+            "SemiMarkovCRF cannot stream: it scores whole segments, and a stream does not know yet where one "
+            "ends. Use predict on whole sequences; ChainCRF streams, and so does HMM(min_duration=…), whose "
+            "labels last."
+        )
 
     def predict(self, X: Any) -> np.ndarray:
         """Tags of every sequence, in the scheme of the model: a 1-D object array with one array for each."""

@@ -25,6 +25,7 @@ from crfield.data.large import refuse_large
 from crfield.errors import InputError
 from crfield.estimators.base.groups import MIN_COUNT, PENALTY, TOLERANCE, Optimised
 from crfield.estimators.base.sequences import without_weightless
+from crfield.estimators.export.step_scores import StepScorer, single_steps
 from crfield.estimators.graph.answers import GraphAnswers
 from crfield.estimators.graph.data import target_of
 from crfield.estimators.graph.parameters import Coupled
@@ -188,6 +189,25 @@ class KernelCRF(
         super()._show(model)
         self.plan_, self.cliques_, self.rounds_ = model.plan, model.cliques, None
         self.n_components_ = sum(found.width for found in model.maps)
+
+    # ------------------------------------------------------------------- streams
+
+    def _step_scorer(self, *, history: int | None = None) -> StepScorer:
+        model = self._fitted
+        if model.reader.of_graphs:
+            return super()._step_scorer(history=history)
+        size, kind = model.labels.n_labels, model.reader.schema.kinds[0].name
+        ends = (
+            model.weights[model.layout.part[f"{kind}/dense"]].reshape(-1, size) if model.ends else np.zeros((2, size))
+        )
+        table = np.nan_to_num(model.layout.table(model.weights, "+1"), nan=0.0, neginf=-np.inf)
+        tables = {"start": ends[0], "end": ends[1], "transitions": table}
+        why = (
+            "KernelCRF compares a step with steps of training and is not exported. Export a ChainCRF, or a TreeCRF, "
+            "which sees combinations of columns as well."
+        )
+        more = [model.weights, *model.coefs]
+        return single_steps(self, tables, varied=False, window=0, more=more, why=why)
 
     # -------------------------------------------------------------- explanation
 

@@ -39,6 +39,8 @@ from crfield.estimators.base.sequences import check_weights, taken, without_weig
 from crfield.estimators.chain.crf import ChainCRF
 from crfield.estimators.chain.early_stopping import HeldOut, numbered
 from crfield.estimators.chain.training import SCORES, TrainedChain
+from crfield.estimators.export.step_scores import StepScorer
+from crfield.estimators.export.stream import Streaming
 from crfield.optimize.history import INTERRUPTED, Result, Step
 from crfield.training.parallel import train_each
 
@@ -68,7 +70,7 @@ def tuned_chain(name: str, chain: TrainedChain | None) -> None:
             raise InputError(f"the estimator's {held} has no place within folds. Set it to None.")
 
 
-class ChainCRFCV(Estimator):
+class ChainCRFCV(Streaming, Estimator):
     """A `ChainCRF` whose l1 and l2 are chosen by cross-validation.
 
     Parameters
@@ -217,6 +219,13 @@ class ChainCRFCV(Estimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "scores_")
+
+    @property
+    def _coder(self) -> LabelCoder:  # type: ignore[override]
+        return self._chain._coder
+
+    def _step_scorer(self, *, history: int | None = None) -> StepScorer:
+        return self._chain._step_scorer(history=history)
 
     def predict(self, X: Any) -> np.ndarray:
         """Labels of every sequence, by the model of the penalties chosen."""
