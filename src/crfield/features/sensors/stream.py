@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crfield.errors import InputError
+from crfield.features.powers import raised
 from crfield.features.sensors.measures import measured
 from crfield.features.sensors.windows import context_reach, cut, step_count, window_places
 
@@ -119,7 +120,7 @@ class SensorStream:
                 spread += (row - mean) ** 2
             parts += [mean, np.sqrt(spread / float(len(near)))]
         table = np.concatenate(parts)
-        table = np.concatenate([table**power if power > 1 else table for power in features.powers])
+        table = np.concatenate([raised(table, power) for power in features.powers])
         self._plain[step] = table
         return np.concatenate([self._plain[max(step - lag, 0)] for lag in features.lags])
 
