@@ -46,6 +46,6 @@ def _code(features: Any) -> FeatureCode:
 def _fit(given: int, wanted: int) -> None:
     if given != wanted:
         raise ShapeError(
-            f"the features have {given} columns and the model was trained on {wanted}. Pass those that it was trained "
-            "on, in their order."
+            f"the features have {given} columns and the model was trained on {wanted}. Pass those of its training, "
+            "in their order."
         )
