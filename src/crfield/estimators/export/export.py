@@ -46,7 +46,7 @@ def export_model(
         text = exported(scorer, labels, suffix=suffix, name=name, max_lag=max_lag)
     else:
         text = exported(scorer, labels, suffix=suffix, name=f"{name}_model", max_lag=max_lag)
-        text = with_features(text, features, scorer, suffix=suffix, name=name, n_labels=len(labels))
+        text = with_features(text, features, scorer, suffix=suffix, name=name)
     write_text(path, text)
 
 

@@ -17,6 +17,8 @@ BUILDS = [
     if shutil.which(command[0])
 ]
 
+QUICK = [*BUILDS[0][:2], "-O0"] if BUILDS else []
+
 DRIVER = """
 #include "{file}"
 #include <stdio.h>

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 
-from crfield.estimators.export.step_scores import DenseSteps, StepScorer
-from crfield.estimators.markov.steps import GaussianSteps
-
-SIZES = {"double": 8, "long long": 8, "int": 4, "float": 4, "unsigned char": 1, "signed char": 1, "char": 1}
+SIZES = {"double": 8, "long long": 8, "int": 4, "float": 4, "unsigned short": 2, "short": 2}
+SIZES |= {"unsigned char": 1, "signed char": 1, "char": 1}
 _STRUCT = re.compile(r"typedef struct \{(.*?)\} (\w+);", re.DOTALL)
+_ALIAS = re.compile(r"typedef ([a-z ]+) (\w+);")
 _DEFINE = re.compile(r"^#define (\w+) ([-\w+* ()]+?)(?: /\*.*)?$", re.MULTILINE)
 
 
@@ -26,7 +25,8 @@ def struct_bytes(text: str, name: str) -> int:
     for word, told in _DEFINE.findall(text):
         if re.fullmatch(r"[\w+* ()]+", told) and all(w.isdigit() or w in values for w in re.findall(r"\w+", told)):
             values[word] = _value(told, values)
-    laid: dict[str, tuple[int, int]] = {word: (size, size) for word, size in SIZES.items()}
+    sizes = SIZES | {own: SIZES[kind] for kind, own in _ALIAS.findall(text)}
+    laid: dict[str, tuple[int, int]] = {word: (size, size) for word, size in sizes.items()}
     for body, own in _STRUCT.findall(re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)):
         size, strictest = 0, 1
         for member in filter(str.strip, body.split(";")):
@@ -54,23 +54,11 @@ def _value(told: str, values: dict[str, int]) -> int:
     return total
 
 
-def model_operations(scorer: StepScorer, n_labels: int) -> int | None:
-    """Of a step of the model: scores, the filter and Viterbi; None for scores of another kind.
+def model_operations(model: str) -> str:
+    """What the first lines of a model's own header say of its operations.
 
-    Looking back through at most ``max_lag`` labels comes on top where labels are committed; it is no arithmetic.
-
-    >>> import numpy as np
-    >>> model_operations(DenseSteps(np.zeros((10, 2)), np.zeros((2, 2))), 2)
-    124
+    >>> model_operations("/* tag: a model. A step: at most 1,234 operations with doubles. */")
+    '1,234 for the model'
     """
-    own = getattr(scorer, "operations", None)
-    if isinstance(own, int):
-        scores = own
-    elif isinstance(scorer, DenseSteps):
-        scores = scorer.n_columns * (2 + 2 * n_labels) + len(scorer.linked) * (2 + 2 * n_labels**2)
-    elif isinstance(scorer, GaussianSteps):
-        scores = scorer.n_columns * n_labels * 5
-    else:
-        return None
-    pairs, each = 2 + 4 + 2, 3 + 2 + 5 + 2 + 4  # filter and best paths; checks, logarithms, shares
-    return scores + pairs * n_labels**2 + each * n_labels
+    found = re.search(r"A step: at most ([\d,]+) operations", model)
+    return "those of the model" if found is None else f"{found[1]} for the model"

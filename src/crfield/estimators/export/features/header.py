@@ -15,7 +15,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from crfield.estimators.export.features.cost import struct_bytes
+from crfield.estimators.export.features.cost import model_operations, struct_bytes
 
 
 @dataclass(frozen=True)
@@ -113,20 +113,17 @@ static inline int NAME_finish(NAME_stream *s) {
 """
 
 
-def feature_header(model: str, code: FeatureCode, *, name: str, n_columns: int, operations: int | None) -> str:
-    """The text; ``model`` is the header of the model, called ``name_model``; ``operations`` are those of its step."""
+def feature_header(model: str, code: FeatureCode, *, name: str, n_columns: int) -> str:
+    """The text; ``model`` is the header of the model of so many columns, called ``name_model``."""
     typed = "".join(f", {kind}{own}" for kind, own in code.arguments)
     names = "".join(f", {own}" for _, own in code.arguments)
-    told = f"{code.operations:,} operations for the features and {operations:,} for the model"
-    if operations is None:
-        told = f"{code.operations:,} operations for the features, and those of the model"
     filled = {
         "given": code.given,
         "typed": typed,
         "names": names,
         "about": "\n".join(f" * {line}" if line else " *" for line in code.about),
         "answers": "".join(f"; {line}" for line in code.answers),
-        "operations": told,
+        "operations": f"{code.operations:,} operations for the features and {model_operations(model)}",
         "spare": str(int(not n_columns)),  # C has no empty arrays
     }
     head, middle = (_filled(text, filled).replace("NAME", name) for text in (_HEAD, _MIDDLE))
