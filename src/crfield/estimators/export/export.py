@@ -2,9 +2,8 @@
 
 The suffix decides: ``.h`` is C99 with nothing but ``<math.h>``, ``.py`` plain Python. Both take the raw columns of a
 step, as numbers and in the order of training, scale them as training did, and answer like `LabelStream`: the filtered
-distribution, and the labels that the incremental Viterbi commits. With features, which the folder ``features`` beside
-this file writes, they take positions or samples instead. Only models of plain numbers can be exported; words need an
-alphabet, and trees and classifiers are programs of their own.
+distribution, and the labels that the incremental Viterbi commits. Only models of plain numbers can be exported; words
+need an alphabet, and trees and classifiers are programs of their own.
 """
 
 from __future__ import annotations
@@ -35,7 +34,11 @@ def export_model(
     max_lag: int,
     features: Any = None,
 ) -> None:
-    """Write the model to ``path``, atomically; with ``features``, what computes its columns as well."""
+    """Write the model to ``path``, atomically.
+
+    With ``features`` the file takes positions or samples, and computes the columns itself: see the folder ``features``
+    beside this file.
+    """
     if not isinstance(path, str | os.PathLike):
         raise InputError(f"export needs the name of a file that ends in .h or .py, got {type(path).__name__}.")
     stem, suffix = os.path.splitext(os.path.basename(os.fspath(path)))
