@@ -25,9 +25,10 @@ from crfield.features.records import RecordEncoder
 
 __all__ = ["TransformedEncoder", "transformer_from_state", "transformer_state"]
 
+SENSORS = "sensor_features"
 TRANSFORMERS = {  # by the word in a file; imported when one is met
     "text_features": ("crfield.features.text.transformer", "TextFeatures"),
-    "sensor_features": ("crfield.features.sensors.transformer", "SensorFeatures"),
+    SENSORS: ("crfield.features.sensors.transformer", "SensorFeatures"),
     "reading_features": ("crfield.features.sensors.places.transformer", "ReadingFeatures"),
 }
 INNER: dict[str, Any] = {encoder.kind: encoder for encoder in (RecordEncoder, MatrixEncoder)}

@@ -19,7 +19,7 @@ from crfield.cli.sensors.recordings import Reader, Recordings, Rows, read_tables
 from crfield.cli.sensors.roles import TRACKS, Roles
 from crfield.errors import InputError
 from crfield.metrics import segment_f1, token_accuracy
-from crfield.metrics.segments import edit_score
+from crfield.metrics.segment_scores import edit_score
 from crfield.report.alignment import pad, width
 
 

@@ -20,7 +20,7 @@ from crfield.cli.scores import Judgement, Scheme, judge
 from crfield.cli.sensors.answers import TableModel, recordings_text, refuse_table_options, refuse_text_options
 from crfield.cli.sensors.options import Again
 from crfield.errors import FormatError
-from crfield.metrics.segments import segment_report
+from crfield.metrics.segment_scores import segment_report
 
 
 def evaluate(

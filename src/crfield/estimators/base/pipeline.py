@@ -26,7 +26,7 @@ from crfield.storage.state import State
 
 KIND, THROUGH = "pipeline", "passthrough"
 MOST = 100  # steps of a file
-_ALONE = ("stream", "streams", "export", "fit_encoded")  # take the rows of the last step, or leave the others out
+_ALONE = ("stream", "streams", "fit_encoded")  # take the rows of the last step, or leave the others out
 
 
 @runtime_checkable
@@ -67,6 +67,8 @@ class Pipeline(sklearn.pipeline.Pipeline):
         found = getattr(last, name)  # AttributeError where the last step has no such thing
         if not callable(found):
             return found
+        if name == "export":
+            return self._exported
         if name in _ALONE:
             raise InputError(
                 f"{name} would leave out the steps before the model: ask the model itself, pipe[-1].{name}(…), with "
@@ -76,6 +78,16 @@ class Pipeline(sklearn.pipeline.Pipeline):
         if not parameters or parameters[0] not in ("X", "x"):
             return found
         return self._through(found, single=parameters[0] == "x")
+
+    def _exported(self, path: Any, **options: Any) -> None:
+        """``export`` of the last step, with the step before it as its features."""
+        before = [step for _, step in self.steps[:-1] if not (step is None or isinstance(step, str))]
+        if len(before) > 1:
+            raise InputError(
+                f"a pipeline is exported as a model and at most one step before it, SensorFeatures; this one has "
+                f"{len(before)}. Ask the model itself, pipe[-1].export(…): its file takes columns."
+            )
+        self.steps[-1][1].export(path, **({"features": before[0]} if before else {}) | options)
 
     def _through(self, method: Callable[..., object], *, single: bool) -> Callable[..., object]:
         @wraps(method)

@@ -6,7 +6,9 @@ in how scores become probabilities.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Hashable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,7 @@ from crfield.estimators.explain.chain import ChainExplanations
 from crfield.estimators.explain.weights import strongest_features
 from crfield.estimators.export.columns import column_steps
 from crfield.estimators.export.step_scores import StepScorer
+from crfield.features.transformed import SENSORS, TransformedEncoder
 from crfield.inference.decode import check_decoder
 from crfield.report.weights import FeatureList, TransitionTable
 from crfield.storage.state import State
@@ -60,6 +63,14 @@ class ColumnChain(ChainExplanations, Paired[Any], ChainAnswers[Any]):
 
     def _step_scorer(self, *, history: int | None = None) -> StepScorer:
         return column_steps(self.column_model("stream"), history=history)
+
+    def _exported_parts(self, features: Any) -> tuple[StepScorer, Any]:
+        encoder = getattr(self._fitted, "encoder", None)
+        if not isinstance(encoder, TransformedEncoder) or getattr(encoder.transformer, "kind", "") != SENSORS:
+            return super()._exported_parts(features)
+        inside = copy.copy(self)  # the model of the columns that the features of sensors give
+        inside._model = replace(self._fitted, encoder=encoder.inner)
+        return inside._exported_parts(encoder.transformer if features is None else features)
 
     # -------------------------------------------------------------- explanation
 

@@ -17,6 +17,7 @@ from typing import Any
 from crfield.core.checks import integer
 from crfield.errors import InputError
 from crfield.estimators.export.c_code import c_header
+from crfield.estimators.export.features.request import with_features
 from crfield.estimators.export.python_code import python_module
 from crfield.estimators.export.step_scores import StepScorer
 from crfield.estimators.export.written import Exportable, refusal
@@ -26,15 +27,31 @@ SUFFIXES = (".h", ".py")
 
 
 def export_model(
-    scorer: StepScorer, labels: Sequence[Hashable], path: Any, *, name: str | None = None, max_lag: int
+    scorer: StepScorer,
+    labels: Sequence[Hashable],
+    path: Any,
+    *,
+    name: str | None = None,
+    max_lag: int,
+    features: Any = None,
 ) -> None:
-    """Write the model to ``path``, atomically."""
+    """Write the model to ``path``, atomically.
+
+    With ``features`` the file takes positions or samples, and computes the columns itself: see the folder
+    ``features`` beside this file.
+    """
     if not isinstance(path, str | os.PathLike):
         raise InputError(f"export needs the name of a file that ends in .h or .py, got {type(path).__name__}.")
     stem, suffix = os.path.splitext(os.path.basename(os.fspath(path)))
     if suffix not in SUFFIXES:
         raise InputError(f"export writes C headers (.h) and Python modules (.py), got {os.fspath(path)!r}.")
-    write_text(path, exported(scorer, labels, suffix=suffix, name=name or identifier(stem), max_lag=max_lag))
+    name = name or identifier(stem)
+    if features is None:
+        text = exported(scorer, labels, suffix=suffix, name=name, max_lag=max_lag)
+    else:
+        text = exported(scorer, labels, suffix=suffix, name=f"{name}_model", max_lag=max_lag)
+        text = with_features(text, features, scorer, suffix=suffix, name=name)
+    write_text(path, text)
 
 
 def exported(

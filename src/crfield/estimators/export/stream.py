@@ -414,12 +414,19 @@ class Streaming:
         scorer = self._step_scorer(history=history)
         return LabelStreams(scorer, self._stream_labels(), n_streams, lag=lag, viterbi=viterbi, max_lag=max_lag)
 
-    def export(self, path: Any, *, name: str | None = None, max_lag: int = MAX_LAG) -> None:
+    def _exported_parts(self, features: Any) -> tuple[StepScorer, Any]:
+        """Scores of single steps, and the features to write before them; None where a step is its columns."""
+        return self._step_scorer(), None if features is False else features
+
+    def export(self, path: Any, *, name: str | None = None, max_lag: int = MAX_LAG, features: Any = None) -> None:
         """Write the model as one file without dependencies: ``.h`` is a C99 header, ``.py`` a Python module.
 
         Both take the raw columns of a step and answer like `stream`. Names in the header begin with ``name``, by
-        default that of the file.
+        default that of the file. With ``features`` the file takes raw observations and computes the columns itself:
+        a feature stream as for `stream`, or fitted `SensorFeatures`. None means the features that the model was
+        trained with, where it knows them; False a file of columns all the same.
         """
         from crfield.estimators.export.export import export_model
 
-        export_model(self._step_scorer(), self._stream_labels().labels, path, name=name, max_lag=max_lag)
+        scorer, features = self._exported_parts(features)
+        export_model(scorer, self._stream_labels().labels, path, name=name, max_lag=max_lag, features=features)

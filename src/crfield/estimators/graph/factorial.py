@@ -33,8 +33,7 @@ from crfield.estimators.graph.steps import (
     over_time,
     relation_tables,
 )
-from crfield.storage.checked import refuse
-from crfield.storage.state import State
+from crfield.storage.state import State, refuse
 
 
 def check_layers(name: str, layers: Any) -> None:

@@ -379,10 +379,18 @@ class SelectedCRF(ChainAnswers[Selected], kind="selected_crf", model=Selected):
         history: int | None = None,
     ) -> LabelStream:
         """A `LabelStream`; a model of recordings takes positions (agents, axes) and computes its features itself."""
-        model = self._fitted.scores
-        if features is None and isinstance(model, ChosenColumns):
-            features = cast(Features, model.catalogue.stream(model.columns, rate=model.rate))
+        features = self._own_features() if features is None else features
         return super().stream(lag=lag, viterbi=viterbi, max_lag=max_lag, features=features, history=history)
+
+    def _own_features(self) -> Features | None:
+        """What computes the chosen columns of a model of recordings."""
+        model = self._fitted.scores
+        if not isinstance(model, ChosenColumns):
+            return None
+        return cast(Features, model.catalogue.stream(model.columns, rate=model.rate))
+
+    def _exported_parts(self, features: Any) -> tuple[StepScorer, Any]:
+        return super()._exported_parts(self._own_features() if features is None else features)
 
 
 def _tried(problem: SelectionProblem, best: SelectionRound, tried: list[float | None]) -> list[float]:

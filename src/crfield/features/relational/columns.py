@@ -20,6 +20,7 @@ import numpy as np
 from crfield.core.topology import Chains
 from crfield.errors import FeatureError, ShapeError
 from crfield.features.lazy_columns import Places, check_columns, check_gradient
+from crfield.features.powers import powered
 from crfield.features.relational.functions import AGGREGATES, SCALAR, gather_present
 from crfield.features.relational.recordings import Recordings, changes, no_rate
 from crfield.kernels import families
@@ -442,16 +443,6 @@ class RelationalColumns:
                 for p, power in enumerate(powers):
                     found[w, q, p] = powered(here, power) @ gradient
         return found
-
-
-def powered(series: np.ndarray, power: float) -> np.ndarray:
-    """Powers of numbers; those that are not whole are of the absolute value with its sign, as are negative ones."""
-    if power == 1:
-        return series
-    if power == int(power) and power >= 0:
-        return series ** int(power)
-    size = np.abs(series)
-    return np.sign(series) * np.power(size, power, out=np.zeros_like(size), where=size > 0)
 
 
 def checked_answer(name: str, made: Any, gives: str, positions: np.ndarray) -> np.ndarray:

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from crfield.errors import FeatureError, InputError, ShapeError
 from crfield.features.lazy_columns import check_columns
-from crfield.features.relational.columns import checked_answer, powered, series_kind
-from crfield.features.relational.functions import AGGREGATES, SCALAR, Function
+from crfield.features.powers import powered_one
+from crfield.features.relational.columns import checked_answer, series_kind
+from crfield.features.relational.functions import AGGREGATES, SCALAR, VECTOR, Function
 from crfield.features.relational.recordings import no_rate
 
 if TYPE_CHECKING:
@@ -35,6 +36,27 @@ _TEST: dict[str, Callable[[float, float], bool]] = {
     ">": lambda a, b: a > b,
     ">=": lambda a, b: a >= b,
 }
+
+
+class Operation(NamedTuple):
+    """One operation of a step: its name in `crfield.features.relational.binding`, slots it reads, constants.
+
+    A stream runs its operations one after the other, and code for another machine is written from the same list
+    (`crfield.estimators.export.features`).
+    """
+
+    name: str
+    inputs: tuple[int, ...]
+    fixed: tuple[Any, ...]
+    vector: bool
+
+
+class Output(NamedTuple):
+    """A column: the value of a slot, tested against ``number`` or raised to that power."""
+
+    slot: int
+    test: str | None
+    number: float
 
 
 class _Past:
@@ -125,6 +147,8 @@ class FeatureStream:
         self.rate = None if rate is None else float(rate)
         self._moving = False  # whether a column asks for a velocity
         self._shape = (len(catalogue.words.agents), len(catalogue.words.axes))
+        self.program: list[Operation] = []  # of slot 0, 1, …
+        self.outputs: list[Output] = []
         self._steps: list[tuple[int, Callable[[list[Any]], Any]]] = []
         self._memories: list[Any] = []
         self._slot: dict[Any, int] = {}
@@ -234,21 +258,25 @@ class FeatureStream:
             slot = self._remember(("lag", slot, block.lag), slot, lambda: _Past(block.lag))
         if test is not None:
             threshold, holds = template.grid[column % len(template.grid)], _TEST[test]
+            self.outputs.append(Output(slot, test, threshold))
             return slot, lambda values: 1.0 if holds(values[slot], threshold) else 0.0
         power = template.powers[column]
+        self.outputs.append(Output(slot, None, power))
         if power == 1:
             return slot, lambda values: values[slot]
-        return slot, lambda values: float(powered(np.array([values[slot]]), power)[0])
+        return slot, lambda values: powered_one(values[slot], power)
 
     def _remember(self, key: tuple[Any, ...], inner: int, make: Callable[[], Any]) -> int:
         if key not in self._slot:
             memory = make()
             self._memories.append(memory)
-            self._write(key, lambda values: memory.push(values[inner]), _remembering(memory, inner))
+            operation = Operation(key[0], (inner,), key[2:], self.program[inner].vector)
+            self._write(key, operation, lambda values: memory.push(values[inner]), _remembering(memory, inner))
         return self._slot[key]
 
-    def _write(self, key: Any, compute: Callable[[list[Any]], Any], rule: _Rule) -> None:
+    def _write(self, key: Any, operation: Operation, compute: Callable[[list[Any]], Any], rule: _Rule) -> None:
         slot = self._slot[key] = len(self._slot)
+        self.program.append(operation)
         self._steps.append((slot, compute))
         self._rules.append(rule)
 
@@ -283,39 +311,44 @@ class FeatureStream:
             return self._slot[key]
         node = self.catalogue.graph.nodes[number]
         inputs = [self._place(k) for k in node.inputs]
-        operation, fixed = node.operation, node.fixed
-        if operation == "lag":
+        fixed = node.fixed
+        operation = Operation(node.operation, tuple(inputs), fixed, node.gives == VECTOR)
+        if operation.name == "lag":
             return self._remember(("lag", inputs[0], fixed[0]), inputs[0], lambda: _Past(fixed[0]))
-        if operation == "slide":
+        if operation.name == "slide":
             return self._remember(("slide", inputs[0], *fixed), inputs[0], lambda: _Window(*fixed))
-        if operation == "rate":
+        if operation.name == "rate":
             before = self._remember(("lag", inputs[0], 1), inputs[0], lambda: _Past(1))
             if self.rate is None:
                 raise no_rate(self._templates())
             now, rate = inputs[0], self.rate
+            operation = operation._replace(inputs=(now, before))
             self._write(
-                key, lambda v: tuple([(x - y) * rate for x, y in zip(v[now], v[before], strict=True)]), _plain(inputs)
+                key,
+                operation,
+                lambda v: tuple([(x - y) * rate for x, y in zip(v[now], v[before], strict=True)]),
+                _plain(inputs),
             )
-        elif operation == "const":
-            self._write(key, lambda v: fixed[0], _plain(()))
-        elif operation == "present":
-            self._write(key, lambda v: float(self._now[4][fixed[0]]), _plain(()))
-        elif operation in ("pos", "vel"):
-            part, agent = ("pos", "vel").index(operation), fixed[0]
-            self._moving |= operation == "vel"
+        elif operation.name == "const":
+            self._write(key, operation, lambda v: fixed[0], _plain(()))
+        elif operation.name == "present":
+            self._write(key, operation, lambda v: float(self._now[4][fixed[0]]), _plain(()))
+        elif operation.name in ("pos", "vel"):
+            part, agent = ("pos", "vel").index(operation.name), fixed[0]
+            self._moving |= operation.name == "vel"
             # a vector of who is absent is that of nothing, and still a vector
-            self._write(key, lambda v: self._now[part][agent], _vector(self._about(agent), self._shape[1]))
-        elif operation == "channel":
-            self._write(key, lambda v: self._channel(*fixed), self._about(fixed[1]))
-        elif operation == "comp":
+            rule = _vector(self._about(agent), self._shape[1])
+            self._write(key, operation, lambda v: self._now[part][agent], rule)
+        elif operation.name == "channel":
+            self._write(key, operation, lambda v: self._channel(*fixed), self._about(fixed[1]))
+        elif operation.name == "comp":
             inner, axis = inputs[0], fixed[0]
-            self._write(key, lambda v: v[inner][axis], _plain(inputs))
-        elif operation == "gather":
-            self._write(
-                key, _called(AGGREGATES[fixed[0]][1], inputs), self._gathering(fixed[0], fixed[1], fixed[2], inputs)
-            )
+            self._write(key, operation, lambda v: v[inner][axis], _plain(inputs))
+        elif operation.name == "gather":
+            gathering = self._gathering(fixed[0], fixed[1], fixed[2], inputs)
+            self._write(key, operation, _called(AGGREGATES[fixed[0]][1], inputs), gathering)
         else:
-            self._write(key, _called(self._single(*fixed), inputs), _plain(inputs))
+            self._write(key, operation, _called(self._single(*fixed), inputs), _plain(inputs))
         return self._slot[key]
 
     def _templates(self) -> list[str]:

@@ -3,14 +3,35 @@
 Each function takes windows (W, n), one a row, and gives one number a row; a row depends on its own samples only, so
 that a window heard in a stream gives the same bits as among a thousand. Constant windows are decided: they have no
 spread, no crossings and the autocorrelation 0. Logarithms are of what is measured plus `TINY`, so that silence is a
-low number and not an infinite one.
+low number and not an infinite one. They are C's own, number by number: NumPy's are rounded differently from one
+processor to the next, and a model on a robot is to hear what it heard in training.
 """
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 TINY = 1e-6
+
+
+def log(values: np.ndarray) -> np.ndarray:
+    """(W,) natural logarithms, by C.
+
+    >>> log(np.array([1.0])).tolist()
+    [0.0]
+    """
+    return np.array([math.log(value) for value in values.tolist()])
+
+
+def log1p(values: np.ndarray) -> np.ndarray:
+    """(W,) log (1 + x), by C.
+
+    >>> log1p(np.array([0, 0])).tolist()
+    [0.0, 0.0]
+    """
+    return np.array([math.log1p(value) for value in values.tolist()])
 
 
 def mean(windows: np.ndarray) -> np.ndarray:
@@ -76,7 +97,7 @@ def log_energy(windows: np.ndarray) -> np.ndarray:
     >>> log_energy(np.array([[1.0, 3.0], [2.0, 2.0]])).round(3).tolist()
     [0.0, -13.816]
     """
-    return np.asarray(np.log(_centred_squares(windows) + TINY))
+    return log(_centred_squares(windows) + TINY)
 
 
 def jerk(windows: np.ndarray) -> np.ndarray:
@@ -96,7 +117,7 @@ def log_jerk(windows: np.ndarray) -> np.ndarray:
     >>> log_jerk(np.array([[1.0, 2.0]])).round(3).tolist()
     [0.0]
     """
-    return np.asarray(np.log(jerk(windows) + TINY))
+    return log(jerk(windows) + TINY)
 
 
 def crossings(windows: np.ndarray) -> np.ndarray:

@@ -15,9 +15,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from crfield.features.sensors.signals import TINY
+from crfield.features.sensors.signals import TINY, log1p
 
 MOST = 64  # samples of a window whose pairs are compared
+TOLERANCE = 0.2  # deviations of a window by which samples that agree may differ
 _AT_ONCE = 256  # windows whose pairs are in memory together
 
 
@@ -84,7 +85,7 @@ def peak(power: np.ndarray, places: np.ndarray) -> np.ndarray:
     return np.asarray(np.where(power[:, 1:].sum(axis=1) > TINY, places[best], 0.0))
 
 
-def sample_entropy(windows: np.ndarray, *, tolerance: float = 0.2) -> np.ndarray:
+def sample_entropy(windows: np.ndarray, *, tolerance: float = TOLERANCE) -> np.ndarray:
     """(W,) log (1 + B) − log (1 + A): B pairs of stretches agree over two samples, A of them over three.
 
     Two samples agree when they differ by at most ``tolerance`` deviations of the window. The added ones keep it
@@ -107,9 +108,8 @@ def sample_entropy(windows: np.ndarray, *, tolerance: float = 0.2) -> np.ndarray
         near = np.abs(part[:, :, None] - part[:, None, :]) <= reach[:, None, None]
         two = near[:, :n, :n] & near[:, 1 : n + 1, 1 : n + 1]
         three = two & near[:, 2 : n + 2, 2 : n + 2]
-        out[start : start + len(part)] = np.where(
-            reach > 0, np.log1p(two.sum(axis=(1, 2)) - n) - np.log1p(three.sum(axis=(1, 2)) - n), 0.0
-        )
+        agree = (log1p(pairs.sum(axis=(1, 2)) - n) for pairs in (two, three))
+        out[start : start + len(part)] = np.where(reach > 0, next(agree) - next(agree), 0.0)
     return out
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crfield.errors import InputError
+from crfield.features.powers import raised
 from crfield.features.sensors.measures import measured
 from crfield.features.sensors.windows import context_reach, cut, step_count, window_places
 
@@ -37,7 +38,7 @@ class SensorStream:
     def __init__(self, features: SensorFeatures) -> None:
         if features.relative is not False:
             raise InputError("relative= needs the whole recording, which a stream does not have. Use relative=False.")
-        self._features, self._chosen = features, features._check()
+        self.features, self._chosen = features, features._check()
         features._fitted()
         self._signals = [np.zeros((0, len(sensor.axes))) for sensor in features.sensors_]
         self._dropped = [0] * len(self._signals)  # samples of each sensor that are no longer kept
@@ -52,9 +53,9 @@ class SensorStream:
         """Take a sample (axes,) or some (n, axes), or a dict of them by sensor; gives the rows (r, columns) ready."""
         if self._finished:
             raise InputError("the stream is finished; make another one for another recording.")
-        for k, sensor in enumerate(self._features.sensors_):
+        for k, sensor in enumerate(self.features.sensors_):
             given = samples
-            if self._features.sensors is not None:
+            if self.features.sensors is not None:
                 if not isinstance(samples, Mapping):
                     raise InputError("with sensors= push takes a dict of samples by the name of the sensor.")
                 given = samples.get(sensor.name, np.zeros((0, len(sensor.axes))))
@@ -77,11 +78,11 @@ class SensorStream:
             out.append(self._row(self._n_out))
             self._n_out += 1
         self._forget()
-        return np.stack(out) if out else np.zeros((0, self._features.n_features_out_))
+        return np.stack(out) if out else np.zeros((0, self.features.n_features_out_))
 
     def _measure(self) -> bool:
         """Measure the next step if its samples are all there."""
-        features, step = self._features, self._n_base
+        features, step = self.features, self._n_base
         for k, sensor in enumerate(features.sensors_):
             heard = self._dropped[k] + len(self._signals[k])
             if step_count(heard, sensor.rate, features.hop) <= step:
@@ -100,12 +101,12 @@ class SensorStream:
         return True
 
     def _start(self, step: int, rate: float, span: float) -> tuple[int, int]:
-        features = self._features
+        features = self.features
         starts, length = window_places(step + 1, rate, hop=features.hop, span=span, causal=features.causal)
         return int(starts[step]), length
 
     def _row(self, step: int) -> np.ndarray:
-        features = self._features
+        features = self.features
         parts = [self._base[step]]
         for width in features.contexts:
             before, after = context_reach(width, causal=features.causal)
@@ -119,12 +120,12 @@ class SensorStream:
                 spread += (row - mean) ** 2
             parts += [mean, np.sqrt(spread / float(len(near)))]
         table = np.concatenate(parts)
-        table = np.concatenate([table**power if power > 1 else table for power in features.powers])
+        table = np.concatenate([raised(table, power) for power in features.powers])
         self._plain[step] = table
         return np.concatenate([self._plain[max(step - lag, 0)] for lag in features.lags])
 
     def _forget(self) -> None:
-        features = self._features
+        features = self.features
         for old in [step for step in self._base if step < self._n_out - self._before]:
             del self._base[old]
         # Row 0 stays: a lag that reaches beyond the beginning is answered by it.

@@ -22,6 +22,7 @@ import numpy as np
 
 from crfield.core.estimator import Estimator, TransformerMixin
 from crfield.errors import DataWarning, FeatureError, InputError, ModelFileError, NotFittedError, ShapeError
+from crfield.features.powers import raised
 from crfield.features.sensors.measures import BANDS, MEASURES, Sensor, check_measures, measure_names, measured
 from crfield.features.sensors.windows import (
     context_reach,
@@ -222,7 +223,7 @@ class SensorFeatures(TransformerMixin, Estimator):
         for width in self.contexts:
             parts += contexts(base, width, causal=self.causal)
         table = np.concatenate(parts, axis=1)
-        table = np.concatenate([table**power if power > 1 else table for power in self.powers], axis=1)
+        table = np.concatenate([raised(table, power) for power in self.powers], axis=1)
         if tuple(self.lags) == (0,):
             return table
         return np.concatenate([lagged(table, lag) for lag in self.lags], axis=1)
