@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 HEAVY = ("typer", "rich", "matplotlib", "pandas")
 BASE = "import numpy, scipy.sparse, scipy.optimize, sklearn.base"
 LIMIT = 0.3
@@ -98,3 +100,16 @@ def test_our_own_modules_are_cheap_beside_the_base_libraries() -> None:
 def test_a_name_loads_only_what_it_needs() -> None:
     """Reading a file of columns needs neither scipy nor scikit-learn."""
     assert not loaded_after("import crfield\ncrfield.read_columns\ncrfield.Template") & {"scipy", "sklearn", *HEAVY}
+
+
+@pytest.mark.parametrize("words", ["--version", "--help"])
+def test_the_command_line_starts_without_the_libraries(words: str) -> None:
+    started = f"from crfield.cli.main import app\napp(['{words}'], standalone_mode=False)"
+    assert not set(run(f"import sys\n{started}\nprint(*sys.modules)").split()) & {"numpy", "scipy", "sklearn"}
+
+
+def test_the_table_of_verbs_is_what_the_verbs_say() -> None:
+    from crfield.cli.main import VERBS, loaded
+
+    for name, (_, line) in VERBS.items():
+        assert loaded(name).help.split("\n")[0] == line, name

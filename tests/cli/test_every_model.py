@@ -6,11 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-import typer
 from typer.testing import Result
 
 import crfield
-from crfield.cli.main import app
+from crfield.cli.main import VERBS, loaded
 from crfield.cli.paths import READS, uses
 from tests.cases.command_line import run, works
 from tests.stored.test_stored import STORED
@@ -61,8 +60,7 @@ def asked(command: str, name: str, data: Path, out: Path) -> Result:
 
 
 def test_every_verb_that_takes_a_model_is_asked() -> None:
-    verbs = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    takes = {name for name, verb in verbs.items() if uses(verb.callback).get("model") is READS}
+    takes = {name for name in VERBS if uses(loaded(name).callback).get("model") is READS}
     assert takes == {command.split()[0] for command in COMMANDS}
 
 

@@ -14,13 +14,13 @@ import pytest
 import typer
 
 import crfield
-from crfield.cli.main import app
+from crfield.cli.main import VERBS, app, loaded
 from crfield.cli.paths import FILLS, READS, READS_THEN_FILLS, Use, uses
 from crfield.errors import InputError, ModelFileError
 from tests.cases.command_line import QUICK, Files, run, works
 
+COMMANDS: dict[str, Any] = {name: loaded(name) for name in VERBS}
 CRFIELD: Any = typer.main.get_command(app)
-VERBS: dict[str, Any] = CRFIELD.commands
 WORDS = {"NAME", "LABEL", "SCHEME", "LIST", "TEXT", "A,B,…", "X,Y,…"}  # texts that are no paths
 REQUIRED = {"world": "tag", "name": "letters"}
 TEXT = "2 d B-QTY\ncups x B-UNIT\n"
@@ -37,7 +37,7 @@ def is_text(hint: Any) -> bool:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_text_is_a_path_or_known_to_be_none(verb: str) -> None:
-    command = VERBS[verb]
+    command = COMMANDS[verb]
     known = uses(command.callback)
     hints = get_type_hints(inspect.unwrap(command.callback), include_extras=True)
     for name, parameter in parameters(command).items():
@@ -47,7 +47,7 @@ def test_every_text_is_a_path_or_known_to_be_none(verb: str) -> None:
 
 def pairs() -> Iterator[tuple[str, str, str]]:
     """(verb, parameter that writes, another that names a file)."""
-    for verb, command in VERBS.items():
+    for verb, command in COMMANDS.items():
         known = uses(command.callback)
         names = list(known)
         for at, name in enumerate(names):
@@ -60,7 +60,7 @@ def pairs() -> Iterator[tuple[str, str, str]]:
 
 def command_line(verb: str, chosen: dict[str, str]) -> list[str]:
     """The shortest command with these values; what else is required gets names of its own."""
-    command, unused, words = VERBS[verb], count(), [verb]
+    command, unused, words = COMMANDS[verb], count(), [verb]
     for name, parameter in parameters(command).items():
         if name in chosen:
             value = chosen[name]
@@ -108,8 +108,8 @@ def test_the_walk_sees_what_was_lost_before() -> None:
     found = set(pairs())
     assert {("train", "model", "data"), ("train", "model", "checkpoint"), ("tag", "output", "data")} <= found
     assert {verb for verb, *_ in found} >= {"tune", "convert", "encode", "simulate", "compare-trainers", "reproduce"}
-    assert uses(VERBS["gallery"].callback) == {"out": FILLS}
-    assert all(isinstance(use, Use) for verb in VERBS.values() for use in uses(verb.callback).values())
+    assert uses(COMMANDS["gallery"].callback) == {"out": FILLS}
+    assert all(isinstance(use, Use) for verb in COMMANDS.values() for use in uses(verb.callback).values())
 
 
 def test_what_the_command_says(files: Files, tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def check(name: str) -> None:
         return
     if name.startswith("crfield "):
         _, verb, *options = name.split()
-        command = typer.main.get_command(app).commands[verb]  # type: ignore[attr-defined]
+        command = typer.main.get_command(app).get_command(None, verb)  # type: ignore[attr-defined]
         assert set(options) <= {flag for option in command.params for flag in option.opts}
         return
     called = CALL.fullmatch(name)

@@ -4,6 +4,9 @@ Exit codes: 0 when all went well; 1 when data, a template or a model cannot be u
 without a traceback); 2 when the command line is wrong, or its verb has no answer for this kind of model; 130 after
 Ctrl-C; 141 when the reader of our output has gone (``| head``), as a signal would have ended other programs.
 ``CRFIELD_DEBUG=1`` lets the traceback through.
+
+A verb is imported when it is called: ``crfield --help`` shows what the table below says of each, and neither NumPy
+nor scikit-learn is loaded for it.
 """
 
 from __future__ import annotations
@@ -11,38 +14,63 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 import crfield
-from crfield.cli.messages import complain, helped, note, plain_warnings
-from crfield.cli.model import WrongVerb
-from crfield.cli.options import spread
-from crfield.cli.paths import Verb
-from crfield.cli.verbs.compare_inference import compare_inference
-from crfield.cli.verbs.compare_trainers import compare_trainers
-from crfield.cli.verbs.convert import convert
-from crfield.cli.verbs.demo import demo
-from crfield.cli.verbs.encode import encode
-from crfield.cli.verbs.evaluate import evaluate
-from crfield.cli.verbs.explain import explain
-from crfield.cli.verbs.gallery import gallery
-from crfield.cli.verbs.inspect import inspect
-from crfield.cli.verbs.models import models
-from crfield.cli.verbs.sensors.export import export
-from crfield.cli.verbs.sensors.select import select
-from crfield.cli.verbs.sensors.stream import stream
-from crfield.cli.verbs.simulate import simulate
-from crfield.cli.verbs.studies import experiment, reproduce
-from crfield.cli.verbs.tag import tag
-from crfield.cli.verbs.train import train
-from crfield.cli.verbs.tune import tune
+from crfield.cli.messages import WrongVerb, complain, helped, note, plain_warnings
 from crfield.errors import CrfieldError
 from crfield.storage.limits import TIMES, set_growth
 
 FAILED, WRONG, INTERRUPTED, PIPE_CLOSED = 1, 2, 130, 141
+SETTINGS: dict[str, Any] = {
+    "pretty_exceptions_enable": False,
+    "rich_markup_mode": "rich",
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+}
+
+VERBS = {  # the module below ``verbs`` that has a function of this name, and the first line of its docstring
+    "train": ("train", "Train a model on labelled sequences and write it to a file."),
+    "tune": (
+        "tune",
+        "Choose l1 and l2 by cross-validation over sequences; print the scores and write the best model.",
+    ),
+    "select": ("sensors.select", "Train a model that chooses its features out of many, and show which they are."),
+    "tag": ("tag", "Label data with a model."),
+    "evaluate": ("evaluate", "Score a model on labelled data, or a file that was tagged already."),
+    "stream": ("sensors.stream", "Label standard input line by line, each line as it comes."),
+    "export": (
+        "sensors.export",
+        "Write a model of numbers as a C header (.h) or a Python module (.py) that answers like crfield stream.",
+    ),
+    "inspect": ("inspect", "Show what a model has learnt: labels, sizes, training, transitions, strongest features."),
+    "explain": (
+        "explain",
+        "Tell why a model labels as it does: one step, a sequence, the errors, or the features that matter.",
+    ),
+    "convert": ("convert", "Turn a model file into another tool's."),
+    "encode": ("encode", "Encode labelled files for training from disk: crfield encode INPUT... OUTPUT."),
+    "models": ("models", "Which model when: what each labels, what it takes for granted, and when to take it."),
+    "compare-inference": (
+        "compare_inference",
+        "Ask every engine about the same scores: accuracy, marginals against exact ones, log Z, time.",
+    ),
+    "compare-trainers": (
+        "compare_trainers",
+        "Train by several solvers and compare objective and held-out score against CPU time.",
+    ),
+    "experiment": (
+        "studies",
+        "Compute one of the tables of the documentation again, and say whether what it claims is so.",
+    ),
+    "reproduce": ("studies", "Run an experiment of a paper again: table, charts, intervals, and which claims hold."),
+    "simulate": ("simulate", "Let robots play tag or soccer, and write where they were and what was going on."),
+    "gallery": ("gallery", "Small models of graphs: an image, a skip-chain, two layers of labels, a tree of tags."),
+    "demo": ("demo", "Train on generated ingredient phrases, and show what comes of it."),
+}
 
 
 class Verbs(TyperGroup):
@@ -50,13 +78,32 @@ class Verbs(TyperGroup):
 
     def make_context(self, *arguments: Any, **more: Any) -> Any:
         """Read what stands before the verb."""
-        with helped(list(self.commands)):
+        with helped(list(VERBS)):
             return super().make_context(*arguments, **more)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names of the verbs, in the order of the table."""
+        return list(VERBS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The verb of a name, imported now; None where there is none."""
+        if cmd_name in VERBS and cmd_name not in self.commands:
+            self.commands[cmd_name] = loaded(cmd_name)
+        return self.commands.get(cmd_name)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Show the verbs by what the table says of them."""
+        held = self.commands
+        self.commands = {name: TyperCommand(name, help=line) for name, (_, line) in VERBS.items()}
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self.commands = held
 
     def invoke(self, ctx: Any) -> Any:
         """Run the verb."""
         try:
-            with plain_warnings(), helped(list(self.commands)):
+            with plain_warnings(), helped(list(VERBS)):
                 result = super().invoke(ctx)
                 sys.stdout.flush()
                 return result
@@ -92,9 +139,7 @@ app = typer.Typer(
     help="Conditional random fields: train, tag, evaluate, inspect.",
     epilog="Every verb has its own help: crfield train --help",
     no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
+    **SETTINGS,
 )
 
 
@@ -123,28 +168,15 @@ def _options(
     set_growth(max_growth or None)
 
 
-for verb in (
-    train,
-    tune,
-    select,
-    tag,
-    evaluate,
-    stream,
-    export,
-    inspect,
-    explain,
-    convert,
-    encode,
-    models,
-    compare_inference,
-    compare_trainers,
-    experiment,
-    reproduce,
-    simulate,
-    gallery,
-    demo,
-):
-    app.command(cls=Verb)(spread(verb))
+def loaded(name: str) -> Any:
+    """The command of a verb, with its options."""
+    from crfield.cli.options import spread
+    from crfield.cli.paths import Verb
+
+    module = import_module(f"crfield.cli.verbs.{VERBS[name][0]}")
+    alone = typer.Typer(add_completion=False, **SETTINGS)
+    alone.command(name, cls=Verb)(spread(getattr(module, name.replace("-", "_"))))
+    return typer.main.get_command(alone)
 
 
 def main() -> None:

@@ -21,11 +21,15 @@ from typing import Any
 
 import typer
 
-from crfield.errors import CrfieldWarning, did_you_mean
+from crfield.errors import CrfieldWarning, InputError, did_you_mean
 from crfield.report.alignment import printable
 
 _CHOICE = re.compile(r"'(?P<got>[^']*)' is not one of (?P<known>.+)$")
 _VERB = re.compile(r"No such command '(?P<got>[^']*)'")
+
+
+class WrongVerb(InputError):
+    """A verb that this kind of model has no answer for."""
 
 
 def say(text: object) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from sklearn.base import is_classifier
 
 import crfield
+from crfield.cli.messages import WrongVerb
 from crfield.cli.reading import Reads
 from crfield.cli.sensors.roles import Roles
 from crfield.errors import InputError, LabelError
@@ -41,10 +42,6 @@ REPORT = {  # what training may have told
     "converged": "converged_",
     "stop_reason": "stop_reason_",
 }
-
-
-class WrongVerb(InputError):
-    """A verb that this kind of model has no answer for."""
 
 
 class Tagger(Protocol):

@@ -11,10 +11,9 @@ import numpy as np
 import typer
 
 import crfield
-from crfield.cli.messages import emit, listing, say, size_of
+from crfield.cli.messages import WrongVerb, emit, listing, say, size_of
 from crfield.cli.model import (
     REPORT,
-    WrongVerb,
     label_of,
     labels_of,
     last_step,
