@@ -137,7 +137,7 @@ def _work(
             signal.setitimer(signal.ITIMER_REAL, 0.0)
             taken = max(0, _memory("VmHWM") - before)
             counts["peak"] = max(counts["peak"], taken)
-            if taken > LARGE and said != "MemoryError":
+            if limited and taken > LARGE and said != "MemoryError":  # sanitizers keep what was freed
                 counts["large"] += 1
                 said = said or f"memory\tinput {at} took {taken / 1e6:.0f} MB"
             if said:

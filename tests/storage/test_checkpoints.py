@@ -18,7 +18,7 @@ import pytest
 import crfield
 from crfield import ChainCRF
 from crfield.errors import CrfieldWarning, InputError, ModelFileError
-from crfield.storage.archive import read_archive
+from crfield.storage.archive import read_archive, write_archive
 from crfield.storage.checkpoints import Checkpoint
 from tests.cases.estimators import KINDS, as_strings, world
 
@@ -198,6 +198,28 @@ def test_damaged_and_foreign_files(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match="is no checkpoint"):
         ChainCRF(checkpoint=path).fit(X, y)
     crfield.load(path)
+
+
+@pytest.mark.parametrize(
+    ("part", "factor", "words"),
+    [
+        ("basis/scale", 1e150, r"no number of a model is beyond 1e\+100"),
+        ("/weights", 1e9, "its weights have the value"),
+    ],
+)
+def test_an_edited_state_does_not_end_in_weights_of_nothing(
+    part: str, factor: float, words: str, tmp_path: Path
+) -> None:
+    raw, y = world(12)
+    path = tmp_path / "run"
+    options = {"checkpoint": path, "checkpoint_every": 0, "solver": "warm"}
+    ChainCRF(**options, callback=stopping_at(3)).fit(as_strings(raw), y)
+    held = read_archive(path)
+    edited = {name: array * factor if name.endswith(part) else array for name, array in held.arrays.items()}
+    assert any(name.endswith(part) for name in held.arrays)
+    write_archive(path, held.header, edited)
+    with pytest.raises(ModelFileError, match=words):
+        ChainCRF(**options).fit(as_strings(raw), y)
 
 
 def test_infinities_survive(tmp_path: Path) -> None:

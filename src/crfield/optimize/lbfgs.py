@@ -158,6 +158,16 @@ class _Run:
         self.steps = steps_of_table(found.arrays["steps"])
         self.began = time.perf_counter() - (self.steps[-1].seconds if self.steps else 0.0)
         self.history.restore({name.removeprefix("history/"): part for name, part in found.arrays.items()})
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Refuse a state whose value is not that of its weights: it was put together, and may lead anywhere."""
+        counted = self.objective.n_evaluations
+        self.there.weights[:] = self.here.weights
+        self.objective.evaluate(self.there)
+        self.objective.n_evaluations = counted
+        if not math.isclose(self.there.value, self.here.value, rel_tol=1e-9, abs_tol=1e-9):
+            refuse_state(f"its weights have the value {self.there.value:g}, and it says {self.here.value:g}")
 
     def result(self, reason: str) -> Result:
         """The end of the run at the present point."""

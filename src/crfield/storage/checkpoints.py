@@ -27,6 +27,7 @@ import numpy as np
 from crfield.errors import CrfieldWarning, InputError, ModelFileError
 from crfield.storage.archive import read_archive, write_archive
 from crfield.storage.files import remove_leftovers
+from crfield.storage.state import check_numbers
 
 KIND = "checkpoint"
 VERSION = 1  # raised when an older crfield would resume wrongly; files without one are of version 1
@@ -135,6 +136,7 @@ class Checkpoint:
     def _read(self) -> None:
         try:
             archive = read_archive(self.path)
+            check_numbers(archive.arrays)
         except ModelFileError as error:
             raise ModelFileError(f"the checkpoint cannot be used: {error} Delete it to begin anew.") from None
         header, arrays = archive.header, archive.arrays
