@@ -216,6 +216,7 @@ def test_features_inside_a_model_go_into_its_file(tmp_path) -> None:
     X = [recording(40, seed=k) for k in range(3)]
     y = [np.where(one.values[:, 0] > 0, "up", "down").tolist() for one in X]
     model = ChainCRF(features=ReadingFeatures(radii=(2.0,), travels=True), standardize=True, l2=1.0).fit(X, y)
+    assert model.top_features(1)[0].name in NAMES, "columns have the names of the features"
     model.save(tmp_path / "m.crfield")
     again = crfield.load(tmp_path / "m.crfield")
     moved = PlaceShift().fit_transform(X)
