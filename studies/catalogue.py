@@ -92,7 +92,7 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
         "rfid-places": Entry(
             "activities.rfid.places",
             "activities in another room: columns that describe a place, columns that travel, and a clock",
-            "1 min",
+            "16 s",
             data="har_rfid",
         ),
         "smooth-series": Entry(

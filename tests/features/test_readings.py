@@ -202,6 +202,12 @@ def test_what_cannot_be_moved_or_read() -> None:
         ReadingFeatures(axes=("a", "b")).fit([ONE])
     with pytest.raises(ShapeError, match="must have 3 values, got 1"):
         ALL.transform([Readings([0.0], [[1.0]], [0], [-60.0], [0.0], [0.0])])
+    with pytest.raises(InputError, match="recording 1 has no phase"):
+        ReadingFeatures().fit([ONE, recording(phase=False)])
+    far = Readings([0.0], [[1.0]], [10**9], [-60.0])
+    with pytest.raises(InputError, match=r"senders are numbered 0 … 1,000,000,000, more than 1,000\."):
+        ReadingFeatures().fit([far])
+    assert ReadingFeatures(travels=True).fit([far]).n_features_out_ > 50
     for wrong in ({"sender": [0.5]}, {"sender": [-1]}, {"sender": ["a"]}, {"strength": [np.nan]}):
         with pytest.raises(InputError, match=next(iter(wrong))):
             Readings(**{"seconds": [0.0], "values": [[1.0]], "sender": [0], "strength": [-60.0], **wrong})
@@ -216,6 +222,7 @@ def test_features_inside_a_model_go_into_its_file(tmp_path) -> None:
     X = [recording(40, seed=k) for k in range(3)]
     y = [np.where(one.values[:, 0] > 0, "up", "down").tolist() for one in X]
     model = ChainCRF(features=ReadingFeatures(radii=(2.0,), travels=True), standardize=True, l2=1.0).fit(X, y)
+    assert model.top_features(1)[0].name in NAMES, "columns have the names of the features"
     model.save(tmp_path / "m.crfield")
     again = crfield.load(tmp_path / "m.crfield")
     moved = PlaceShift().fit_transform(X)
@@ -224,6 +231,13 @@ def test_features_inside_a_model_go_into_its_file(tmp_path) -> None:
     with pytest.raises(FeatureError, match=r"sequence 0 is a Readings.*features=ReadingFeatures\(\)"):
         ChainCRF().fit(X, y)
     header = ALL.state()[0]
-    for wrong in ({"options": 3}, {"fitted": [["x"], 3]}, {"fitted": [[], 3, True]}, {"fitted": [["x"], -1, True]}):
+    for wrong in (
+        {"options": 3},
+        {"fitted": [["x"], 3]},
+        {"fitted": [[], 3, True]},
+        {"fitted": [["x"], -1, True]},
+        {"fitted": [["x"], 2000, True]},
+        {"fitted": [["x"] * 90_000, 1, True]},
+    ):
         with pytest.raises(ModelFileError):
             ReadingFeatures.from_state({**header, **wrong}, {})

@@ -72,6 +72,8 @@ class TransformedEncoder:
         given = fitted.fit(X).transform(X)
         assert self._choose is not None  # only encoders of files come without, and they are fitted
         inner = self._choose(given)
+        if isinstance(inner, MatrixEncoder) and getattr(fitted, "kind", None) in TRANSFORMERS:
+            inner.feature_names = [str(name) for name in fitted.get_feature_names_out()]
         batch = inner.fit(given, min_count=min_count)
         self.transformer, self._inner = fitted, inner
         return batch

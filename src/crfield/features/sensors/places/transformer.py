@@ -22,7 +22,8 @@ from crfield.errors import InputError, ModelFileError, NotFittedError, ShapeErro
 from crfield.features.sensors.places.travelling import travelling_columns
 from crfield.features.sensors.readings import RADII, WEAKEST, Column, room_columns
 
-MOST_SENDERS, MOST_AXES, MOST_RADII = 10_000, 10_000, 100
+MOST_SENDERS, MOST_RADII = 1_000, 100
+MOST = 200_000  # columns
 
 
 def _are_radii(value: Any) -> bool:
@@ -92,17 +93,21 @@ class ReadingFeatures(TransformerMixin, Estimator):
             raise InputError("X holds no recordings; at least one is needed to learn what was read.")
         width = recordings[0].values.shape[1]
         n_senders = max((int(one.sender.max(initial=-1)) + 1 for one in recordings), default=0)
-        if n_senders > MOST_SENDERS:
+        phase = recordings[0].phase is not None
+        for k, one in enumerate(recordings):
+            _check_form(k, one, width, phase)
+        self._learn(_axis_names(self.axes, width), n_senders, phase)
+        return self
+
+    def _learn(self, axes: tuple[str, ...], n_senders: int, phase: bool) -> None:
+        if not self.travels and n_senders > MOST_SENDERS:
             raise InputError(
                 f"senders are numbered 0 … {n_senders - 1:,}, more than {MOST_SENDERS:,}. Number those that are "
                 "heard by np.unique(sender, return_inverse=True)[1], over all recordings together."
             )
-        self._learn(_axis_names(self.axes, width), n_senders, recordings[0].phase is not None)
-        for k, one in enumerate(recordings):
-            self._check_recording(k, one)
-        return self
-
-    def _learn(self, axes: tuple[str, ...], n_senders: int, phase: bool) -> None:
+        columns = (1 + len(self.radii)) * (7 * len(axes) + 5 * (0 if self.travels else n_senders) + 15)
+        if columns > MOST:
+            raise InputError(f"there would be some {columns:,} columns, more than {MOST:,}. Give fewer radii.")
         self.axes_, self.n_senders_, self.phase_ = axes, n_senders, phase
         none = np.zeros(0)
         made = self._columns(Readings(none, np.zeros((0, len(axes))), none, none, none if phase else None))
@@ -136,11 +141,7 @@ class ReadingFeatures(TransformerMixin, Estimator):
         return [column for column in chain(room, other) if not (self.travels and column.place)]
 
     def _check_recording(self, k: int, one: Readings) -> None:
-        if one.values.shape[1] != len(self.axes_):
-            raise ShapeError(f"recording {k} must have {len(self.axes_)} values, got {one.values.shape[1]}.")
-        if self.phase_ != (one.phase is not None):
-            has, had = ("a phase", "none") if one.phase is not None else ("no phase", "one")
-            raise InputError(f"recording {k} has {has}, the first one of fit had {had}. Give it for all or none.")
+        _check_form(k, one, len(self.axes_), self.phase_)
         beyond = int(one.sender.max(initial=-1))
         if not self.travels and beyond >= self.n_senders_:
             raise InputError(
@@ -178,8 +179,8 @@ class ReadingFeatures(TransformerMixin, Estimator):
             made.check()
             if fitted is not None:
                 axes, n_senders, phase = fitted
-                good = isinstance(axes, list) and 0 < len(axes) <= MOST_AXES and isinstance(phase, bool)
-                if not good or not isinstance(n_senders, int) or not 0 <= n_senders <= MOST_SENDERS:
+                good = isinstance(axes, list) and 0 < len(axes) <= MOST and isinstance(phase, bool)
+                if not good or not isinstance(n_senders, int) or n_senders < 0:
                     raise InputError("they must have been fitted to named values, senders and perhaps phases")
                 made._learn(_axis_names([str(name) for name in axes], len(axes)), int(n_senders), phase)
         except (InputError, TypeError, ValueError) as error:
@@ -211,6 +212,14 @@ def check_readings(X: Any) -> list[Readings]:
                 "crfield.Readings(seconds=…, values=…, sender=…, strength=…, phase=…)."
             )
     return recordings
+
+
+def _check_form(k: int, one: Readings, width: int, phase: bool) -> None:
+    if one.values.shape[1] != width:
+        raise ShapeError(f"recording {k} must have {width} values, got {one.values.shape[1]}.")
+    if phase != (one.phase is not None):
+        has, had = ("a phase", "none") if one.phase is not None else ("no phase", "one")
+        raise InputError(f"recording {k} has {has}, the first one of fit had {had}. Give it for all or none.")
 
 
 def _axis_names(given: Sequence[str] | None, width: int) -> tuple[str, ...]:
