@@ -256,6 +256,7 @@ CASES = [
     Case("graph-exact", lambda: crfield.GraphCRF(objective="likelihood", decode="map"), graphs),
     Case("grid", lambda: crfield.GridCRF(objective="pseudo_likelihood", decode="map", neighbours=8), images),
     Case("factorial", lambda: crfield.FactorialCRF(layers=("motion", "place"), l2=0.5), layers),
+    Case("factorial-shared", lambda: crfield.FactorialCRF(l2=0.5, distances=(1, 2)), layers),
     Case("discriminative-field", lambda: crfield.DiscriminativeRandomField(cv=2), images),
     Case("markov-field", lambda: crfield.MarkovRandomField(n_components=2), images),
     Case("maxent", lambda: crfield.MaxentClassifier(), rows, ROWS),

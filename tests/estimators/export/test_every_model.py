@@ -155,6 +155,21 @@ def same(found: list[Any], wanted: list[Any]) -> None:
         assert (ours[0], ours[1], ours[3]) == (code, forced, committed)
 
 
+@pytest.mark.parametrize("name", ["boosted", "boosted_two"])
+def test_the_linear_form_of_a_boosted_model_is_the_same_model(name: str) -> None:
+    """`to_crf`, a weight for each leaf: labels, probabilities, and what is said step by step."""
+    form = next(form for form in FORMS if form.name == name)
+    model, X = fitted(form), series(1, 2, whole_numbers=form.whole_numbers)[0]
+    twin, leaves = model.to_crf(), model.transform(X)
+    for k in range(2):
+        assert twin.predict(leaves)[k].tolist() == model.predict(X)[k].tolist()
+        np.testing.assert_allclose(twin.predict_proba(leaves)[k], model.predict_proba(X)[k], rtol=0, atol=1e-10)
+    ours, theirs = twin.stream(), model.stream()
+    for columns, row in zip(leaves[0].nodes["node"], X[0], strict=True):
+        now = ours.push(columns).probabilities
+        np.testing.assert_allclose(now, theirs.push(row).probabilities, rtol=0, atol=1e-10)
+
+
 @cache
 def long_form() -> tuple[StepModel, np.ndarray]:
     """A boosted model of order 2 on ten columns, and 10,000 steps, some cells of which are missing."""

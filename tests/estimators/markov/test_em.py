@@ -240,8 +240,11 @@ def test_labels_last(training: str, tmp_path: Path) -> None:
     assert same(crfield.load(tmp_path / "lasting.crfield").predict(noisy), model.predict(noisy))
     with pytest.raises(InputError, match="min_duration"):
         model.to_crf()
-    with pytest.raises(InputError, match="min_duration"):
-        model.stream()
+    stream = model.stream(viterbi=True)
+    told = [label for step in noisy[0] for label in stream.push(step).committed]
+    end = stream.finish()
+    assert min(runs([*told, *end.committed])[:-1]) >= 2
+    np.testing.assert_allclose(end.smoothed[-1], model.predict_proba(noisy[:1])[0][-1], rtol=0, atol=1e-10)
 
 
 def test_durations_that_cannot_be() -> None:

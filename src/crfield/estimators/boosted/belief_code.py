@@ -10,7 +10,7 @@ from __future__ import annotations
 from crfield.estimators.export.written import OwnRecursion
 
 _C = """
-#define NAME_DELAY (NAME_AHEAD < NAME_MAX_LAG ? NAME_AHEAD : NAME_MAX_LAG) /* until a label is committed */
+#define NAME_DELAY @delay@ /* steps until a label is committed: AHEAD, or max_lag as it was when this was written */
 #define NAME_WINDOW (NAME_BACK + NAME_DELAY + 1) /* steps that are remembered */
 typedef @narrow@ NAME_place;
 typedef struct {
@@ -74,7 +74,7 @@ static inline int NAME_push(NAME_stream *s, const double *x) {
   s->n_committed = s->n_forced = 0;
   if (s->steps - s->oldest > NAME_DELAY) {
     s->committed[s->n_committed++] = NAME_best(s->belief[s->oldest % NAME_WINDOW]);
-    s->n_forced = NAME_AHEAD > NAME_MAX_LAG;
+    s->n_forced = NAME_AHEAD > NAME_DELAY;
     s->oldest++;
   }
   return NAME_best(s->probabilities);

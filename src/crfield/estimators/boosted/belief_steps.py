@@ -82,7 +82,7 @@ class BeliefRounds:
     def reach(self, side: int) -> int:
         """How many steps before (−1) or after (1) a step can have a say in what is believed of it."""
         heard = [g for g in range(len(self.near)) if self.linear[-1:, g].any() or (self.stump_group == g).any()]
-        return self.n_rounds * max((side * far for g in heard for far in self.near[g]), default=0) if heard else 0
+        return self.n_rounds * max(0, *(side * far for g in heard for far in self.near[g]), 0)
 
     def beliefs(self, leaves: np.ndarray) -> np.ndarray:
         """(n, L) of neighbouring steps, from the leaves (n, R) that they are in."""

@@ -237,7 +237,7 @@ def c_header(steps: Exportable, *, name: str, labels: Sequence[str], columns: Se
         if chain is None
         else len(columns) + chain.operations(max_lag)
     )
-    look_ups = 2 * (max_lag + 1) * (2 * size + 1) if chain is None else min(max_lag, needed)
+    look_ups = 2 * (max_lag + 1) * (2 * size + 1) if chain is None else 1
     head = _filled(
         _HEAD,
         labels=len(labels),
@@ -259,6 +259,7 @@ def c_header(steps: Exportable, *, name: str, labels: Sequence[str], columns: Se
     parts += [_table(key, table) for key, table in tables.items()]
     body = _filled(
         _BODY if chain is None else chain.c,
+        delay=min(max_lag, written.sizes.get("AHEAD", 0)),
         narrow=next(word for word, most in STATES_BY_SIZE if size <= most),
         functions=written.c_functions,
         answer=_ANSWER if plain else _ANSWER_OF_STATES,

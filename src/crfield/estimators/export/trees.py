@@ -158,12 +158,14 @@ class TreeTable:
         values: list[np.ndarray],
         depth: int,
     ) -> TreeTable:
-        ways = np.array([ways for *_, ways in cuts], np.int32).reshape(-1, 3)
+        below, above, missing = np.array([ways for *_, ways in cuts], np.int32).reshape(-1, 3).T.copy()
         return cls(
             np.array([column for column, *_ in cuts], np.int32),
             np.array([threshold for _, threshold, *_ in cuts], np.float64),
             np.array([equal for _, _, equal, _ in cuts], np.int32),
-            *np.ascontiguousarray(ways.T),
+            below,
+            above,
+            missing,
             np.array(roots, np.int32),
             np.concatenate(values),
             depth,

@@ -30,6 +30,7 @@ from crfield.estimators.graph.steps import (
     dense_kinds,
     linear_steps,
     model_digest,
+    over_states,
     over_time,
     relation_tables,
 )
@@ -133,7 +134,7 @@ class FactorialCRF(GraphCRF, kind="factorial_crf"):
         schema, sizes, tables = model.encoder.schema, model.layout.sizes, relation_tables(model)
         if not dense_kinds(model.encoder):
             return over_time(self._node_steps(), schema, sizes, tables)
-        inner = over_time(linear_steps(model, shared=bool(self.shared_)), schema, sizes, tables)
+        inner = over_states(linear_steps(model, shared=bool(self.shared_)), schema, sizes, tables)
         return LayeredSteps(
             inner, names, [layout.n_dense for layout in model.layout.nodes], shared=bool(self.shared_)
         )

@@ -21,7 +21,8 @@ from crfield.core.states import StateSpace
 from crfield.data.graphs.batch import GraphSchema
 from crfield.data.graphs.graph import Graph
 from crfield.errors import InputError
-from crfield.estimators.export.states import Memory, StateSteps, remembered
+from crfield.estimators.base.fitted import Model
+from crfield.estimators.export.states import StateSteps, remembered
 from crfield.estimators.export.step_scores import DenseSteps, StepScorer, hashed, joined_steps
 from crfield.estimators.export.trees import TreeSteps
 from crfield.estimators.graph.model import GraphModel
@@ -61,12 +62,25 @@ def over_time(
     sizes: Sequence[int],
     tables: Mapping[int, np.ndarray],
 ) -> StepScorer:
-    """The chain over states of scores of nodes and the tables (L, L) of relations, by number."""
+    """The chain over scores of nodes and the tables (L, L) of relations, by number; over labels where they do."""
+    made = over_states(inner, schema, sizes, tables)
+    if not made.states.plain or len(sizes) > 1 or isinstance(inner, NodeSteps):
+        return made
+    if isinstance(inner, TreeSteps):  # two calls, for types
+        return replace(inner, start=made.start, end=made.end, transitions=made.transitions)
+    return replace(inner, start=made.start, end=made.end, transitions=made.transitions)
+
+
+def over_states(
+    inner: DenseSteps | TreeSteps | NodeSteps,
+    schema: GraphSchema,
+    sizes: Sequence[int],
+    tables: Mapping[int, np.ndarray],
+) -> StateSteps:
+    """The chain over states, the labels of the last steps of all layers."""
     along, beside = _in_time(schema, tables)
-    memory: Memory = remembered(sizes, along, beside)
+    memory = remembered(sizes, along, beside)
     chain = {"start": memory.start, "end": np.zeros(len(memory.start)), "transitions": memory.transitions}
-    if memory.states.plain and len(sizes) == 1 and not isinstance(inner, NodeSteps):
-        return replace(inner, **chain)
     return StateSteps(inner, memory.states, parts=memory.parts, offset=memory.offset, **chain)
 
 
@@ -150,7 +164,7 @@ def relation_tables(model: GraphModel) -> dict[int, np.ndarray]:
     }
 
 
-def model_digest(model: Any) -> str:
+def model_digest(model: Model) -> str:
     """A word that differs between fitted models of graphs."""
     state = model.state()
     return hashed([state.header], list(state.arrays.values()))

@@ -87,8 +87,8 @@ def classifier_steps(
     log_shares: np.ndarray,
     weight: float,
     least: float,
-) -> ClassifierSteps | str | None:
-    """The scorer of a fitted classifier; where there is none, why, or None where it is for the form of X."""
+) -> ClassifierSteps | str:
+    """The scorer of a fitted classifier; where there is none, why: nothing where it is for the form of X."""
     if not is_dense(encoder):
         return ""
     scorer = _scores_of(classifier, encoder, tables, len(log_shares))
@@ -113,10 +113,18 @@ def _scores_of(
         steps = [(step, step.values) for step in inner.additive.steps if isinstance(step, Learner)]
         if len(steps) == len(inner.additive.steps):
             return TreeSteps(
-                TreeTable.of_learners(steps, n_values=size), inner.additive.start, names=names, **scale, **tables
+                TreeTable.of_learners(steps, n_values=size),
+                inner.additive.start,
+                tables["transitions"],
+                tables["start"],
+                tables["end"],
+                names,
+                mean=scale.get("mean"),
+                deviation=scale.get("deviation"),
             )
-    if type(classifier) is LogisticRegression and (size == 2 or classifier.solver != "liblinear"):
-        weights, bias = classifier.coef_.T, classifier.intercept_
+    fitted: Any = classifier
+    if type(classifier) is LogisticRegression and (size == 2 or fitted.solver != "liblinear"):
+        weights, bias = fitted.coef_.T, fitted.intercept_
         if size == 2:  # one row of weights, for the second class
             weights, bias = np.concatenate([np.zeros_like(weights), weights], axis=1), np.append(0.0, bias)
         return DenseSteps(np.ascontiguousarray(weights), bias=bias, names=names, **scale, **tables)

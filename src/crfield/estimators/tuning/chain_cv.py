@@ -221,7 +221,7 @@ class ChainCRFCV(Streaming, Estimator):
         return hasattr(self, "scores_")
 
     @property
-    def _coder(self) -> LabelCoder:  # type: ignore[override]
+    def _coder(self) -> LabelCoder:
         return self._chain._coder
 
     def _step_scorer(self, *, history: int | None = None) -> StepScorer:
