@@ -21,6 +21,7 @@ def struct_bytes(text: str, name: str) -> int:
     >>> struct_bytes("#define N 3\ntypedef struct {\n  double a[N + 1];\n  int b, c[2][N];\n} point;", "point")
     64
     """
+    text = re.sub(r'"[^"\n]*"', '""', text)  # words of the user
     values: dict[str, int] = {}
     for word, told in _DEFINE.findall(text):
         if re.fullmatch(r"[\w+* ()]+", told) and all(w.isdigit() or w in values for w in re.findall(r"\w+", told)):
