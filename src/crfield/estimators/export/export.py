@@ -36,8 +36,8 @@ def export_model(
 ) -> None:
     """Write the model to ``path``, atomically.
 
-    With ``features`` the file takes positions or samples, and computes the columns itself: see the folder ``features``
-    beside this file.
+    With ``features`` the file takes positions or samples, and computes the columns itself: see the folder
+    ``features`` beside this file.
     """
     if not isinstance(path, str | os.PathLike):
         raise InputError(f"export needs the name of a file that ends in .h or .py, got {type(path).__name__}.")
