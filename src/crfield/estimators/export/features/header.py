@@ -15,7 +15,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from crfield.estimators.export.features.cost import model_operations, struct_bytes
+from crfield.estimators.export.features.cost import model_bytes, model_operations, struct_bytes
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,9 @@ def feature_header(model: str, code: FeatureCode, *, name: str, n_columns: int) 
     head, middle = (_filled(text, filled).replace("NAME", name) for text in (_HEAD, _MIDDLE))
     own = {key: getattr(code, key).replace("NAME", name) for key in ("constants", "fields", "helpers", "body")}
     whole = model + _filled(middle, own)
-    return _filled(head, {"bytes": f"{struct_bytes(whole, f'{name}_stream'):,}"}) + whole
+    told = model_bytes(model)
+    size = struct_bytes(whole, f"{name}_stream", {} if told is None else {f"{name}_model_stream": told})
+    return _filled(head, {"bytes": f"{size:,}"}) + whole
 
 
 def _filled(text: str, parts: dict[str, str]) -> str:

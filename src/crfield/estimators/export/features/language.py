@@ -178,8 +178,9 @@ class Step:
         said = self.language.remember(name, memory, value)
         if known is not None:
             said = self.language.pick(known, said, self.language.forget(name))
-        # at a turn of the block every value of it is joined once, then two more and the division
-        operations = 0 if memory.kind == "lag" else memory.size + 2 + (memory.kind == "mean")
+        # at a turn of the block all its values are joined, else two; to choose takes a comparison too
+        each = {"lag": 0, "mean": 1}.get(memory.kind, 2)
+        operations = each * max(memory.size, 2) + (memory.kind == "mean")
         self.lines.append(Line(target, said, operations=operations))
         return target
 

@@ -17,7 +17,7 @@ _HEAD = """\
 
 _CODE = '''
 
-from math import atan2, cos, pow, sin, sqrt  # noqa
+from math import atan2, cos, pow, sin, sqrt
 
 
 class Past:

@@ -136,7 +136,7 @@ class _Writer:
         return FeatureCode(
             "samples",
             arguments,
-            [comment(line) for line in self._about()],
+            self._about(),
             self._constants(),
             self._fields(),
             helpers({m.name for m in self.base}, contexts=bool(self.features.contexts))
@@ -155,7 +155,7 @@ class _Writer:
         for k, sensor in enumerate(self.sensors):
             which = f"sensor {k} ({sensor.name})" if self.many else "sample"
             axes = ", ".join(sensor.axes)
-            lines.append(f"{which}: {len(sensor.axes)} doubles, {axes}, {sensor.rate:g} times a second.")
+            lines.append(comment(f"{which}: {len(sensor.axes)} doubles, {axes}, {sensor.rate:g} times a second."))
         return [*lines, f"A step lasts {self.features.hop:g} s; NAME_push gives a label when one has ended."]
 
     def _constants(self) -> str:
@@ -268,7 +268,8 @@ static inline int NAME_listen{k}(NAME_features *f, const double *sample) {{
 
     def _rest_operations(self) -> int:
         contexts = sum(len(self.base) * (4 * width + 4) for width in self.features.contexts)
-        return contexts + int((self.part[2] - 1).clip(0).sum())
+        ends = 7 * len(self.sensors)  # whether a step has ended
+        return contexts + ends + int((self.part[2] - 1).clip(0).sum())
 
     def _body(self) -> str:
         lines = ["double *row;", "int said;"]
