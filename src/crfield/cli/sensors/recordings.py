@@ -178,10 +178,6 @@ class Reader:
     def _values(self, table: Table) -> np.ndarray:
         """(n, D) the readings; a missing one is an error, unless there are times by which gaps are bridged."""
         names = [table.column(name) for name in self.roles.columns]
-        for name in names:
-            if not table.is_numeric(name):
-                table.numbers(name)  # says which cell is none
-                raise table.fault(f"the column {name!r} holds no numbers.")
         values = np.stack([table.numbers(name) for name in names], axis=1)
         bridged = self.sampled and self._optional(table, "time") is not None
         if not bridged and np.isnan(values).any():
