@@ -126,7 +126,7 @@ class TableModel:
     def _steps(self, rows: Rows, predicted: Sequence[Sequence[Any]]) -> list[tuple[int, int]]:
         """Recording and step of each row; step −1 where a row is in none."""
         per = 1.0 if self.windows is None else self.windows.rate * self.windows.hop
-        steps = np.floor(rows.place / per + 1e-9).astype(np.int64)
+        steps = np.floor(rows.place / per + 1e-6).astype(np.int64)
         count = np.array([*map(len, predicted), 0])
         outside = (rows.recording < 0) | (steps >= count[rows.recording])
         return list(zip(rows.recording.tolist(), np.where(outside, -1, steps).tolist()))
