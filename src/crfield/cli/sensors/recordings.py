@@ -194,7 +194,7 @@ class Reader:
     def _parts(
         self, frame: TimedFrame, rate: float | None, *, timed: bool
     ) -> Iterator[tuple[TimedFrame, np.ndarray, np.ndarray]]:
-        """The pieces of a recording between gaps, with the rows (m,) of it that are in each, and their places (m,)."""
+        """Pieces of a recording between gaps, with the rows (m,) of it that are in each, and their places (m,)."""
         gap = self.roles.longest_gap
         if timed and rate is not None:
             for part in resampled(frame, rate, gaps="split", longest_gap=gap or LONGEST_GAP):
