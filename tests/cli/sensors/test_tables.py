@@ -14,9 +14,11 @@ import numpy as np
 import pytest
 
 import crfield
+from crfield.cli.model import roles_of
 from crfield.cli.sensors.roles import Roles
 from tests.cases.command_line import run, works
 from tests.cli.sensors.conftest import QUICK
+from tests.stored.test_stored import STORED
 
 
 def rows_of(text: str) -> list[dict[str, str]]:
@@ -159,6 +161,8 @@ ROLES = Roles("table", ("a, b", "ü"), time="t", unit="ms", rate=20.0)
 
 def test_roles_are_what_a_model_keeps() -> None:
     assert Roles.of_source(ROLES.source) == ROLES
+    stored = next(folder / f"{case.name}.crfield" for folder, case in STORED if case.name == "selected-table")
+    assert roles_of(crfield.load(stored)) == Roles("table", ("speed", "turn"), group="day", label="label")
     assert Roles.of_source({"format": "conllu", "columns": "form", "label": "upos"}) is None
 
 
