@@ -41,6 +41,10 @@ COMMANDS = [
     "inspect {model}",
     "inspect {model} --json",
     "inspect {model} --label A",
+    "stream {model}",
+    "stream {model} --lag 1 --go-on",
+    "export {model} {out}.h",
+    "export {model} {out}.py",
 ]
 each_model = pytest.mark.parametrize("name", MODELS)
 
@@ -56,7 +60,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def asked(command: str, name: str, data: Path, out: Path) -> Result:
     file = data / ("columns" if name in COLUMNS else "attributes")
-    return run(*(word.format(data=file, model=MODELS[name], out=out / "out") for word in command.split()))
+    words = (word.format(data=file, model=MODELS[name], out=out / "out") for word in command.split())
+    return run(*words, stdin="0.5 1.5 2.5\n" if command.startswith("stream") else None)
 
 
 def test_every_verb_that_takes_a_model_is_asked() -> None:
@@ -103,6 +108,9 @@ def test_models_of_text_label_text(name: str, data: Path, tmp_path: Path) -> Non
         ("latent-dynamic", COMMANDS[5], "has no explanations"),
         ("memm", COMMANDS[6], "only --errors are for it"),
         ("hmm-gaussian", COMMANDS[8], "holds a HMM; only a ChainCRF is converted"),
+        ("maxent", COMMANDS[15], "holds a MaxentClassifier, which labels nothing step by step; a ChainCRF does."),
+        ("chain-text", COMMANDS[15], "holds a ChainCRF of words or records, and lines of numbers are not for it"),
+        ("graph", COMMANDS[17], "holds a GraphCRF, which cannot be exported; a ChainCRF of numbers can."),
         ("hmm-gaussian", COMMANDS[14], "a HMM has no features of single labels: leave out --label"),
     ],
 )

@@ -35,9 +35,9 @@ def test_the_session_of_the_guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(tmp_path)
     guide = GUIDE.read_text(encoding="utf-8")
     names = [name for name, text in FILE.findall(guide) if Path(name).write_text(text, encoding="utf-8")]
-    assert names == ["train.txt", "words.template", "attributes.txt", "new.txt"]
+    assert names == ["train.txt", "words.template", "attributes.txt", "new.txt", "walks.csv"]
     steps = [step for session in SESSION.findall(guide) for step in re.split(r"^\$ ", session, flags=re.M) if step]
-    assert len(steps) == 12
+    assert len(steps) == 19
     for step in steps:
         command, _, expected = step.partition("\n")
         arguments, source, target = split(command)

@@ -40,6 +40,8 @@ def told(result: Result) -> str:
         ("gallery skipchain", "skip-chain"),
         ("reproduce veb-fgi1a", "veb-fig1a"),
         ("tune x.txt --score acuracy", "accuracy"),
+        ("select x.csv -m m --method graftign", "grafting"),
+        ("train x.csv -m m --features sensor", "sensors"),
     ],
 )
 def test_the_name_that_was_meant(command: str, meant: str) -> None:

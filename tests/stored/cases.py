@@ -206,6 +206,11 @@ def _with_tags(model: Any, X: Any, y: Any) -> Any:
     return model.fit(X, y, hidden=[("noun", "verb")[int(x[0])] if k % 3 else None for k, x in enumerate(X)])
 
 
+def _of_a_table(model: Any, X: Any, y: Any) -> Any:
+    model.fit(X, y).source_ = {"format": "table", "columns": '["speed", "turn"]', "group": "day", "label": "label"}
+    return model
+
+
 def _selected(method: str) -> Callable[[], Any]:
     return lambda: crfield.SelectedCRF(method=method, refit_l2=0.5)
 
@@ -246,6 +251,7 @@ CASES = [
     Case("continuous", lambda: crfield.ContinuousCRF(), real, ("predict", "predict_intervals")),
     Case("selected-grafting", _selected("grafting"), arrays),
     Case("selected-path", _selected("l1-path"), strings),
+    Case("selected-table", _selected("all"), arrays, fit=_of_a_table),
     Case("selected-games", lambda: crfield.SelectedCRF(
         features=crfield.Specification.parse(TAG_SMALL).expand(labels=3, agents=3), rate=10.0,
         options={"max_features": 4}), games),

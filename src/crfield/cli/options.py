@@ -52,7 +52,7 @@ def _features(given: str | None) -> str | None:
     """A kind of features, or the path of a file of the feature language, which has a dot or a slash."""
     if given is None or given in tuple(Features):
         return None if given is None else Features(given)
-    return given if any(sign in given for sign in "./\\") else one_of(given, list(Features))
+    return given if any(sign in given for sign in "./\\") else one_of(given, [str(kind) for kind in Features])
 
 
 def data_option(help: str, **facts: Any) -> Any:

@@ -30,7 +30,7 @@ def read_table(
     if data[: len(_PARQUET)] == _PARQUET:
         return table_of(_parquet(data, name), name)
     stream = io.BytesIO(data)
-    stream.name = name  # type: ignore[attr-defined]
+    stream.name = name
     return parse_table(read_text(stream), header=header, separator=separator, file=name, words=words)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import typer
 
 from crfield.cli.messages import note
-from crfield.cli.model import last_step
+from crfield.cli.model import WrongVerb, last_step
 from crfield.cli.reading import Format
 from crfield.cli.sensors.options import Asked, listed
 from crfield.cli.sensors.recordings import Reader, Recordings, Rows, read_tables
@@ -126,7 +126,7 @@ class TableModel:
     def _steps(self, rows: Rows, predicted: Sequence[Sequence[Any]]) -> list[tuple[int, int]]:
         """Recording and step of each row; step −1 where a row is in none."""
         per = 1.0 if self.windows is None else self.windows.rate * self.windows.hop
-        steps = np.floor(rows.place / per + 1e-9).astype(np.int64)
+        steps = np.floor(rows.place / per + 1e-6).astype(np.int64)
         count = np.array([*map(len, predicted), 0])
         outside = (rows.recording < 0) | (steps >= count[rows.recording])
         return list(zip(rows.recording.tolist(), np.where(outside, -1, steps).tolist()))
@@ -172,17 +172,17 @@ _SCORES = ("token_accuracy", "segment_f1", "edit_score")
 
 
 def refuse_text_options(path: str, format: Format, **given: Any) -> None:
-    """BadParameter where options of text files are given for a model of tables."""
+    """WrongVerb where options of text files are given for a model of tables."""
     told = [name for name, value in given.items() if value]
     if told or format not in (Format.auto, Format.table, Format.tracks):
         what = f"--{told[0].replace('_', '-')}" if told else f"--format {format}"
-        raise typer.BadParameter(f"{path} was trained on a table, for which {what} has no meaning.")
+        raise WrongVerb(f"{path} was trained on a table, for which {what} has no meaning.")
 
 
 def refuse_table_options(path: str, asked: Asked) -> None:
-    """BadParameter where options of tables are given for a model of text files."""
+    """WrongVerb where options of tables are given for a model of text files."""
     if asked.given:
-        raise typer.BadParameter(f"{asked.given[0]} is for models of tables, and {path} was not trained on one.")
+        raise WrongVerb(f"{asked.given[0]} is for models of tables, and {path} was not trained on one.")
 
 
 def _free(name: str, taken: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ of features of tracks, which take positions. `LineStream` is any of them behind 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from crfield.cli.model import WrongVerb, last_step, roles_of
 from crfield.data.tables import is_missing, is_number
 from crfield.errors import InputError, did_you_mean
 from crfield.estimators.base.fitted import fitted_of
+from crfield.estimators.export.stream import StreamStep
 
 Answer = tuple[Hashable, float]  # a label and its probability
 _SEPARATORS = re.compile(r"[,;\t]")
@@ -25,7 +26,8 @@ class LineStream:
     r"""A stream of labels that is fed with lines; made by `LineStream.of`.
 
     >>> from crfield import ChainCRF
-    >>> model = ChainCRF().fit([[[0.1, 5], [0.2, 5], [1.2, 5]]], [["low", "low", "high"]])
+    >>> X = [[[0.1, 5], [0.3, 5], [1.2, 5], [0.9, 5]], [[1.1, 5], [0.4, 5], [0.2, 5]]]
+    >>> model = ChainCRF(l2=0.1).fit(X, [["low", "low", "high", "high"], ["high", "low", "low"]])
     >>> labels = LineStream.of(model, "m.crfield", lag=0)
     >>> [labels.push(line)[0][0] for line in ("1.3 5", "1.2,5", "0.1\t5")]
     ['high', 'high', 'low']
@@ -33,6 +35,7 @@ class LineStream:
 
     def __init__(self, stream: Any, names: Sequence[str] | None, *, lag: int, agents: int = 0, windows: Any = None):
         self._stream, self._names, self._lag, self._agents, self._windows = stream, names, lag, agents, windows
+        self._labels: list[Hashable] = stream.classes_.tolist()
         self._samples = None if windows is None else windows.stream()
         self._places: list[int] | None = None  # where each column stands in a line, once a header said so
         self._steps = 0
@@ -45,12 +48,12 @@ class LineStream:
         last, kind = last_step(model), type(model).__name__
         if not hasattr(last, "stream"):
             raise WrongVerb(f"{path} holds a {kind}, which labels nothing step by step; a ChainCRF does.")
-        catalogue = getattr(last, "features", None)
+        catalogue: Any = getattr(last, "features", None)
         if hasattr(catalogue, "words"):
             names = [f"{agent}.{axis}" for agent in catalogue.words.agents for axis in catalogue.words.axes]
             return cls(last.stream(lag=lag), names, lag=lag, agents=len(catalogue.words.agents))
         windows = model[0] if last is not model else None
-        encoder = getattr(fitted_of(last), "encoder", None)
+        encoder: Any = getattr(fitted_of(last), "encoder", None)
         if getattr(encoder, "kind", None) != "matrix" or not (windows is None or hasattr(windows, "stream")):
             raise WrongVerb(
                 f"{path} holds a {kind} of words or records, and lines of numbers are not for it: crfield tag labels "
@@ -83,7 +86,7 @@ class LineStream:
         out: list[Answer] = []
         if self._samples is not None:
             for row in self._samples.finish():
-                out += self._answered(lambda row=row: self._stream.push(row))
+                out += self._answered(self._stream.push(row))
             self._samples = self._windows.stream()
         if self._steps:
             waiting = self._stream.finish().smoothed if self._lag else np.zeros((1, 0))
@@ -98,22 +101,21 @@ class LineStream:
         self.begun = True
         if self._samples is not None:
             rows = self._samples.push(numbers)
-            return [answer for row in rows for answer in self._answered(lambda row=row: self._stream.push(row))]
+            return [answer for row in rows for answer in self._answered(self._stream.push(row))]
         if not self._agents:
-            return self._answered(lambda: self._stream.push(numbers))
+            return self._answered(self._stream.push(numbers))
         positions = numbers.reshape(self._agents, -1)
         present = np.isfinite(positions).all(axis=1)
-        return self._answered(lambda: self._stream.push(positions, present=present))
+        return self._answered(self._stream.push(positions, present=present))
 
-    def _answered(self, push: Callable[[], Any]) -> list[Answer]:
-        step = push()
+    def _answered(self, step: StreamStep) -> list[Answer]:
         self._steps += 1
         told = step.probabilities if not self._lag else step.smoothed
         return [] if told is None else [self._best(told)]
 
     def _best(self, chances: np.ndarray) -> Answer:
         best = int(chances.argmax())
-        return self._stream.classes_[best], float(chances[best])
+        return self._labels[best], float(chances[best])
 
     def _header(self, cells: Sequence[str]) -> list[int]:
         """Where the columns of the model stand."""

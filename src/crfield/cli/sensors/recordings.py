@@ -8,7 +8,7 @@ file.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from crfield.errors import InputError, did_you_mean
 from crfield.storage.tables import read_table
 
 LONGEST_GAP = 1.0  # seconds, of tracks and of windows
+_CLOSE = 1e-3  # of a sample
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +42,7 @@ class Recordings:
 
     names: list[str]
     X: Any  # arrays (T, D), or Tracks
-    y: list[np.ndarray] | None
+    y: list[Any] | None
     rows: list[Rows]
     rate: float | None = None  # of samples or of tracks
 
@@ -155,33 +156,21 @@ class Reader:
                 said = None if labels is None else labels[own]
                 frames.append((number, own, TimedFrame(name, seconds[own], values[own], self.roles.columns, said)))
         rate = self._rate([frame for _, _, frame in frames], timed=all(dated)) if self.sampled else None
-        names, X, y = [], [], []
-        places = [(np.full(len(table), -1), np.zeros(len(table))) for table in tables]
+        names: list[str] = []
+        X, y = [], []
+        rows = [Rows(table, np.full(len(table), -1), np.zeros(len(table))) for table in tables]
         for number, own, frame in frames:
-            recording, place = places[number]
-            for part, start in self._parts(frame, rate, timed=dated[number]):
-                begun, ended = (part.seconds[0], part.seconds[-1]) if len(part) else (0.0, -1.0)
-                if rate is not None and dated[number]:
-                    inside = (frame.seconds >= begun - 1e-9) & (frame.seconds < ended + 1 / rate - 1e-9)
-                    place[own[inside]] = (frame.seconds[inside] - begun) * rate
-                    recording[own[inside]] = len(names)
-                else:
-                    those = own[start : start + len(part)]
-                    place[those], recording[those] = np.arange(len(part)), len(names)
+            for part, inside, place in self._parts(frame, rate, timed=dated[number]):
+                rows[number].recording[own[inside]] = len(names)
+                rows[number].place[own[inside]] = place
                 names.append(str(frame.name))
                 X.append(part.values)
-                if part.labels is not None:
-                    y.append(part.labels)
-        rows = [Rows(table, *both) for table, both in zip(tables, places, strict=True)]
-        return Recordings(names, X, y if len(y) == len(X) else None, rows, rate)
+                y.append(part.labels)
+        return Recordings(names, X, y if self.labelled else None, rows, rate)
 
     def _values(self, table: Table) -> np.ndarray:
         """(n, D) the readings; a missing one is an error, unless there are times by which gaps are bridged."""
         names = [table.column(name) for name in self.roles.columns]
-        for name in names:
-            if not table.is_numeric(name):
-                table.numbers(name)  # says which cell is none
-                raise table.fault(f"the column {name!r} holds no numbers.")
         values = np.stack([table.numbers(name) for name in names], axis=1)
         bridged = self.sampled and self._optional(table, "time") is not None
         if not bridged and np.isnan(values).any():
@@ -202,17 +191,21 @@ class Reader:
             )
         return clock_rate([frame.seconds for frame in frames])
 
-    def _parts(self, frame: TimedFrame, rate: float | None, *, timed: bool) -> list[tuple[TimedFrame, int]]:
-        """The pieces of a recording between gaps, with the row that each begins with."""
+    def _parts(
+        self, frame: TimedFrame, rate: float | None, *, timed: bool
+    ) -> Iterator[tuple[TimedFrame, np.ndarray, np.ndarray]]:
+        """Pieces of a recording between gaps, with the rows (m,) of it that are in each, and their places (m,)."""
         gap = self.roles.longest_gap
-        if not timed or (rate is None and gap is None):
-            return [(frame, 0)]
-        parts = split_at_gaps(frame, longest_gap=gap or LONGEST_GAP)
-        if rate is not None:
-            parts = resampled(frame, rate, gaps="split", longest_gap=gap or LONGEST_GAP)
-            return [(part, 0) for part in parts]
-        starts = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
-        return list(zip(parts, starts.tolist()))
+        if timed and rate is not None:
+            for part in resampled(frame, rate, gaps="split", longest_gap=gap or LONGEST_GAP):
+                place = (frame.seconds - part.seconds[0]) * rate
+                inside = np.flatnonzero((place > -_CLOSE) & (place < len(part) - _CLOSE))
+                yield part, inside, place[inside]
+            return
+        first = 0
+        for part in split_at_gaps(frame, longest_gap=gap) if timed and gap is not None else [frame]:
+            yield part, np.arange(first, first + len(part)), np.arange(len(part), dtype=np.float64)
+            first += len(part)
 
 
 def read_tables(sources: Sequence[str]) -> list[Table]:

@@ -91,7 +91,7 @@ class Labelled:
         from crfield.estimators.base.pipeline import Pipeline
 
         model.source_ = self.roles.source
-        encoder = getattr(fitted_of(model), "encoder", None)
+        encoder: Any = getattr(fitted_of(model), "encoder", None)
         if getattr(encoder, "kind", "") == "matrix" and encoder.feature_names is None:
             encoder.feature_names = self.names  # for whoever asks what was learnt
         return model if self.windows is None else Pipeline([("windows", self.windows), ("model", model)])

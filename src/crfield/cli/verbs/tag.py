@@ -17,9 +17,7 @@ text. Data passes through in blocks of whole sequences, so memory does not grow 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from typing import IO, Annotated, Any
@@ -28,9 +26,10 @@ import numpy as np
 import typer
 
 import crfield
-from crfield.cli.messages import json_text, visible
+from crfield.cli.messages import json_text
 from crfield.cli.model import Tagger, as_tagger, roles_of
 from crfield.cli.options import AllThreads, ColumnsOption, FormatOption, LabelOption, ModelFile, StrictOption
+from crfield.cli.output import data_output
 from crfield.cli.paths import READS, WRITES
 from crfield.cli.reading import (
     Format,
@@ -48,7 +47,7 @@ from crfield.data.texts.conll import parse_columns
 from crfield.data.texts.conllu import ColumnSpec, fill_conllu, parse_conllu
 from crfield.data.texts.crfsuite import parse_crfsuite
 from crfield.errors import FormatError
-from crfield.storage.blocks import Block, read_blocks, writing
+from crfield.storage.blocks import Block, read_blocks
 from crfield.storage.files import name_of, peek
 
 _MARK = b"\xef\xbb\xbf"
@@ -94,14 +93,14 @@ def tag(
         told = TableModel.of(
             found, roles, data or ["-"], table, columns=columns, label=label, labelled=False, threads=threads
         )
-        with _output(output) as stream:
+        with data_output(output) as stream:
             stream.write(told.tagged(marginals=marginals))
         return
     refuse_table_options(model, table)
     crf, reads = as_tagger(found, model, *asked, threads=threads)
     kinds = {source: format_for(reads, format, source, peek(source, 1 << 14)) for source in data or ["-"]}
     words = Words(*names_for(reads, columns, label)) if Format.conllu in kinds.values() else None
-    with _output(output) as stream:
+    with data_output(output) as stream:
         for number, source in enumerate(data or ["-"]):
             kind = kinds[source]
             own = words if kind is Format.conllu else None
@@ -119,26 +118,6 @@ def tag(
                 _tag_columns(crf, reads, source, stream, marginals=marginals)
             else:
                 _tag_attributes(crf, reads, source, stream, marginals=marginals)
-
-
-@contextmanager
-def _output(target: str) -> Iterator[Any]:
-    """Where the labelled data go: files and pipes get every byte as it is, a terminal what is safe to show."""
-    with writing(target) as stream:
-        yield _Shown(stream) if target == "-" and sys.stdout.isatty() else stream
-
-
-class _Shown:
-    """A stream to a terminal, on which control characters of the data are shown and not obeyed."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
-        self.flush = stream.flush
-
-    def write(self, data: bytes) -> None:
-        """Write whole lines."""
-        lines = data.decode("utf-8", "backslashreplace").replace("\r\n", "\n").split("\t")
-        self._stream.write("\t".join(map(visible, lines)).encode("utf-8", "backslashreplace"))
 
 
 @dataclass(frozen=True)

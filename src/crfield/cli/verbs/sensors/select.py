@@ -12,13 +12,18 @@ from typing import Annotated, Any
 import typer
 
 from crfield.cli import options
-from crfield.cli.messages import emit, listing, on_terminal, one_of, say
+from crfield.cli.messages import emit, listing, offered, on_terminal, one_of, say
 from crfield.cli.paths import WRITES
 from crfield.cli.scores import Scheme, judge
 from crfield.cli.sensors.options import Table
 from crfield.cli.sensors.training import read_labelled, reads_table
 from crfield.cli.sources import Files
-from crfield.selection.choice import METHODS
+
+
+def _methods() -> list[str]:
+    from crfield.selection.choice import METHODS  # costs more than --help may
+
+    return ["auto", *METHODS]
 
 
 def select(
@@ -36,8 +41,9 @@ def select(
         str,
         typer.Option(
             metavar="NAME",
-            help=f"How features are chosen: auto, {', '.join(METHODS)}.",
-            callback=lambda name: one_of(name, ["auto", *METHODS]),
+            help="How features are chosen: auto, grafting, relaxed, l1-path, gain, stability, wrapper, ….",
+            callback=lambda name: one_of(name, _methods()),
+            autocompletion=offered(_methods),
             rich_help_panel=options.MODEL,
         ),
     ] = "auto",

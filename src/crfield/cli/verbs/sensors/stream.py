@@ -9,7 +9,6 @@ full, with a label for each step and not for each line.
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
@@ -17,9 +16,9 @@ import typer
 import crfield
 from crfield.cli.messages import note
 from crfield.cli.options import ModelArgument
+from crfield.cli.output import data_output
 from crfield.cli.sensors.lines import Answer, LineStream
 from crfield.errors import FormatError, InputError
-from crfield.report.alignment import printable
 from crfield.storage.blocks import read_lines
 from crfield.storage.files import name_of
 
@@ -42,32 +41,28 @@ def stream(
 ) -> None:
     """Label standard input line by line, each line as it comes."""
     labels = LineStream.of(crfield.load(model), model, lag=lag)
-    for number, line in read_lines("-"):
-        try:
-            if not line.strip():
-                if labels.begun:
-                    _write(labels.finish(), probabilities=probabilities)
-                    _put("")
-                continue
-            _write(labels.push(line), probabilities=probabilities)
-        except InputError as error:
-            fault = FormatError(str(error), file=name_of("-"), line=number)
-            if not go_on or not labels.named:
-                raise fault from None
-            note(f"warning: {fault}")
-            _put(_UNREAD)
-    if labels.begun:
-        _write(labels.finish(), probabilities=probabilities)
+    with data_output("-") as out:
 
+        def write(answers: list[Answer]) -> None:
+            for label, chance in answers:
+                text = str(label).replace("\n", "\\n")  # a line is a line
+                out.write(f"{text}\t{chance:.6f}\n".encode() if probabilities else f"{text}\n".encode())
+            out.flush()  # whoever waits for it has nothing else to do
 
-def _write(answers: list[Answer], *, probabilities: bool) -> None:
-    shown = sys.stdout.isatty()
-    for label, chance in answers:
-        text = str(label)
-        text = printable(text) if shown or "\n" in text else text
-        _put(f"{text}\t{chance:.6f}" if probabilities else text)
-
-
-def _put(text: str) -> None:
-    """A line, at once: whoever waits for it has nothing else to do."""
-    print(text, flush=True)
+        for number, line in read_lines("-"):
+            try:
+                if line.strip():
+                    write(labels.push(line))
+                elif labels.begun:
+                    write(labels.finish())
+                    out.write(b"\n")
+                    out.flush()
+            except InputError as error:
+                fault = FormatError(str(error), file=name_of("-"), line=number)
+                if not go_on or not labels.named:
+                    raise fault from None
+                note(f"warning: {fault}")
+                out.write(f"{_UNREAD}\n".encode())
+                out.flush()
+        if labels.begun:
+            write(labels.finish())
