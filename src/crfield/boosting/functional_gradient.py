@@ -123,7 +123,8 @@ def grow_field(
                     outside.add(move.part, scale * move.values[move.tree.leaves(outside.rows(move.part))])
             loss = None if outside is None else outside.value(field) / max(outside.row_weight.sum(), 1e-300)
             gain = sum(move.gain for move in moves)
-            rounds.append(Round(number, "tree", moves[0].tree.told(name_of), gain, slopes.value / steps, loss))
+            pick = moves[0].tree.told(name_of, searches["node"].candidates.missing)
+            rounds.append(Round(number, "tree", pick, gain, slopes.value / steps, loss))
             if loss is None or loss < best_loss:
                 best, best_loss, kept = field, (np.inf if loss is None else loss), number
             moved = float(np.sqrt((slopes.node**2).sum()))

@@ -192,7 +192,7 @@ class TreeCRF(ChainAnswers[TreeChain], kind="tree_crf", model=TreeChain):
         """
         self.check()
         X, y, sample_weight = without_weightless(X, y, sample_weight)
-        labels, encoder = LabelCoder().fit(y), encoder_for(X)
+        labels, encoder = LabelCoder().fit(y), encoder_for(X, missing=True)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="numeric features differ widely")  # thresholds have no scale
             batch = encoder.fit(X)
