@@ -164,12 +164,12 @@ class TreeSum:
             counts += np.bincount(tree.column[tree.left >= 0], minlength=self.n_columns)
         return counts
 
-    def importances(self) -> np.ndarray | None:
-        """(F,) what the cuts of each column added to the gains of the trees; None where a file does not tell."""
+    def importances(self) -> np.ndarray:
+        """(F,) what the cuts of each column added to the gains; their number where a file tells no gains."""
+        if any(tree.gain is None for tree, _ in self.trees):
+            return self.usage().astype(np.float64)
         total = np.zeros(self.n_columns)
         for tree, _ in self.trees:
-            if tree.gain is None:
-                return None
             total += np.bincount(tree.column, tree.gain, minlength=self.n_columns)
         return total
 

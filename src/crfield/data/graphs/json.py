@@ -142,7 +142,7 @@ def _plain_rows(features: Any, count: int) -> Any:
     if form in ("sparse", "dense"):
         table = np.asarray(features.toarray() if form == "sparse" else features)
         rows = table.tolist()
-        return rows if not np.isnan(table).any() else [[None if v != v else v for v in row] for row in rows]
+        return rows if not np.isnan(table).any() else [[None if np.isnan(v) else v for v in row] for row in rows]
     return [
         {name: v.tolist() if hasattr(v, "tolist") else v for name, v in row.items()}
         if isinstance(row, Mapping)

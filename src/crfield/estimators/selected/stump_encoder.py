@@ -161,7 +161,7 @@ def class_counts(cut: Candidates, codes: np.ndarray, n_classes: int, *, n_jobs: 
 def _best_threshold(counts: np.ndarray, thresholds: np.ndarray) -> tuple[float, float | None, bool]:
     """Information gain and threshold of the best cut, and whether missing values are above it.
 
-    Missing values go with the better side, or are the question (+∞); where that makes no difference they are not above.
+    They go with the better side, or are the question (+∞); where that makes no difference they are not above.
     """
     n = len(thresholds) + 1
     missing = counts[n:].sum(axis=0)
