@@ -270,6 +270,7 @@ CASES = [
     Case("stump-encoder", lambda: crfield.StumpEncoder(), arrays, ("transform",)),
     Case("stump-selector", lambda: crfield.StumpSelector(n_rounds=3), arrays, ("transform",)),
     Case("tree-missing", lambda: crfield.TreeCRF(n_rounds=5, min_samples_leaf=1), gaps),
+    Case("tree-memory", lambda: crfield.TreeCRF(n_rounds=5, memory=True, class_weight={"C": 2.0}), arrays),
     Case("virtual-evidence-missing", lambda: crfield.VirtualEvidenceBoosting(n_rounds=5), gaps),
     Case("boosted-field-missing", lambda: crfield.BoostedRandomField(n_rounds=5), gaps),
     Case("stump-encoder-missing", lambda: crfield.StumpEncoder(), gaps, ("transform",)),
