@@ -23,6 +23,7 @@ COMPARISONS = (
     "pseudo",
     "graphs",
     "boosting",
+    "trees",
     "families",
     "segments",
     "selection",

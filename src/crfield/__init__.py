@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from crfield.estimators.chain.memm import MEMM as MEMM
     from crfield.estimators.chain.on_disk import encode_dataset as encode_dataset
     from crfield.estimators.continuous import ContinuousCRF as ContinuousCRF
+    from crfield.estimators.explain.partial_dependence import partial_dependence as partial_dependence
     from crfield.estimators.graph.crf import GraphCRF as GraphCRF
     from crfield.estimators.graph.discriminative_field import DiscriminativeRandomField as DiscriminativeRandomField
     from crfield.estimators.graph.factorial import FactorialCRF as FactorialCRF
@@ -162,6 +163,7 @@ else:
         "MEMM": "crfield.estimators.chain.memm",
         "MEstimatedCRF": "crfield.estimators.chain.m_estimated",
         "Pipeline": "crfield.estimators.base.pipeline",
+        "partial_dependence": "crfield.estimators.explain.partial_dependence",
         "phrase_features": "crfield.simulate.phrases",
         "PlaceShift": "crfield.features.sensors.places.shift",
         "plot_timeline": "crfield.report.displays.timeline",

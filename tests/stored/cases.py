@@ -72,6 +72,14 @@ def arrays(n: int, seed: int) -> Data:
     return numbers, y
 
 
+def gaps(n: int, seed: int) -> Data:
+    """Numbers of which those of the third label are mostly missing."""
+    rng, (_, numbers, y) = np.random.default_rng(seed + 100), _world(n, seed)
+    for x, labels in zip(numbers, y):
+        x[rng.random(len(x)) < np.where(np.array(labels) == "C", 0.8, 0.1), 1] = np.nan
+    return numbers, y
+
+
 def matrices(n: int, seed: int) -> Data:
     words, numbers, y = _world(n, seed)
     return [
@@ -275,6 +283,11 @@ CASES = [
     Case("incomplete-boost", lambda: crfield.IncompleteBoost(prior="learnt"), ones, ROWS, fit=_with_tags),
     Case("stump-encoder", lambda: crfield.StumpEncoder(), arrays, ("transform",)),
     Case("stump-selector", lambda: crfield.StumpSelector(n_rounds=3), arrays, ("transform",)),
+    Case("tree-missing", lambda: crfield.TreeCRF(n_rounds=5, min_samples_leaf=1), gaps),
+    Case("tree-memory", lambda: crfield.TreeCRF(n_rounds=5, memory=True, class_weight={"C": 2.0}), arrays),
+    Case("virtual-evidence-missing", lambda: crfield.VirtualEvidenceBoosting(n_rounds=5), gaps),
+    Case("boosted-field-missing", lambda: crfield.BoostedRandomField(n_rounds=5), gaps),
+    Case("stump-encoder-missing", lambda: crfield.StumpEncoder(), gaps, ("transform",)),
 ]  # fmt: skip
 
 

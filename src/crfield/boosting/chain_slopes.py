@@ -5,6 +5,11 @@
 p is the belief among all labellings and q that among those the target allows: zeros and ones where all labels are
 known, and a belief as well where some are not. Both come from the exact engine, one forward–backward each (the second
 only if it is needed).
+
+Where the target has costs (`crfield.core.costs`), p is the belief with the costs added to the scores: the slope is
+then that of the softmax margin, in which a wrong label must lose by its cost (Gimpel & Smith 2010, *Softmax-margin
+CRFs*).
+With a memory beliefs are of states, and trees are told the sums over the states of each label.
 """
 
 from __future__ import annotations
@@ -15,10 +20,12 @@ import numpy as np
 
 from crfield.boosting.tree_field import TreeField
 from crfield.boosting.weak_learners.candidates import Table
+from crfield.core.beliefs import Beliefs
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.core.target import Target
 from crfield.core.topology import Chains
+from crfield.data.flat import chosen_nodes
 from crfield.errors import InputError
 from crfield.inference.chain import ChainEngine
 from crfield.inference.labellings import one_hot, path_scores
@@ -29,7 +36,8 @@ class Slopes:
     """The functional gradient, truth less marginals, and its curvature."""
 
     value: float  # Σ weight · (−log p)
-    node: np.ndarray  # (N, K), not weighted
+    node: np.ndarray  # (N, K), of labels, not weighted
+    ends: tuple[np.ndarray, np.ndarray]  # (B, K) of first and of last steps (of states with a memory), not weighted
     edge: np.ndarray  # (K, K), weighted and summed over edges
     mass: np.ndarray  # (K, K) expected uses of each pair, weighted
     each: np.ndarray | None  # (E, K²), not weighted; None where edges share their table
@@ -50,14 +58,23 @@ class Labelled:
         if not isinstance(target.topology, Chains):
             raise InputError("trees are boosted on chains, got graphs. Give sequences.")
         self.columns, self.target, self.chains = columns, target, target.topology
-        labels = target.n_labels
+        labels, self.memory = target.n_labels, field.memory
+        self.truth = target if field.memory is None else field.memory.target(target)
+        self.cost = target.cost
+        if self.cost is not None and field.memory is not None:
+            self.cost = self.cost[:, field.memory.space.label_of_state]
         self.node = np.zeros((self.chains.n_nodes, labels))
         self.edge = np.zeros((self.chains.n_edges, labels * labels)) if field.edge_trees is not None else None
         self.engine = ChainEngine(n_jobs)
         self.weight = np.ones(self.chains.n_sequences) if target.weight is None else target.weight
         self.row_weight = self.weight[self.chains.sequence_of_node]
         self.edge_weight = self.weight[self.chains.sequence_of_edge]
-        self.complete = bool(target.complete.all())
+        self.vague = np.flatnonzero(~self.truth.complete)  # sequences of which labels are not all known
+        self.vague_chains, self.vague_nodes = chosen_nodes(self.chains, self.vague)
+        self.vague_edges = np.flatnonzero(~self.truth.complete[self.chains.sequence_of_edge])
+        some = self.chains.lengths > 0
+        self.first, self.last = self.chains.offsets[:-1][some], self.chains.offsets[1:][some] - 1
+        self._gold: tuple[np.ndarray, np.ndarray] | None = None  # what is wanted of the others, which never changes
 
     def potentials(self, field: TreeField) -> Potentials:
         """Scores with the field's tables; a table for each edge where edges must be weighed apart."""
@@ -69,28 +86,49 @@ class Labelled:
     def value(self, field: TreeField) -> float:
         """Σ weight · (−log p)."""
         scores = self.potentials(field)
-        gap = self.engine.infer(scores, Semiring.LOG).total - self._wanted(scores)[0]
+        gap = self._free(scores).total - self._wanted(scores)[0]
         return float(self.weight @ np.maximum(gap, 0.0))
 
     def slopes(self, field: TreeField) -> Slopes:
         """Slope of the log-likelihood in the scores."""
         scores = self.potentials(field)
-        free = self.engine.infer(scores, Semiring.LOG)
+        free = self._free(scores)
         total, node, edge = self._wanted(scores)
         each, mass = edge - free.edge, free.edge
         slope = each
         if self.target.weight is not None and self.chains.n_edges:
             slope, mass = (some * self.edge_weight[:, None, None] for some in (each, mass))
         each = None if self.edge is None else each.reshape(self.edge.shape)
-        gap = np.maximum(free.total - total, 0.0)
-        return Slopes(float(self.weight @ gap), node - free.node, slope.sum(axis=0), mass.sum(axis=0), each)
+        gap, node = np.maximum(free.total - total, 0.0), node - free.node
+        ends = node[self.first], node[self.last]
+        if self.memory is not None:
+            node = self.memory.space.label_sums(node)
+        return Slopes(float(self.weight @ gap), node, ends, slope.sum(axis=0), mass.sum(axis=0), each)
+
+    def _free(self, scores: Potentials) -> Beliefs:
+        """Beliefs among all labellings, raised by what they cost."""
+        if self.cost is not None:
+            scores = Potentials(scores.node + self.cost, scores.edge, self.chains)
+        return self.engine.infer(scores, Semiring.LOG)
 
     def _wanted(self, scores: Potentials) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        if self.complete:
-            return path_scores(scores, self.target.labels), *one_hot(scores, self.target.labels)
-        masked = Potentials(np.where(self.target.mask, scores.node, -np.inf), scores.edge, self.chains)
-        clamped = self.engine.infer(masked, Semiring.LOG)
-        return clamped.total, clamped.node, clamped.edge
+        """Total, node and edge beliefs among what is allowed: the labelling itself where there is one only."""
+        labels, rows = self.truth.labels, self.vague_nodes
+        if self._gold is None:
+            self._gold = one_hot(scores, labels, possible=self.truth.complete)
+        total = path_scores(scores, np.maximum(labels, 0))
+        if not len(self.vague):
+            return total, *self._gold
+        node, edge = (part.copy() for part in self._gold)
+        tables = scores.edge if scores.shared else scores.edge[self.vague_edges]
+        masked = np.where(self.truth.mask[rows], scores.node[rows], -np.inf)
+        clamped = self.engine.infer(Potentials(masked, tables, self.vague_chains), Semiring.LOG)
+        total[self.vague], node[rows] = clamped.total, clamped.node
+        if scores.shared:
+            edge += clamped.edge
+        else:
+            edge[self.vague_edges] = clamped.edge
+        return total, node, edge
 
     def rows(self, part: str) -> Table:
         """The columns that trees of a part read: those of all steps, or of the later step of every edge."""

@@ -33,6 +33,7 @@ import numpy as np
 
 from crfield.boosting.chain_slopes import Labelled, Slopes
 from crfield.boosting.round_table import Round
+from crfield.boosting.segment_memory import SegmentMemory
 from crfield.boosting.tree_field import TreeField
 from crfield.boosting.weak_learners.candidates import Candidates, Table
 from crfield.boosting.weak_learners.responses import LEAST_WEIGHT, centred
@@ -84,13 +85,15 @@ def grow_field(
     *,
     rng: np.random.Generator,
     held_out: tuple[Table, Target] | None = None,
+    memory: SegmentMemory | None = None,
     watch: Callable[[Step], bool | None] | None = None,
     name_of: Callable[[int], str] = "x[{}]".format,
 ) -> Grown:
     """Boost a field on chains with columns (N, F), dense or sparse, and their target.
 
     With ``held_out`` columns and target, rounds end when their loss has not fallen for ``patience`` rounds, and those
-    after the best are taken back. ``watch`` sees every round and may end it by True.
+    after the best are taken back. A ``memory`` has transitions between its states. ``watch`` sees every round and may
+    end it by True.
 
     >>> from crfield.core.topology import Chains
     >>> chains = Chains.from_lengths([3, 3])
@@ -100,7 +103,7 @@ def grow_field(
     >>> len(grown.rounds), grown.rounds[0].pick, grown.field.potentials(x, chains).node.argmax(axis=1).tolist()
     (100, 'x[0] > 0.5 (2 leaves)', [0, 0, 1, 1, 1, 0])
     """
-    field = _empty(columns.shape[1], target, edges=growth.transitions == "trees")
+    field = _empty(columns.shape[1], target, memory, edges=growth.transitions == "trees")
     data = Labelled(columns, target, field, n_jobs=growth.n_jobs)
     outside = None if held_out is None else Labelled(*held_out, field, n_jobs=growth.n_jobs)
     searches = {"node": Search(columns, growth, rng)}
@@ -110,11 +113,13 @@ def grow_field(
     best, best_loss, kept = field, np.inf, 0
     began, reason = time.perf_counter(), ALL_ROUNDS
     slopes = data.slopes(field)
-    steps = max(float(data.row_weight.sum()), 1.0)
+    steps, scale = max(float(data.row_weight.sum()), 1.0), 1.0
     try:
         for number in range(1, growth.n_rounds + 1):
             moves = [grow_tree(search, data, slopes, part, growth) for part, search in searches.items()]
-            field, slopes, scale = _take(moves, data, field, slopes, growth)
+            # With a memory whole segments turn over together: what was too far last time is hardly right now.
+            longest = 1.0 if memory is None else min(1.0, 2.0 * scale)
+            field, slopes, scale = _take(moves, data, field, slopes, growth, longest)
             for move in moves:
                 trees = field.trees if move.part == "node" else field.edge_trees
                 if trees is not None:
@@ -123,7 +128,8 @@ def grow_field(
                     outside.add(move.part, scale * move.values[move.tree.leaves(outside.rows(move.part))])
             loss = None if outside is None else outside.value(field) / max(outside.row_weight.sum(), 1e-300)
             gain = sum(move.gain for move in moves)
-            rounds.append(Round(number, "tree", moves[0].tree.told(name_of), gain, slopes.value / steps, loss))
+            pick = moves[0].tree.told(name_of, searches["node"].candidates.missing)
+            rounds.append(Round(number, "tree", pick, gain, slopes.value / steps, loss))
             if loss is None or loss < best_loss:
                 best, best_loss, kept = field, (np.inf if loss is None else loss), number
             moved = float(np.sqrt((slopes.node**2).sum()))
@@ -144,15 +150,15 @@ def grow_field(
 
 
 def _take(
-    moves: list[Move], data: Labelled, field: TreeField, slopes: Slopes, growth: Growth
+    moves: list[Move], data: Labelled, field: TreeField, slopes: Slopes, growth: Growth, longest: float
 ) -> tuple[TreeField, Slopes, float]:
-    """Go along trees and tables at once, half as far as long as the penalised loss would rise.
+    """Go along trees and tables at once, ``longest`` of the way, and half as far while the penalised loss would rise.
 
     Curvature is taken step by step, as if neighbours were independent. Where transitions are strong whole stretches
     change their labels together, and a full step may overshoot.
     """
     there = field if growth.transitions == "none" else _with_tables(field, data, slopes, growth)
-    before, scale, done = slopes.value + _penalty(field, growth), 1.0, 0.0
+    before, scale, done = slopes.value + _penalty(field, growth), longest, 0.0
     while True:
         for move in moves:
             data.add(move.part, (scale - done) * move.values[move.leaf])
@@ -211,15 +217,16 @@ class Search:
         return FlatTree.of(tree, columns), tree.gain
 
 
-def _empty(n_columns: int, target: Target, *, edges: bool) -> TreeField:
+def _empty(n_columns: int, target: Target, memory: SegmentMemory | None, *, edges: bool) -> TreeField:
     """Log shares of the labels, and nothing else; a label without steps of its own counts as half a step."""
     labels = target.n_labels
     known = target.labels[target.labels >= 0]
     prior = np.log(np.maximum(np.bincount(known, minlength=labels), 0.5))
     prior -= prior.mean()
-    zeros = np.zeros(labels)
+    states = labels if memory is None else memory.space.n_states
+    zeros, table = np.zeros(states), np.zeros((states, states))
     edge_trees = TreeSum(n_columns, labels * labels) if edges else None
-    return TreeField(TreeSum(n_columns, labels), prior, zeros, zeros, np.zeros((labels, labels)), edge_trees)
+    return TreeField(TreeSum(n_columns, labels), prior, zeros, zeros, table, edge_trees, memory)
 
 
 def grow_tree(search: Search, data: Labelled, slopes: Slopes, part: str, growth: Growth) -> Move:
@@ -244,13 +251,12 @@ def _sums(leaf: np.ndarray, n_leaves: int, values: np.ndarray) -> np.ndarray:
 
 def _with_tables(field: TreeField, data: Labelled, slopes: Slopes, growth: Growth) -> TreeField:
     """Newton steps of the table and of the scores of first and last steps, each entry on its own."""
-    chains, some = data.chains, data.chains.lengths > 0
     rate, l2 = growth.learning_rate, growth.l2
     below = slopes.mass + l2 + growth.ridge
     table = field.table + rate * np.clip((slopes.edge - l2 * field.table) / below, -LIMIT, LIMIT)
     ends = []
-    for scores, nodes in ((field.start, chains.offsets[:-1][some]), (field.end, chains.offsets[1:][some] - 1)):
-        slope, heavy = slopes.node[nodes], data.row_weight[nodes][:, None]
+    for scores, nodes, slope in zip((field.start, field.end), (data.first, data.last), slopes.ends, strict=True):
+        heavy = data.row_weight[nodes][:, None]
         curvature = np.abs(slope) * (1.0 - np.abs(slope)) * heavy
         step = ((slope * heavy).sum(axis=0) - l2 * scores) / (curvature.sum(axis=0) + l2 + growth.ridge)
         ends.append(scores + rate * np.clip(step, -LIMIT, LIMIT))

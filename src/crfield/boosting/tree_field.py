@@ -6,6 +6,9 @@
 The second sum is there only if transitions were boosted too; its trees read the columns of the later step, as in
 Dietterich, Ashenfelter & Bulatov (2004). Whatever the scores are made of, they are `Potentials`, so every engine and
 every report applies.
+
+With a memory b and c are states, pairs of labels (`crfield.boosting.segment_memory`): trees and prior score the label
+of a state, start, end and table the state itself.
 """
 
 from __future__ import annotations
@@ -14,10 +17,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from crfield.boosting.segment_memory import SegmentMemory
 from crfield.boosting.weak_learners.candidates import Table
 from crfield.boosting.weak_learners.tree_scorer import TreeSum
 from crfield.core.potentials import Potentials
 from crfield.core.topology import Chains
+from crfield.storage.checked import refuse
 from crfield.storage.state import State
 
 PARTS = ("prior", "start", "end", "table")
@@ -35,10 +40,11 @@ class TreeField:
 
     trees: TreeSum  # K values at a leaf
     prior: np.ndarray  # (K,)
-    start: np.ndarray  # (K,)
-    end: np.ndarray  # (K,)
-    table: np.ndarray  # (K, K)
+    start: np.ndarray  # (K,), or (S,) with a memory
+    end: np.ndarray  # (K,) or (S,)
+    table: np.ndarray  # (K, K) or (S, S)
     edge_trees: TreeSum | None = None  # K² values at a leaf
+    memory: SegmentMemory | None = None
 
     def potentials(self, columns: Table, chains: Chains) -> Potentials:
         """Scores of steps with columns (N, F)."""
@@ -51,9 +57,12 @@ class TreeField:
         """Potentials from the sums of trees (N, K) and (E, K²) or None."""
         some = chains.lengths > 0
         node = node + self.prior
-        node[chains.offsets[:-1][some]] += self.start
+        start, tables = self.start, self.table[None]
+        if self.memory is not None:
+            node = node[:, self.memory.space.label_of_state]
+            start, tables = start + self.memory.start, tables + self.memory.edge
+        node[chains.offsets[:-1][some]] += start
         node[chains.offsets[1:][some] - 1] += self.end
-        tables = self.table[None]
         if edge is not None:
             tables = tables + edge.reshape(-1, *self.table.shape)
         return Potentials(node, tables, chains)
@@ -76,6 +85,8 @@ class TreeField:
         for prefix, trees in (("trees", self.trees), ("edge_trees", self.edge_trees)):
             if trees is not None:
                 arrays |= {f"{prefix}/{name}": array for name, array in trees.state().arrays.items()}
+        if self.memory is not None:
+            arrays |= {f"memory/{name}": array for name, array in self.memory.arrays().items()}
         return State({}, arrays)
 
     @classmethod
@@ -85,7 +96,13 @@ class TreeField:
         def trees(prefix: str, n_values: int) -> TreeSum:
             return TreeSum.from_state(State({}, state.under(prefix)), n_columns=n_columns, n_values=n_values)
 
-        prior, start, end = (state.array(name, (n_labels,)) for name in PARTS[:3])
-        table = state.array("table", (n_labels, n_labels))
+        kept = state.under("memory")
+        memory = SegmentMemory.from_arrays(kept, n_labels) if kept else None
+        states = n_labels if memory is None else memory.space.n_states
+        prior = state.array("prior", (n_labels,))
+        start, end = (state.array(name, (states,)) for name in PARTS[1:3])
+        table = state.array("table", (states, states))
         edge_trees = trees("edge_trees", n_labels * n_labels) if state.under("edge_trees") else None
-        return cls(trees("trees", n_labels), prior, start, end, table, edge_trees)
+        if memory is not None and edge_trees is not None:
+            refuse("the model file has trees on transitions and a memory, which do not go together")
+        return cls(trees("trees", n_labels), prior, start, end, table, edge_trees, memory)

@@ -45,8 +45,11 @@ def encoder_for(
     transition_functions: Iterable[Any] = (),
     standardize: bool = False,
     features: Any = None,
+    missing: bool = False,
 ) -> Encoder:
     """An unfitted encoder for data like X; ``features`` is a transformer that X passes through first.
+
+    With ``missing`` NaN in matrices is a missing value, for models that only compare numbers.
 
     >>> import numpy as np
     >>> encoder_for([[{"word": "dog"}]]).kind, encoder_for([np.zeros((3, 2))]).kind
@@ -79,7 +82,7 @@ def encoder_for(
         )
     if isinstance(X, AttributeSequences) or _looks_like_records(X):
         return RecordEncoder(transition_features=transition_features, standardize=standardize)
-    return MatrixEncoder(transition_features=transition_features, standardize=standardize)
+    return MatrixEncoder(transition_features=transition_features, standardize=standardize, missing=missing)
 
 
 def encoder_from_state(

@@ -5,6 +5,9 @@ hashed or counted features. Dense ones are laid end to end by a single concatena
 block; sparse ones keep their indices and become the sparse part, whose columns never seen in ``fit`` (or on
 fewer than ``min_count`` rows) are dropped. The width is fixed in ``fit``. Numbers are checked to be finite
 in one pass; the place of a bad one is looked for only when there is one.
+
+Models that only compare numbers (stumps, trees) can read NaN as a value that is missing. For them an encoder is made
+with ``missing``: it lets NaN pass, and remembers which columns had any, so that reports can say where these went.
 """
 
 from __future__ import annotations
@@ -38,7 +41,8 @@ class MatrixEncoder(NamedEdges):
     """Encoder of sequences of 2-D arrays (T, D), or of scipy sparse matrices (T, D).
 
     ``feature_names`` gives the D columns names, ``x[0]``, ``x[1]``, … otherwise. ``transition_features`` is
-    None, "all", or a list of column numbers (or names): those are put on the edges too.
+    None, "all", or a list of column numbers (or names): those are put on the edges too. With ``missing`` NaN is a
+    missing value; nothing is then standardised.
 
     >>> import numpy as np
     >>> encoder = MatrixEncoder(standardize=True)
@@ -58,12 +62,17 @@ class MatrixEncoder(NamedEdges):
         transition_features: str | Sequence[int | str] | None = None,
         standardize: bool = False,
         feature_names: Sequence[str] | None = None,
+        missing: bool = False,
     ) -> None:
+        if missing and standardize:
+            raise InputError("missing values have no scale: leave out standardize, or fill them in first.")
+        self.missing = bool(missing)
         self.transition_features = check_transition_features(transition_features)
         self.standardize = bool(standardize)
         self.feature_names = None if feature_names is None else [str(name) for name in feature_names]
         self._width = -1
         self._kept: np.ndarray | None = None  # (K,) int32 the user's column of each sparse column; None: dense
+        self._gaps: frozenset[int] = frozenset()  # the user's columns of which values were missing in fit
         self._scale: Scale | None = None
         self._edges: EdgeChoice | None = None
 
@@ -83,7 +92,7 @@ class MatrixEncoder(NamedEdges):
             node, remap = drop_rare(node, min_count)
             kept = np.flatnonzero(remap >= 0).astype(np.int32)
         scale = None
-        if node.values is not None or node.dense is not None:
+        if not self.missing and (node.values is not None or node.dense is not None):
             scale = Scale.learn(node)
             if self.standardize:
                 node = scale.apply(node)
@@ -93,6 +102,7 @@ class MatrixEncoder(NamedEdges):
         if self.transition_features is not None:
             edges, edge = self._chosen(width, kept).learn(topology, node, min_count)
         self._width, self._kept, self._edges = width, kept, edges
+        self._gaps = _gaps(node, kept) if self.missing else frozenset()
         self._scale = scale if self.standardize else None
         return Batch(topology, node, edge)
 
@@ -120,6 +130,16 @@ class MatrixEncoder(NamedEdges):
             raise IndexError(f"dense column {column} of {0 if self._kept is not None else self._width}")
         return self._name(column)
 
+    def had_gaps(self, column: int) -> bool:
+        """Whether values of a column, sparse or dense as the matrices are, were missing in ``fit``.
+
+        >>> encoder = MatrixEncoder(missing=True)
+        >>> _ = encoder.fit([np.array([[1.0, np.nan], [3.0, 2.0]])])
+        >>> encoder.had_gaps(0), encoder.had_gaps(1)
+        (False, True)
+        """
+        return (column if self._kept is None else int(self._kept[column])) in self._gaps
+
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """A JSON-able header and the arrays from which ``from_state`` makes the same encoder again."""
         self._check_fitted()
@@ -132,6 +152,8 @@ class MatrixEncoder(NamedEdges):
             "sparse": self._kept is not None,
             "scaled": self._scale is not None,
         }
+        if self.missing:
+            header["missing"] = sorted(self._gaps)
         arrays: dict[str, np.ndarray] = {}
         if self._kept is not None:
             arrays["kept"] = self._kept
@@ -150,6 +172,11 @@ class MatrixEncoder(NamedEdges):
             raise ModelFileError(f"the header must hold {width} feature names. Was the file edited?")
         encoder.feature_names = None if names is None else [str(name) for name in names]
         encoder._width = width
+        gaps = header.get("missing")  # files of before know no missing values, and their models no side for them
+        if gaps is not None:
+            if not isinstance(gaps, list) or any(type(k) is not int or not 0 <= k < width for k in gaps):
+                raise ModelFileError("the header must list the columns that had missing values. Was it edited?")
+            encoder.missing, encoder._gaps = True, frozenset(gaps)
         if header.get("sparse"):
             encoder._kept = rising(arrays, "kept", width)
         sizes = {"width": 0, "n_dense": width}
@@ -186,9 +213,12 @@ class MatrixEncoder(NamedEdges):
         numbers = columns.values if columns.dense is None else columns.dense
         # A sum is finite only if all its terms are; one that overflows merely leads to the longer way.
         with np.errstate(over="ignore", invalid="ignore"):
-            if numbers is None or np.isfinite(numbers.sum()) or np.isfinite(numbers).all():
+            if numbers is None or np.isfinite(numbers.sum()):
                 return
-        place = int(np.argmin(np.isfinite(numbers)))
+            bad = np.isinf(numbers) if self.missing else ~np.isfinite(numbers)
+        if not bad.any():
+            return
+        place = int(np.argmax(bad))
         if columns.dense is None:
             row, column = (
                 int(np.searchsorted(columns.indptr, place, side="right")) - 1,
@@ -197,11 +227,15 @@ class MatrixEncoder(NamedEdges):
         else:
             row, column = divmod(place, columns.n_dense)
         sequence = int(topology.sequence_of_node[row])
+        advice = (
+            "Use NaN where a value is missing, or clip it."
+            if self.missing
+            else "Fill in the missing values first, for example with the column's mean, and mark them in a column of "
+            "their own."
+        )
         raise FeatureError(
             f"sequence {sequence}, step {row - int(topology.offsets[sequence])}: feature "
-            f"{self._name(column)!r} must be a finite number, got {numbers.reshape(-1)[place]}. Fill in the "
-            "missing values first, for example with the column's mean, and mark them in a column of their "
-            "own."
+            f"{self._name(column)!r} must be a finite number, got {numbers.reshape(-1)[place]}. {advice}"
         )
 
     def _chosen(self, width: int, kept: np.ndarray | None) -> EdgeChoice:
@@ -297,6 +331,15 @@ def _first_width(matrices: list[Any]) -> int:
     raise ShapeError(
         f"X must hold at least one matrix with columns to fix the width, got {len(matrices)} sequences without any."
     )
+
+
+def _gaps(node: Columns, kept: np.ndarray | None) -> frozenset[int]:
+    """The user's columns that hold NaN."""
+    if node.dense is not None:
+        return frozenset(np.flatnonzero(np.isnan(node.dense).any(axis=0)).tolist())
+    if node.values is None or kept is None:
+        return frozenset()
+    return frozenset(kept[np.unique(node.indices[np.isnan(node.values)])].tolist())
 
 
 def _dense(matrices: list[Any], width: int) -> Columns:

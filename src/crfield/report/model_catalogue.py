@@ -91,7 +91,7 @@ MODELS: tuple[Model, ...] = (
         "TreeCRF",
         STEP,
         "scores are sums of regression trees, of single labels or of pairs",
-        "many columns of different kinds, thresholds and interactions among them",
+        "sensors: many columns of different kinds, thresholds, interactions and gaps among them",
         "methods/gradient-tree-boosting.md",
     ),
     Model(

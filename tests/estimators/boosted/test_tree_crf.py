@@ -312,7 +312,7 @@ def test_parameters_that_cannot_be(wrong: dict[str, Any], words: str) -> None:
 def test_data_that_cannot_be() -> None:
     X, y = xor_chains(3, 0)
     holes = [x.copy() for x in X]
-    holes[1][0, 0] = np.nan
+    holes[1][0, 0] = np.inf
     with pytest.raises(FeatureError, match="sequence 1, step 0"):
         TreeCRF().fit(holes, y)
     with pytest.raises(InputError, match="no label"):

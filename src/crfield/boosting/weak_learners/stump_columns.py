@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from crfield.boosting.weak_learners.candidates import Table
-from crfield.boosting.weak_learners.stumps import values_of
+from crfield.boosting.weak_learners.stumps import side_names, values_of
 from crfield.data.graphs.graph import Graph, features_form
 from crfield.data.labels import LabelCoder
 from crfield.errors import InputError, LabelError, ShapeError
@@ -32,24 +32,30 @@ class _NotNumbers(ShapeError, TypeError):
 
 @dataclass(frozen=True, repr=False)
 class Question:
-    """Whether a column exceeds a threshold.
+    """Whether a column exceeds a threshold, and what a missing value (NaN) answers.
 
-    >>> Question(2, 0.5).name()
-    'x[2] > 0.5'
+    >>> Question(2, 0.5).name(), Question(2, 0.5, missing=True).name()
+    ('x[2] > 0.5', 'x[2] > 0.5 or missing')
+    >>> Question(0, 0.5, missing=True).ask(np.array([[0.0], [1.0], [np.nan]])).tolist()
+    [0.0, 1.0, 1.0]
     """
 
     column: int
     threshold: float  # +∞ asks whether the value is missing
+    missing: bool = False  # what a missing value answers; no where none was met in training
 
     def name(self, names: Sequence[str] | None = None) -> str:
         """As people read it."""
         column = f"x[{self.column}]" if names is None else str(names[self.column])
-        return f"{column} is missing" if np.isinf(self.threshold) else f"{column} > {self.threshold:.6g}"
+        return side_names(column, self.threshold, 1 if self.missing else None)[1]
 
     def ask(self, table: Table) -> np.ndarray:
-        """1.0 where the answer is yes (N,); a missing value says no, unless that is the question."""
+        """1.0 where the answer is yes (N,)."""
         values = values_of(table, self.column)
-        return (np.isnan(values) if np.isinf(self.threshold) else values > self.threshold).astype(np.float64)
+        yes = values > self.threshold
+        if self.missing or np.isposinf(self.threshold):
+            yes |= np.isnan(values)
+        return yes.astype(np.float64)
 
     def __repr__(self) -> str:
         return f"Question({self.name()})"
@@ -126,6 +132,8 @@ class StumpColumns:
             "threshold": np.array([one.threshold for one in every], np.float64),
             "worth": np.concatenate([np.zeros(0), *(questions.worth for questions in self.kinds.values())]),
         }
+        if any(one.missing for one in every):
+            arrays["missing"] = np.array([one.missing for one in every], np.int8)
         return State({"kinds": kinds, "names": self.names}, arrays)
 
     @classmethod
@@ -140,7 +148,9 @@ class StumpColumns:
         total, first, kinds = sum(row[2] for row in rows), 0, {}
         column, worth = state.array("column", (total,), np.int64), state.array("worth", (total,))
         threshold = state.array("threshold", (total,), finite=False)
-        if not rows or np.isnan(threshold).any():
+        # Without the array missing values answer no, as in all files of before.
+        missing = state.array("missing", (total,), np.int8) if "missing" in state.arrays else np.zeros(total, np.int8)
+        if not rows or np.isnan(threshold).any() or not np.isin(missing, (0, 1)).all():
             refuse("the model file holds no questions, or one about no number")
         for kind, width, count in rows:
             own = slice(first, first + count)
@@ -148,7 +158,8 @@ class StumpColumns:
                 refuse("a question of the model file reads a column that is not there")
             if names is not None and len(names) != width:
                 refuse(f"the model file's names do not fit its {width} columns")
-            asked = [Question(*pair) for pair in zip(column[own].tolist(), threshold[own].tolist())]
+            parts = (column[own].tolist(), threshold[own].tolist(), missing[own].astype(bool).tolist())
+            asked = [Question(*told) for told in zip(*parts)]
             kinds[kind], first = Questions(asked, worth[own], width), first + count
         return cls(kinds, names)
 

@@ -86,6 +86,22 @@ class Categories:
         return _by_word(columns, self.column, self.values)
 
 
+def side_names(column: str, threshold: float, missing: int | None = None) -> tuple[str, str]:
+    """Both sides of a cut in words; ``missing`` is the side of missing values where there were any.
+
+    >>> side_names("speed", 1.5), side_names("speed", 1.5, missing=0)
+    (('speed <= 1.5', 'speed > 1.5'), ('speed <= 1.5 or missing', 'speed > 1.5'))
+    >>> side_names("speed", np.inf, missing=1)
+    ('speed is known', 'speed is missing')
+    """
+    if np.isposinf(threshold):
+        return f"{column} is known", f"{column} is missing"
+    words = [f"{column} <= {threshold:.6g}", f"{column} > {threshold:.6g}"]
+    if missing is not None:
+        words[missing] += " or missing"
+    return words[0], words[1]
+
+
 def _by_word(columns: Candidates, column: int, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The joint codes that hold a dense column, and the values (…, K) of each from those of its bins (bins, K)."""
     packed = columns.packed

@@ -78,15 +78,18 @@ def chain(
     distances: Sequence[int] = (1,),
     symmetric: bool = False,
     edge_features: EdgeFeatures = None,
+    missing: bool = False,
 ) -> Graph:
     """A chain whose step t is joined to step t + d for every distance d; relations are called "+1", "+2", ….
+
+    ``missing`` as in `Graph`.
 
     >>> chain([["a"], ["b"], ["a"]], distances=(1, 2))
     Graph(3 nodes, 3 edges: +1 2, +2 1)
     """
     steps = _count(features)
     pairs = {f"+{distance}": _apart(steps, distance) for distance in _distances(distances)}
-    return _built(features, steps, pairs, symmetric=symmetric, edge_features=edge_features)
+    return _built(features, steps, pairs, symmetric=symmetric, edge_features=edge_features, missing=missing)
 
 
 def layers(
@@ -205,12 +208,18 @@ def from_networkx(
 
 
 def _built(
-    features: Any, n_nodes: int, pairs: Mapping[str, Any], *, symmetric: bool, edge_features: EdgeFeatures
+    features: Any,
+    n_nodes: int,
+    pairs: Mapping[str, Any],
+    *,
+    symmetric: bool,
+    edge_features: EdgeFeatures,
+    missing: bool = False,
 ) -> Graph:
     made = {}
     if _count(features) != n_nodes:
         raise ShapeError(f"there are {n_nodes} nodes but {_count(features)} rows of features.")
-    checked = checked_features(features, n_nodes, "nodes", "nodes")
+    checked = checked_features(features, n_nodes, "nodes", "nodes", missing=missing)
     for name, some in pairs.items():
         if isinstance(some, Edges):
             made[name] = some
@@ -221,7 +230,7 @@ def _built(
             tails, heads = Graph(n_nodes, {name: edges}).edges[name].pairs.T
             edges = Edges(some, _between(name, checked, tails, heads, edge_features, symmetric), symmetric)
         made[name] = edges
-    return Graph(n_nodes if checked is None else checked, made)
+    return Graph(n_nodes if checked is None else checked, made, missing=missing)
 
 
 def _between(

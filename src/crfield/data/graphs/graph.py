@@ -7,7 +7,8 @@ share their weights, in every graph. A relation is directed (the score of "a lef
 or symmetric, joins nodes of one kind or leads from one kind to another, and may have features on its edges.
 
 What can be wrong is found here, where the user still sees the line that made the graph: numbers of nodes that do not
-exist, self loops, rows that do not fit, NaN. Checking costs one pass over the arrays; what lies inside dicts and
+exist, self loops, rows that do not fit, NaN (unless nodes were said to have ``missing`` values, which models of
+stumps and trees read). Checking costs one pass over the arrays; what lies inside dicts and
 strings is read later, once, by the encoder.
 """
 
@@ -76,7 +77,8 @@ class Graph:
     ``nodes`` are the features of N nodes; or a dict ``{kind: features}``, whose nodes are numbered kind after kind in
     the order of the dict; an int stands for so many nodes without features. ``kinds`` names the kind of every node
     where nodes of several kinds lie mixed in one table. ``edges`` is a dict ``{relation: pairs}`` or
-    ``{relation: Edges(pairs, features, symmetric)}``; a bare list of pairs is one relation called "edge".
+    ``{relation: Edges(pairs, features, symmetric)}``; a bare list of pairs is one relation called "edge". With
+    ``missing=True`` NaN in a matrix of nodes is a missing value, for models that can do with it.
 
     >>> import numpy as np
     >>> Graph(np.eye(3), {"next": [(0, 1), (1, 2)], "same": Edges([(0, 2)], symmetric=True)})
@@ -93,10 +95,12 @@ class Graph:
     nodes: Any  # {kind: features or None}
     edges: Any = None  # {relation: Edges}, numbers of nodes of the whole graph
     kinds: Any = None  # (names of the kinds, in their order)
+    missing: bool = False  # whether features of nodes may be NaN
     kind_of_node: np.ndarray = field(init=False)  # (N,) int32, place of the node's kind in ``kinds``
 
     def __post_init__(self) -> None:
-        nodes, kinds, kind_of_node = _nodes(self.nodes, self.kinds)
+        flag("missing", self.missing)
+        nodes, kinds, kind_of_node = _nodes(self.nodes, self.kinds, missing=bool(self.missing))
         object.__setattr__(self, "nodes", nodes)
         object.__setattr__(self, "kinds", kinds)
         object.__setattr__(self, "kind_of_node", kind_of_node)
@@ -224,8 +228,10 @@ def features_form(features: Any) -> str:
     return "records" if len(features) else "none"
 
 
-def checked_features(features: Any, rows: int | None, where: str, what: str) -> Any:
+def checked_features(features: Any, rows: int | None, where: str, what: str, *, missing: bool = False) -> Any:
     """Features of ``rows`` rows as an array, a CSR matrix or a list of records; None where there are none.
+
+    With ``missing`` numbers may be NaN.
 
     >>> checked_features([[1, 2]], 1, "graph 0", "nodes")
     array([[1., 2.]])
@@ -258,7 +264,7 @@ def checked_features(features: Any, rows: int | None, where: str, what: str) -> 
         raise FeatureError(
             f"{where}: features of the {what} must be real numbers, got an array of type {numbers.dtype}. {FORMS}."
         )
-    bad = ~np.isfinite(numbers)
+    bad = np.isinf(numbers) if missing else ~np.isfinite(numbers)
     if bad.any():
         if form == "sparse":
             place = int(np.argmax(bad))
@@ -267,7 +273,8 @@ def checked_features(features: Any, rows: int | None, where: str, what: str) -> 
             row, column = divmod(int(np.argmax(bad)), features.shape[1])
         raise FeatureError(
             f"{where}, row {row}: column {column} must be a finite number, got {features[row, column]}. Fill in "
-            "missing values first, and mark them in a column of their own."
+            "missing values first, and mark them in a column of their own; models of stumps and trees read NaN, "
+            "Graph(…, missing=True)."
         )
     return features if features.shape[1] else None
 
@@ -297,7 +304,7 @@ def _pairs(pairs: Any) -> np.ndarray:
     return np.ascontiguousarray(array, dtype=np.int64)
 
 
-def _nodes(nodes: Any, kinds: Any) -> tuple[dict[str, Any], tuple[str, ...], np.ndarray]:
+def _nodes(nodes: Any, kinds: Any, *, missing: bool) -> tuple[dict[str, Any], tuple[str, ...], np.ndarray]:
     if isinstance(nodes, Mapping):
         if kinds is not None:
             raise InputError("nodes given as a dict name their kinds themselves. Leave out kinds.")
@@ -305,12 +312,12 @@ def _nodes(nodes: Any, kinds: Any) -> tuple[dict[str, Any], tuple[str, ...], np.
             raise InputError("nodes are an empty dict. Write 0 for a graph without nodes.")
         counts = [_count(nodes[kind], f"kind {kind!r}") for kind in nodes]
         made = {
-            _name(kind, "kind"): checked_features(nodes[kind], count, f"kind {kind!r}", "nodes")
+            _name(kind, "kind"): checked_features(nodes[kind], count, f"kind {kind!r}", "nodes", missing=missing)
             for kind, count in zip(nodes, counts)
         }
         return made, tuple(made), np.repeat(np.arange(len(made), dtype=np.int32), counts)
     count = _count(nodes, "nodes")
-    features = checked_features(nodes, count, "nodes", "nodes")
+    features = checked_features(nodes, count, "nodes", "nodes", missing=missing)
     if kinds is None:
         return {KIND: features}, (KIND,), np.zeros(count, np.int32)
     if isinstance(kinds, str) or not hasattr(kinds, "__len__") or len(kinds) != count:

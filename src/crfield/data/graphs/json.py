@@ -4,9 +4,9 @@ r"""Graphs as text: one JSON object on each line.
 
 ``nodes`` are features as `Graph` takes them: a number of nodes, rows of numbers, rows of names, or dicts of features;
 or an object of such by kind. A relation is a list of pairs, or an object with ``pairs`` and, where wanted,
-``features``, ``symmetric`` and ``between``. ``labels`` may be missing; otherwise they are a list in the order of the
-nodes, or an object of lists by kind, of strings, whole numbers and booleans; ``null`` is unknown, ``{"any": […]}``
-one of these.
+``features``, ``symmetric`` and ``between``. With ``"missing": true`` a number of a node may be
+``null``. ``labels`` may be left out; otherwise they are a list in the order of the nodes, or an object of lists by
+kind, of strings, whole numbers and booleans; ``null`` is unknown, ``{"any": […]}`` one of these.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from crfield.data.graphs.graph import Edges, Graph, features_form
 from crfield.errors import FormatError, InputError, LabelError
 
-_KEYS = ("nodes", "edges", "labels")
+_KEYS = ("nodes", "edges", "labels", "missing")
 _EDGE_KEYS = ("pairs", "features", "symmetric", "between")
 
 
@@ -63,6 +63,8 @@ def format_graphs(graphs: Iterable[Graph], labels: Sequence[Any] | None = None) 
     lines = []
     for number, graph in enumerate(graphs):
         value: dict[str, Any] = {"nodes": _plain_nodes(graph), "edges": _plain_edges(graph)}
+        if graph.missing:
+            value["missing"] = True
         if labels is not None:
             own = labels[number]
             by_kind = isinstance(own, Mapping)
@@ -81,7 +83,7 @@ def _graph(value: Any) -> Graph:
     edges = value.get("edges") or {}
     if isinstance(edges, dict):
         edges = {name: _edges(name, some) for name, some in edges.items()}
-    return Graph(value["nodes"], edges)
+    return Graph(value["nodes"], edges, missing=value.get("missing", False))
 
 
 def _edges(name: str, value: Any) -> Any:
@@ -137,10 +139,10 @@ def _plain_rows(features: Any, count: int) -> Any:
     form = features_form(features)
     if form == "none":
         return count
-    if form == "sparse":
-        return features.toarray().tolist()
-    if form == "dense":
-        return np.asarray(features).tolist()
+    if form in ("sparse", "dense"):
+        table = np.asarray(features.toarray() if form == "sparse" else features)
+        rows = table.tolist()
+        return rows if not np.isnan(table).any() else [[None if np.isnan(v) else v for v in row] for row in rows]
     return [
         {name: v.tolist() if hasattr(v, "tolist") else v for name, v in row.items()}
         if isinstance(row, Mapping)

@@ -4,6 +4,7 @@
     Paired      and which of them meet pairs of labels, and which pairs have a weight
     Penalised   l1 and l2
     Threaded    n_jobs
+    Weighing    class_weight
     Optimised   when training ends, and who watches it
 
 An estimator takes the groups that it needs as base classes and declares what is its own; a default of its own is
@@ -14,18 +15,20 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 
 from crfield.core.checks import Check, flag, function, integer, loudness, number, one_of, resolve_jobs, threads
+from crfield.core.costs import check_class_weight
 from crfield.core.estimator import Estimator
 from crfield.core.parameters import parameter
 from crfield.core.target import Target
-from crfield.core.typing import Sequences
+from crfield.core.typing import ClassWeights, Sequences
 from crfield.data.batch import Batch
+from crfield.data.label_json import label_from_json, label_to_json
 from crfield.data.large import refuse_large
 from crfield.errors import ConvergenceWarning
 from crfield.estimators.base.fitted import Fitted, Model
@@ -72,6 +75,27 @@ M = TypeVar("M", bound=EncodedModel)
 def _as_text(found: Any) -> Any:
     """A template of a model file is text, never the path of a file: a line end says so to whoever trains again."""
     return found + "\n" if isinstance(found, str) and "\n" not in found else found
+
+
+def _weights_to_json(given: ClassWeights) -> object:
+    if not isinstance(given, Mapping):
+        return given
+    return [[label_to_json(label), float(weight)] for label, weight in given.items()]
+
+
+def _weights_from_json(found: Any) -> Any:
+    return {label_from_json(label): weight for label, weight in found} if isinstance(found, list) else found
+
+
+class Weighing(Estimator):
+    """How much missing each true label costs (`crfield.core.costs`)."""
+
+    class_weight: ClassWeights = parameter(
+        lambda name, given: check_class_weight(given),
+        default=None,
+        to_json=_weights_to_json,
+        from_json=_weights_from_json,
+    )
 
 
 class Columned(Fitted[M]):

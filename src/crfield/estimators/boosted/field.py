@@ -145,7 +145,8 @@ def graphs_of(X: Any, relations: Sequence[Relation] | None, *, directed: bool) -
                 "list with one dict or one list of feature strings for each step. Write [X] for a single sequence."
             )
         try:
-            made.append(chain(item if len(item) else 0, distances=distances, symmetric=not directed))
+            steps = item if (item.shape[0] if hasattr(item, "shape") else len(item)) else 0
+            made.append(chain(steps, distances=distances, symmetric=not directed, missing=True))
         except InputError as error:
             raise type(error)(f"sequence {number_}: {error}") from None
     return made

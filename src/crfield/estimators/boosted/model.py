@@ -15,7 +15,7 @@ import numpy as np
 from crfield.boosting.random_field import FieldModel
 from crfield.boosting.round_table import RoundTable
 from crfield.boosting.virtual_evidence.additive import Additive, LocalStep, columns_of
-from crfield.boosting.weak_learners.stumps import Categories, Stump
+from crfield.boosting.weak_learners.stumps import Categories, Stump, side_names
 from crfield.core.graphs import Graphs
 from crfield.core.potentials import Potentials
 from crfield.data.graphs.batch import GraphBatch
@@ -256,7 +256,10 @@ def leaf_names(step: LocalStep, encoder: GraphEncoder) -> list[str]:
 def _parts(step: LocalStep, cut: Stump | Categories, encoder: GraphEncoder) -> list[str]:
     column = _column(step, cut.column, encoder)
     if isinstance(cut, Stump):
-        return [f"{column} <= {cut.threshold:.6g}", f"{column} > {cut.threshold:.6g}"]
+        kind = encoder.schema.kinds[step.kind]
+        first = (kind.dense if step.part == "dense" else kind.columns)[0]
+        gaps = encoder.had_gaps(first + cut.column, step.part)
+        return list(side_names(column, cut.threshold, cut.missing if gaps else None))
     return [*(f"{column} = {value:.6g}" for value in cut.categories), f"{column} = other"]
 
 

@@ -4,12 +4,16 @@ A linear chain weighs each column on its own, so that whoever wants conjunctions
 them: every round grows one on what the labels want and the beliefs do not give yet (Dietterich, Ashenfelter &
 Bulatov 2004; `crfield.boosting.functional_gradient`). Thresholds make scaling needless, and columns that say nothing
 are never asked. What comes out is an ordinary chain CRF: exact probabilities, Viterbi, likelihoods.
+
+Sensors fail, repeat themselves and belong to people. A value that is missing takes the better side of every cut; with
+``memory`` a chain knows the segment before the present one; ``class_weight`` lets rare labels count; and the rounds
+can be ended by people who are held out whole.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -17,10 +21,12 @@ import numpy as np
 
 from crfield.boosting.functional_gradient import TRANSITIONS, Grown, Growth, grow_field
 from crfield.boosting.round_table import RoundTable
+from crfield.boosting.segment_memory import SegmentMemory
 from crfield.boosting.tree_field import TreeField
 from crfield.boosting.weak_learners.candidates import BINS, Table
 from crfield.core.checks import (
     Check,
+    flag,
     function,
     integer,
     is_number,
@@ -33,16 +39,18 @@ from crfield.core.checks import (
 )
 from crfield.core.parameters import learnt, parameter
 from crfield.core.potentials import Potentials
+from crfield.core.states import StateSpace
 from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.data.batch import Batch, matrix_of
 from crfield.data.flat import chosen_nodes
 from crfield.data.labels import LabelCoder
-from crfield.errors import ConvergenceWarning, InputError
-from crfield.estimators.base.groups import PENALTY
+from crfield.errors import ConvergenceWarning, InputError, ShapeError
+from crfield.estimators.base.groups import PENALTY, Weighing
 from crfield.estimators.base.progress import Progress
-from crfield.estimators.base.sequences import sequence_target, without_weightless
+from crfield.estimators.base.sequences import check_weights, sequence_target, without_weightless
 from crfield.estimators.chain.answers import ChainAnswers
+from crfield.estimators.chain.crf import with_costs
 from crfield.estimators.export.columns import dense_names, is_dense
 from crfield.estimators.export.step_scores import StepScorer, refuse_window, single_steps
 from crfield.estimators.export.trees import TreeSteps, TreeTable
@@ -68,7 +76,10 @@ class TreeChain:
     field: TreeField
     rounds: RoundTable
 
-    states = None
+    @property
+    def states(self) -> StateSpace | None:
+        """The states of a memory."""
+        return None if self.field.memory is None else self.field.memory.space
 
     def potentials(self, X: Any) -> Potentials:
         """Scores of X."""
@@ -97,12 +108,13 @@ class TreeChain:
         return cls(labels, encoder, window, field, RoundTable.from_json(state.header.get("rounds")))
 
 
-class TreeCRF(ChainAnswers[TreeChain], kind="tree_crf", model=TreeChain):
+class TreeCRF(Weighing, ChainAnswers[TreeChain], kind="tree_crf", model=TreeChain):
     """Chain CRF with boosted regression trees for scores.
 
     X is a list of sequences in any form that `ChainCRF` reads without templates and functions: 2-D arrays (steps,
-    columns), CSR matrices, dicts or lists of strings for every step. In y a step may be unknown (``None``) or one of
-    a set.
+    columns), CSR matrices, dicts or lists of strings for every step. NaN in a matrix is a missing value, and goes
+    where it is better in training; in a column that had none then, where more steps went. In y a step may be unknown
+    (``None``) or one of a set.
 
     Parameters
     ----------
@@ -119,15 +131,22 @@ class TreeCRF(ChainAnswers[TreeChain], kind="tree_crf", model=TreeChain):
     transitions : "table", "trees" or "none"
         One table for all pairs of neighbours; or the table plus trees with a table at each leaf, which read the
         columns of the later step (K² values for K labels: for few labels); or none: steps are independent.
+    memory : bool
+        Whether transitions also depend on the label of the segment before the present one
+        (`crfield.boosting.segment_memory`): for activities that follow a script. Changes of label that training never
+        saw are then impossible.
     window : int
         Trees also see the columns of this many steps before and after.
     subsample, max_features : float
         Shares of steps and of columns, drawn anew each round, that a tree is grown on.
     max_bins : int
         Thresholds are sought among the borders of so many quantile bins.
+    class_weight : "balanced" or dict, optional
+        How much missing each true label costs, as in `ChainCRF`: training then minimises the softmax margin.
     held_out : float
-        Share of the sequences to keep aside; training ends when their loss has not fallen for ``patience`` rounds,
-        and the rounds after the best one are dropped. 0 runs all rounds on all sequences.
+        Share of the sequences, or of the ``groups`` given to ``fit``, to keep aside; training ends when their −log p
+        has not fallen for ``patience`` rounds, and the rounds after the best one are dropped. 0 runs all rounds on
+        all sequences.
     patience : int
         See ``held_out``.
     decode : "viterbi" or "marginal"
@@ -146,7 +165,10 @@ class TreeCRF(ChainAnswers[TreeChain], kind="tree_crf", model=TreeChain):
     rounds_ : RoundTable
         What each round cut first, its gain, and the mean −log p of the labels.
     n_iter_, objective_, stop_reason_, converged_, classes_
-        Rounds that are kept, Σ weight · (−log p) after them, why they ended, and the labels.
+        Rounds that are kept, Σ weight · (−log p) after them (the softmax margin with ``class_weight``), why they
+        ended, and the labels.
+    feature_importances_ : array
+        Share of each column in the gains of all cuts.
 
     Examples
     --------
@@ -166,6 +188,7 @@ class TreeCRF(ChainAnswers[TreeChain], kind="tree_crf", model=TreeChain):
     ridge: float = parameter(number(0), default=1.0)
     l2: float = parameter(PENALTY, default=1.0)
     transitions: str = parameter(one_of(*TRANSITIONS), default="table")
+    memory: bool = parameter(flag, default=False)
     window: int = parameter(integer(0, most=MOST), default=0)
     subsample: float = parameter(PART, default=1.0)
     max_features: float = parameter(PART, default=1.0)
@@ -183,22 +206,32 @@ class TreeCRF(ChainAnswers[TreeChain], kind="tree_crf", model=TreeChain):
     stop_reason_: str = learnt()
     report = ("objective_", "n_iter_", "converged_", "stop_reason_")
 
+    def _check_together(self) -> None:
+        super()._check_together()
+        if self.memory and self.transitions != "table":
+            raise InputError(
+                f"memory is about the table of transitions: use transitions='table', got {self.transitions!r}."
+            )
+
     # ------------------------------------------------------------------ fitting
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None) -> Self:
         """Grow the trees from sequences X and their labels y.
 
-        ``sample_weight`` has one number for each sequence; 0 leaves it out. Ctrl-C ends training with the rounds so
+        ``sample_weight`` has one number for each sequence; 0 leaves it out. ``groups`` names the person, place or
+        trial of each sequence; ``held_out`` then keeps whole groups aside. Ctrl-C ends training with the rounds so
         far.
         """
         self.check()
+        groups = self._groups(groups, X, sample_weight)
         X, y, sample_weight = without_weightless(X, y, sample_weight)
-        labels, encoder = LabelCoder().fit(y), encoder_for(X)
+        labels, encoder = LabelCoder().fit(y), encoder_for(X, missing=True)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="numeric features differ widely")  # thresholds have no scale
             batch = encoder.fit(X)
         target = sequence_target(batch.topology, labels, y, sample_weight)
-        grown = self._grow(tabled(batch, int(self.window)), target, lambda k: column_name(encoder, batch, k))
+        table = tabled(batch, int(self.window))
+        grown = self._grow(table, target, labels, groups, lambda k: column_name(encoder, batch, k))
         self.n_iter_, self.objective_ = len(grown.field.trees), float(grown.objective)
         self.stop_reason_, self.converged_ = grown.reason, grown.reason != INTERRUPTED
         self._learn(TreeChain(labels, encoder, int(self.window), grown.field, RoundTable(grown.rounds)))
@@ -210,20 +243,46 @@ class TreeCRF(ChainAnswers[TreeChain], kind="tree_crf", model=TreeChain):
             )
         return self
 
-    def _grow(self, table: Table, target: Target, name_of: Callable[[int], str]) -> Grown:
+    def _groups(self, groups: Any, X: Any, sample_weight: Any) -> list[Hashable] | None:
+        """The group of every sequence that counts; InputError where there is no use for groups."""
+        if groups is None:
+            return None
+        if not self.held_out:
+            raise InputError(
+                "groups say who is held out together, but held_out is 0. Set held_out, or leave them out."
+            )
+        found = list(groups)
+        if hasattr(X, "__len__") and len(found) != len(X):
+            raise ShapeError(f"groups must name the group of each of {len(X)} sequences, got {len(found)}.")
+        if sample_weight is None:
+            return found
+        return [found[k] for k in np.flatnonzero(check_weights(sample_weight, len(found))).tolist()]
+
+    def _grow(
+        self,
+        table: Table,
+        target: Target,
+        labels: LabelCoder,
+        groups: list[Hashable] | None,
+        name_of: Callable[[int], str],
+    ) -> Grown:
         """Grow a field on columns (N, F), less the sequences that are held out."""
         rng = random_generator(self.random_state)
-        inside, outside = _split(target.topology.n_sequences, self.held_out, rng)
+        inside, outside = _split(target.topology.n_sequences, self.held_out, rng, groups)
+        memory = SegmentMemory.observed(target) if self.memory else None
         held = _part(table, target, outside) if len(outside) else None
         if held is not None:
             table, target = _part(table, target, inside)
+        target = with_costs(target, self.class_weight, None, labels)
         with Progress(self.verbose, total=self.n_rounds, description="TreeCRF") as progress:
 
             def watch(step: Step) -> bool | None:
                 progress.update(step)
                 return self.callback(step) if self.callback is not None else None
 
-            return grow_field(table, target, self._growth(), rng=rng, held_out=held, watch=watch, name_of=name_of)
+            return grow_field(
+                table, target, self._growth(), rng=rng, held_out=held, memory=memory, watch=watch, name_of=name_of
+            )
 
     def _growth(self) -> Growth:
         return Growth(
@@ -260,6 +319,8 @@ class TreeCRF(ChainAnswers[TreeChain], kind="tree_crf", model=TreeChain):
         field, model = self.field_, self._fitted
         refuse_window(self, model.window)
         edges = field.edge_trees if field.edge_trees is not None and len(field.edge_trees) else None
+        if field.memory is not None:
+            raise InputError("a stream needs memory=False: it knows labels and not the states that remember.")
         tables = {"start": field.start, "end": field.end, "transitions": field.table}
         if not is_dense(model.encoder):
             return single_steps(self, tables, varied=edges is not None, window=0, more=[field.prior])
@@ -274,8 +335,34 @@ class TreeCRF(ChainAnswers[TreeChain], kind="tree_crf", model=TreeChain):
 
     @property
     def transitions_(self) -> TransitionTable:
-        """The table of label pairs (that of trees on transitions comes on top of it)."""
-        return TransitionTable(self._coder.labels, self.field_.table)
+        """The table of label pairs, on top of which come trees on transitions; or of the states of a memory."""
+        labels, memory = self._coder.labels, self.field_.memory
+        if memory is None:
+            return TransitionTable(labels, self.field_.table)
+        pairs = zip(memory.before.tolist(), memory.space.label_of_state.tolist())
+        names = [
+            f"{labels[own]} at first" if before < 0 else f"{labels[own]} after {labels[before]}"
+            for before, own in pairs
+        ]
+        return TransitionTable(names, self.field_.table + memory.edge)
+
+    @property
+    def feature_importances_(self) -> np.ndarray:
+        """Share of each column (K,) in the gains of all cuts; of a window, at all its steps together.
+
+        Files of earlier versions keep no gains; there it is the share in the number of cuts.
+
+        >>> rng = np.random.default_rng(0)
+        >>> X = [rng.normal(size=(30, 3)) for _ in range(5)]
+        >>> model = TreeCRF(n_rounds=5).fit(X, [(x[:, 1] > 0).tolist() for x in X])
+        >>> int(model.feature_importances_.argmax()), round(float(model.feature_importances_.sum()), 6)
+        (1, 1.0)
+        """
+        field = self.field_
+        every = [trees for trees in (field.trees, field.edge_trees) if trees is not None]
+        total = np.sum([trees.importances() for trees in every], axis=0)
+        total = total.reshape(2 * self._fitted.window + 1, -1).sum(axis=0)
+        return np.asarray(total / total.sum() if total.sum() > 0 else total)
 
 
 def tabled(batch: Batch, reach: int) -> Table:
@@ -292,16 +379,23 @@ def column_name(encoder: Encoder, batch: Batch, column: int) -> str:
     return f"{name} at {offset:+d}" if offset else name
 
 
-def _split(n_sequences: int, share: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Sequences to learn from and sequences held out, both rising; at least one to learn from."""
-    n = min(round(share * n_sequences), n_sequences - 1)
+def _split(
+    n_sequences: int, share: float, rng: np.random.Generator, groups: list[Hashable] | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Sequences to learn from and sequences held out, both rising; at least one group (a sequence) to learn from."""
+    names = list(range(n_sequences)) if groups is None else list(dict.fromkeys(groups))
+    n = min(round(share * len(names)), len(names) - 1)
     if share and n < 1:
+        what = "sequences" if groups is None else "groups"
         raise InputError(
-            f"held_out={share:g} of {n_sequences} sequences leaves none to hold out. Give more sequences, or "
-            "held_out=0."
+            f"held_out={share:g} of {len(names)} {what} leaves none to hold out. Give more {what}, or held_out=0."
         )
-    order = rng.permutation(n_sequences) if n else np.arange(n_sequences)
-    return np.sort(order[n:]), np.sort(order[:n])
+    order = rng.permutation(len(names)) if n else np.arange(len(names))
+    if groups is None:
+        return np.sort(order[n:]), np.sort(order[:n])
+    out = {names[k] for k in order[:n].tolist()}
+    held = np.array([group in out for group in groups], bool)
+    return np.flatnonzero(~held), np.flatnonzero(held)
 
 
 def _part(table: Table, target: Target, sequences: np.ndarray) -> tuple[Table, Target]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from crfield.core.checks import integer, one_of
 from crfield.core.constraints import FIXED, Constraints, FixedScores
-from crfield.core.costs import check_class_weight, check_costs, cost_table, label_weights, node_costs
+from crfield.core.costs import check_costs, cost_table, label_weights, node_costs
 from crfield.core.graphs import Graphs
 from crfield.core.parameters import learnt, parameter
 from crfield.core.target import Target
@@ -27,6 +27,7 @@ from crfield.data.batch import Batch
 from crfield.data.label_json import label_from_json, label_to_json
 from crfield.data.labels import LabelCoder
 from crfield.errors import InputError
+from crfield.estimators.base.groups import Weighing
 from crfield.estimators.chain.answers import refuse_impossible
 from crfield.estimators.chain.model import ColumnModel, FunctionModel
 from crfield.estimators.chain.training import TrainedChain
@@ -47,16 +48,6 @@ def _check_constraints(name: str, given: object) -> None:
         Constraints.of(given)
 
 
-def _weights_to_json(given: ClassWeights) -> object:
-    if not isinstance(given, Mapping):
-        return given
-    return [[label_to_json(label), float(weight)] for label, weight in given.items()]
-
-
-def _weights_from_json(found: Any) -> Any:
-    return {label_from_json(label): weight for label, weight in found} if isinstance(found, list) else found
-
-
 def _costs_to_json(given: Costs) -> object:
     if isinstance(given, Mapping):
         return {"pairs": [[label_to_json(a), label_to_json(b), float(cost)] for (a, b), cost in given.items()]}
@@ -69,7 +60,7 @@ def _costs_from_json(found: Any) -> Any:
     return {(label_from_json(a), label_from_json(b)): cost for a, b, cost in found["pairs"]}
 
 
-class ChainCRF(TrainedChain, kind="chain_crf", model=ColumnModel):
+class ChainCRF(Weighing, TrainedChain, kind="chain_crf", model=ColumnModel):
     """Linear-chain conditional random field.
 
     Training minimises −Σ weight · log p(y | x) + ``l1`` ‖w‖₁ + ½ ``l2`` ‖w‖², or another ``objective``.
@@ -158,12 +149,6 @@ class ChainCRF(TrainedChain, kind="chain_crf", model=ColumnModel):
     objective: str = parameter(one_of(*OBJECTIVES), default="auto")
     constraints: Rules = parameter(
         _check_constraints, default=None, to_json=lambda given: given if isinstance(given, str) else None
-    )
-    class_weight: ClassWeights = parameter(
-        lambda name, given: check_class_weight(given),
-        default=None,
-        to_json=_weights_to_json,
-        from_json=_weights_from_json,
     )
     costs: Costs = parameter(
         lambda name, given: check_costs(given), default=None, to_json=_costs_to_json, from_json=_costs_from_json

@@ -38,13 +38,14 @@ def read_graphs(
 ) -> GraphData:
     """Graphs with the labels y of their nodes; columns and labels are those ``known``, or else learnt from these.
 
-    Numbers too large to be added up are refused, unless they are only ``compared`` with others.
+    Numbers too large to be added up are refused, and NaN, unless they are only ``compared`` with others: then NaN is
+    a missing value.
 
     >>> data = read_graphs([Graph([[0.5], [1.5]], [(0, 1)])], [["a", "b"]])
     >>> data.target.labels.tolist()
     [0, 1]
     """
-    encoder = GraphEncoder(standardize=standardize) if known is None else known[0]
+    encoder = GraphEncoder(standardize=standardize, missing=compared) if known is None else known[0]
     batch = encoder.fit(graphs, min_count=min_count) if known is None else encoder.encode(graphs)
     if batch.topology.n_nodes == 0:
         raise InputError("X holds no steps or nodes at all; at least one is needed to train.")

@@ -9,7 +9,8 @@ by likelihood or pseudo-likelihood on the 0/1 answers:
 
 It reads flat rows, sequences and graphs (`crfield.boosting.weak_learners.stump_columns`), so
 ``make_pipeline(StumpEncoder(), ChainCRF())`` is a model. Cuts are looked for among quantiles
-(`crfield.boosting.weak_learners.candidates`); a column that cannot be cut is left out.
+(`crfield.boosting.weak_learners.candidates`); a column that cannot be cut is left out. A missing value (NaN) answers
+as is better in training, or is itself the question; in a column where nothing was missing then it answers no.
 """
 
 from __future__ import annotations
@@ -137,9 +138,9 @@ class StumpEncoder(StumpTransformer, kind="stump_encoder"):
         counts, offsets = class_counts(cut, table.codes, table.n_classes, n_jobs=jobs), cut.packed.offsets
         questions, gains = [], []
         for f in range(cut.n_columns):
-            gain, threshold = _best_threshold(counts[offsets[f] : offsets[f + 1]], cut.thresholds[f])
+            gain, threshold, missing = _best_threshold(counts[offsets[f] : offsets[f + 1]], cut.thresholds[f])
             if threshold is not None:
-                questions.append(Question(f, threshold))
+                questions.append(Question(f, threshold, missing))
                 gains.append(gain)
         return questions, np.array(gains)
 
@@ -157,21 +158,26 @@ def class_counts(cut: Candidates, codes: np.ndarray, n_classes: int, *, n_jobs: 
     return sums.transpose(1, 0, 2).reshape(sums.shape[1], 2 * half)[:, :n_classes].round()
 
 
-def _best_threshold(counts: np.ndarray, thresholds: np.ndarray) -> tuple[float, float | None]:
-    """Information gain and threshold of the best cut; missing values count as "not above", or are the question."""
+def _best_threshold(counts: np.ndarray, thresholds: np.ndarray) -> tuple[float, float | None, bool]:
+    """Information gain and threshold of the best cut, and whether missing values are above it.
+
+    They go with the better side, or are the question (+∞); where that makes no difference they are not above.
+    """
     n = len(thresholds) + 1
     missing = counts[n:].sum(axis=0)
     total = counts.sum(axis=0)
     above = counts[:n].sum(axis=0) - np.cumsum(counts[: n - 1], axis=0)  # (n - 1, K)
     if missing.any():
-        above = np.concatenate([above, missing[None]])
+        above = np.concatenate([above, above + missing, missing[None]])
     below = total - above
     useful = (above.sum(axis=1) > 0) & (below.sum(axis=1) > 0)
     if not useful.any():
-        return 0.0, None
+        return 0.0, None, False
     gain = np.where(useful, _disorder(total[None]) - _disorder(above) - _disorder(below), -np.inf) / total.sum()
     best = int(np.argmax(gain >= gain.max() - 1e-12))
-    return float(max(gain[best], 0.0)), (float(thresholds[best]) if best < n - 1 else np.inf)
+    if best == 2 * (n - 1):
+        return float(max(gain[best], 0.0)), np.inf, False
+    return float(max(gain[best], 0.0)), float(thresholds[best % (n - 1)]), best >= n - 1
 
 
 def _disorder(counts: np.ndarray) -> np.ndarray:

@@ -55,9 +55,10 @@ class StumpSelector(LogitRounds, StumpTransformer, kind="stump_selector"):
     def _choose(self, table: LabelledTable) -> tuple[list[Question], np.ndarray]:
         jobs = resolve_jobs(self.n_jobs)
         rows = Rows(table.rows, Evidence(None, len(table.codes)), table.codes.astype(np.int32))
+        cut = Candidates.of(table.rows, max_bins=self.max_bins, n_jobs=jobs)
         model, _ = boost_rounds(
             rows,
-            Candidates.of(table.rows, max_bins=self.max_bins, n_jobs=jobs),
+            cut,
             Stumps(self.ridge, jobs),
             table.n_classes,
             n_jobs=jobs,
@@ -66,6 +67,8 @@ class StumpSelector(LogitRounds, StumpTransformer, kind="stump_selector"):
         gains: dict[Question, float] = {}
         for step in model.steps:
             if isinstance(step, Stump):
-                asked = Question(step.column, step.threshold)
+                # Where nothing was missing, the side of missing values says nothing and no is the answer.
+                gaps = bool(cut.missing[step.column]) and np.isfinite(step.threshold)
+                asked = Question(step.column, step.threshold, bool(gaps and step.missing))
                 gains[asked] = gains.get(asked, 0.0) + step.gain
         return list(gains), np.array(list(gains.values()))

@@ -9,6 +9,8 @@ by side: kind k has a range of columns of its own, of which nodes of other kinds
 relation joins, and whether it is symmetric. All graphs must agree. Later graphs may lack kinds and relations, but one
 that the model has never seen has no weights and is refused.
 
+With ``missing`` NaN in the matrices of nodes is a missing value, for models that only compare numbers.
+
 Cost: that of the encoders, and one sort of the edges by graph.
 """
 
@@ -27,6 +29,7 @@ from crfield.data.graphs.graph import Graph
 from crfield.errors import InputError, ModelFileError, NotFittedError
 from crfield.features.columns.select import check_min_count
 from crfield.features.graphs.table import FeatureTable, side_by_side
+from crfield.features.matrices import MatrixEncoder
 
 __all__ = ["GraphEncoder"]
 
@@ -47,8 +50,8 @@ class GraphEncoder:
 
     kind = "graph"
 
-    def __init__(self, *, standardize: bool = False) -> None:
-        self.standardize = bool(standardize)
+    def __init__(self, *, standardize: bool = False, missing: bool = False) -> None:
+        self.standardize, self.missing = bool(standardize), bool(missing)
         self._schema: GraphSchema | None = None
         self._nodes: list[FeatureTable] = []  # one for each kind
         self._edges: list[FeatureTable] = []  # one for each relation
@@ -71,7 +74,7 @@ class GraphEncoder:
             raise InputError("there is no graph to learn from: expected a list with at least one Graph.")
         kinds = list(dict.fromkeys(kind for graph in graphs for kind in graph.kinds))
         relations = _relations(graphs, kinds)
-        nodes = [FeatureTable(f"nodes of kind {kind!r}", "node") for kind in kinds]
+        nodes = [FeatureTable(f"nodes of kind {kind!r}", "node", missing=self.missing) for kind in kinds]
         edges = [FeatureTable(f"edges of relation {relation.name!r}", "edge") for relation in relations]
         node_columns = [
             table.fit(_node_features(graphs, kind), self.standardize, min_count) for table, kind in zip(nodes, kinds)
@@ -104,6 +107,17 @@ class GraphEncoder:
     def dense_name(self, column: int) -> str:
         """Name of a dense node column; with several kinds, "kind: name"."""
         return self._node_name(column, "dense")
+
+    def had_gaps(self, column: int, part: str) -> bool:
+        """Whether values of a node column of a part, "sparse" or "dense", were missing in ``fit``.
+
+        >>> encoder = GraphEncoder(missing=True)
+        >>> _ = encoder.fit([Graph([[1.0, float("nan")]], missing=True)])
+        >>> encoder.had_gaps(0, "dense"), encoder.had_gaps(1, "dense")
+        (False, True)
+        """
+        table, own = self._node_table(column, "columns" if part == "sparse" else "dense")
+        return isinstance(table.encoder, MatrixEncoder) and table.encoder.had_gaps(own)
 
     def edge_name(self, relation: int | str, column: int) -> str:
         """Name of a sparse column of the edges of a relation, given by number or name."""
@@ -171,11 +185,17 @@ class GraphEncoder:
         return made
 
     def _node_name(self, column: int, part: str) -> str:
+        table, own = self._node_table(column, part)
+        name = str(getattr(table.encoder, "node_name" if part == "columns" else "dense_name")(own))
+        kind = self.schema.kinds[self._nodes.index(table)]
+        return name if len(self._nodes) == 1 else f"{kind.name}: {name}"
+
+    def _node_table(self, column: int, part: str) -> tuple[FeatureTable, int]:
+        """The table of the kind that has a column, and the column's number there."""
         for kind, table in zip(self.schema.kinds, self._nodes):
             start, stop = getattr(kind, part)
             if start <= column < stop:
-                name = getattr(table.encoder, "node_name" if part == "columns" else "dense_name")(column - start)
-                return name if len(self._nodes) == 1 else f"{kind.name}: {name}"
+                return table, column - start
         raise IndexError(f"there is no node column {column}")
 
     def _edge_table(self, relation: int | str) -> FeatureTable:

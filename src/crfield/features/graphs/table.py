@@ -38,8 +38,8 @@ class FeatureTable:
     crfield.errors.FeatureError: nodes of kind 'word': graph 0, node 0: ...
     """
 
-    def __init__(self, what: str, row: str) -> None:
-        self.what, self.row = what, row
+    def __init__(self, what: str, row: str, *, missing: bool = False) -> None:
+        self.what, self.row, self.missing = what, row, missing
         self.form = "none"
         self.encoder: Any = None
         self.width = self.n_dense = 0
@@ -55,7 +55,8 @@ class FeatureTable:
         self.form = next(iter(forms), "none")
         if self.form == "none":
             return self._empty(features)
-        self.encoder = _ENCODERS[self.form](standardize=standardize)
+        options = {"missing": True} if self.missing and self.form != "records" else {}
+        self.encoder = _ENCODERS[self.form](standardize=standardize, **options)
         self.encoder.row = self.row
         if self.form != "records":
             widths = [some.shape[1] for some, rows in features if rows]
