@@ -26,7 +26,7 @@ from studies.activities.models import (
     family,
 )
 from studies.activities.rivals import Plan, Recorded, inside_of, run_fold, separating_columns
-from studies.activities.segment_memory import SegmentStates, with_memory
+from crfield.training.markov.segment_memory import SegmentStates, with_memory
 from studies.activities.stacked_chain import StackedChain
 from studies.activities.tables import Comparison
 from studies.framework import run_study

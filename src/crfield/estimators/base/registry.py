@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any
 
 HOMES: dict[str, str] = {
+    "best_chain": "crfield.estimators.choice.best_chain:BestChain",
     "continuous_crf": "crfield.estimators.continuous:ContinuousCRF",
     "chain_crf": "crfield.estimators.chain.crf:ChainCRF",
     "memm": "crfield.estimators.chain.memm:MEMM",
