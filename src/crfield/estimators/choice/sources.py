@@ -53,7 +53,7 @@ COLUMNS, LATENT, SELECTED, TREES, SEGMENTS = (
     "chain of trees",
     "segments",
 )
-MOST_ROWS = 6_000
+MOST_ROWS = 8_000
 SINGLE_STEPS = (LOGISTIC, BOOSTING, GAUSSIAN)
 Rows = Sequence[np.ndarray]  # (n, K) of each sequence
 Codes = Sequence[np.ndarray]  # (n,) of each sequence, −1 where unknown
@@ -78,13 +78,13 @@ FAMILIES: dict[str, Family] = {  # the cheap ones first
     GAUSSIAN: Family("hmm", ({},), lambda _, __: HMM(smoothing=0.01, variance_floor=1e-3)),
     BOOSTING: Family(
         "logit_boost",
-        ({"rounds": 150}, {"rounds": 50}),  # the first is trained, the others are its first rounds
+        ({"rounds": 200}, {"rounds": 60}),  # the first is trained, the others are its first rounds
         lambda setting, _: LogitBoost(
             learner="tree",
             n_rounds=setting["rounds"],
             max_depth=3,
             min_leaf=10,
-            learning_rate=0.3,
+            learning_rate=0.2,
             ridge=1.0,
             bound="weights",
         ),
@@ -145,6 +145,8 @@ class Source:
             weight = len(known) / (len(kinds) * counts[own])  # all classes weigh alike
             made.fit(table[known], truth[known], sample_weight=weight)
             return cls(family, setting, made, kinds.astype(np.int64))
+        if family == SEGMENTS:
+            rows, codes = _known_runs(rows, codes)
         scaled = [setting.get("scale", 1.0) * own for own in rows]
         if not setting.get("memory"):
             made.fit(scaled, [_named(own) for own in codes])
@@ -231,3 +233,20 @@ class Source:
 def _named(codes: np.ndarray) -> list[Any]:
     """Codes as labels, None where unknown."""
     return [None if code < 0 else code for code in codes.tolist()]
+
+
+def _known_runs(rows: Rows, codes: Codes) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Stretches of known labels as sequences of their own: where segments begin is not known past a gap.
+
+    >>> rows, codes = _known_runs([np.arange(4.0)[:, None]], [np.array([0, -1, 1, 1])])
+    >>> [own.ravel().tolist() for own in rows], [own.tolist() for own in codes]
+    ([[0.0], [2.0, 3.0]], [[0], [1, 1]])
+    """
+    out: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
+    for table, own in zip(rows, codes, strict=True):
+        cuts = np.flatnonzero(np.diff(own < 0)) + 1
+        for part, labels in zip(np.split(table, cuts), np.split(own, cuts), strict=True):
+            if len(labels) and labels[0] >= 0:
+                out[0].append(part)
+                out[1].append(labels)
+    return out
