@@ -78,7 +78,7 @@ FAMILIES: dict[str, Family] = {  # the cheap ones first
     GAUSSIAN: Family("hmm", ({},), lambda _, __: HMM(smoothing=0.01, variance_floor=1e-3)),
     BOOSTING: Family(
         "logit_boost",
-        ({"rounds": 200}, {"rounds": 60}),  # the first is trained, the others are its first rounds
+        ({"rounds": 300}, {"rounds": 100}, {"rounds": 40}),  # the first is trained, the others are its first rounds
         lambda setting, _: LogitBoost(
             learner="tree",
             n_rounds=setting["rounds"],
