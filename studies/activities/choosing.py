@@ -138,7 +138,7 @@ FULL: Settings = {
     "sets": ["chest", "rfid"],
     "chest": {},
     "rfid": {},
-    "candidates": "all",
+    "candidates": ["logistic regression", "Gaussian", "boosting", "chain on columns", "latent chain"],
     "budget": None,
     "rivals": [LOGISTIC_MEMORY, BOOSTED_HMM, BOOSTED_MEMORY],
 }

@@ -21,6 +21,7 @@ from crfield.cli.messages import complain, helped, note, plain_warnings
 from crfield.cli.model import WrongVerb
 from crfield.cli.options import spread
 from crfield.cli.paths import Verb
+from crfield.cli.verbs.choose import choose
 from crfield.cli.verbs.compare_inference import compare_inference
 from crfield.cli.verbs.compare_trainers import compare_trainers
 from crfield.cli.verbs.convert import convert
@@ -123,6 +124,7 @@ def _options(
 for verb in (
     train,
     tune,
+    choose,
     tag,
     evaluate,
     inspect,

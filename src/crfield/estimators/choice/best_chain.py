@@ -32,6 +32,7 @@ from crfield.estimators.chain.answers import ChainAnswers
 from crfield.estimators.choice.columns import ChosenColumns
 from crfield.estimators.choice.decoding import Decoding
 from crfield.estimators.choice.folds import GroupFolds, Width
+from crfield.estimators.choice.importance import at_step, mixed_up
 from crfield.estimators.choice.model import ChosenModel, listed, split_rows
 from crfield.estimators.choice.search import Search, Taken, families_named
 from crfield.estimators.choice.sources import FAMILIES, SINGLE_STEPS, Source
@@ -39,7 +40,7 @@ from crfield.estimators.choice.streams import StateStream
 from crfield.estimators.export.step_scores import StepScorer, single_steps
 from crfield.estimators.export.stream import MAX_LAG, Features, LabelStreams
 from crfield.features.detect import encoder_for
-from crfield.report.importance import FeatureImportance, ImportanceList
+from crfield.report.importance import ImportanceList
 from crfield.report.model_choice import ModelChoice
 
 WIDTHS: tuple[Width, ...] = ((60, 0.9), (120, 0.98))  # what "auto" tries where there are more columns
@@ -238,37 +239,18 @@ class BestChain(ChainAnswers[ChosenModel], kind="best_chain", model=ChosenModel)
             out[k] = own / own.sum(axis=1, keepdims=True)
         return out
 
-    def feature_importance(self, X: Sequences, n: int | None = 20) -> ImportanceList:
-        """The n columns whose mixing up changes the probabilities of X most, whichever models were chosen.
-
-            importance(k) = mean over steps of ½ Σ_label |p(label | x) − p(label | x with column k of another step)|
-
-        p are the mean probabilities of the members, before the decoding (Breiman 2001 of permutations). Columns that no
-        member reads have none.
-        """
-        (integer(0) | None)("n", n)
+    def column_importance(self, X: Sequences, n: int | None = 20) -> ImportanceList:
+        """The n columns whose mixing up among the steps of X changes the probabilities most, whatever was chosen."""
         model = self._fitted
-        batch = model.encoder.encode(X)
-        if batch.topology.n_nodes == 0:
-            raise InputError("X holds no steps at all; importances are means over steps.")
-        plain, names = np.exp(model.log_chances(batch)), model.names(batch)
-        rng, rows = np.random.default_rng(0), split_rows(batch)
-        table, ends = np.concatenate(rows), batch.topology.offsets[1:-1]
-        found = []
-        for column in sorted({int(k) for own in model.columns for k in own.numbers}):
-            mixed = table.copy()
-            mixed[:, column] = rng.permutation(table[:, column])
-            other = [
-                source.chances([own.apply(part) for part in np.split(mixed, ends)], model.labels.n_labels)
-                for own, source in zip(model.columns, model.sources, strict=True)
-            ]
-            amount = float(np.abs(np.mean(other, axis=0) - plain).sum(axis=1).mean() / 2)
-            moved = plain.argmax(axis=1) != np.mean(other, axis=0).argmax(axis=1)
-            found.append((amount, names[column], int(moved.sum())))
-        total = max(sum(amount for amount, _, _ in found), 1e-300)
-        order = sorted(found, key=lambda one: -one[0])[:n]
-        items = [FeatureImportance(name, None, a, a / total, moved, "column") for a, name, moved in order]
-        return ImportanceList(tuple(items), "permutation")
+        return mixed_up(model, model.encoder.encode(X), n)
+
+    def explain_step(self, x: Any, step: int, n: int | None = 10) -> ImportanceList:
+        """The n columns that say most for (above 0) or against the most probable label of one step of a sequence.
+
+        It is the label before the decoding, `step_chances`; amounts are differences of log-probabilities.
+        """
+        model = self._fitted
+        return at_step(model, model.encoder.encode([x]), step, n)
 
     # ------------------------------------------------------------------------------------------------ streams
 
@@ -298,8 +280,15 @@ class BestChain(ChainAnswers[ChosenModel], kind="best_chain", model=ChosenModel)
 
         Options as for `ChainCRF.stream`. InputError where a member looks at whole sequences.
         """
-        options = {"lag": lag, "viterbi": viterbi, "max_lag": max_lag, "features": features}
-        return StateStream(self._step_scorer(history=history), self._coder, self._fitted.states, **options)
+        return StateStream(
+            self._step_scorer(history=history),
+            self._coder,
+            self._fitted.states,
+            lag=lag,
+            viterbi=viterbi,
+            max_lag=max_lag,
+            features=features,
+        )
 
     def streams(self, n_streams: int, **options: Any) -> LabelStreams:
         """Not there: several streams of states are not summed to labels."""

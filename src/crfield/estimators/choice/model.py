@@ -48,16 +48,19 @@ class ChosenModel:
         """Whether the probabilities of a step depend on this step alone."""
         return all(source.family in SINGLE_STEPS for source in self.sources)
 
-    def log_chances(self, batch: Batch) -> np.ndarray:
-        """(N, L) logs of the mean probabilities of all sources."""
-        rows, n = split_rows(batch), self.labels.n_labels
-        if not batch.topology.n_nodes:
-            return np.zeros((0, n))
+    def chances(self, rows: Sequence[np.ndarray]) -> np.ndarray:
+        """(N, L) the mean of the probabilities of all sources, for all columns (n, F) of some sequences."""
         tables = [
-            source.chances([columns.apply(own) for own in rows], n)
+            source.chances([columns.apply(own) for own in rows], self.labels.n_labels)
             for columns, source in zip(self.columns, self.sources, strict=True)
         ]
-        return log_floored(tables[0] if len(tables) == 1 else np.mean(tables, axis=0))
+        return tables[0] if len(tables) == 1 else np.asarray(np.mean(tables, axis=0))
+
+    def log_chances(self, batch: Batch) -> np.ndarray:
+        """(N, L) their logs, at every step of a batch."""
+        if not batch.topology.n_nodes:
+            return np.zeros((0, self.labels.n_labels))
+        return log_floored(self.chances(split_rows(batch)))
 
     def state(self) -> State:
         """Header and arrays; each source is stored as a file of its own would be."""
