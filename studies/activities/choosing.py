@@ -61,7 +61,9 @@ def run(settings: Settings, case: Case) -> Outcome:
             [data.labels[k].tolist() for k in learn],
             groups=[data.groups[k] for k in learn],
         )
-    said = {name: [np.array([*row, None], dtype=object)[:-1] for row in rows] for name, rows in found["labels"].items()}
+    said = {
+        name: [np.array([*row, None], dtype=object)[:-1] for row in rows] for name, rows in found["labels"].items()
+    }
     said[CHOSEN] = list(model.predict([data.columns[k] for k in test]))
     groups, truth = tuple(data.groups[k] for k in test), tuple(data.labels[k] for k in test)
     scores = {name: GroupPredictions(groups, truth, tuple(rows)).scores() for name, rows in said.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -132,7 +133,7 @@ def test_decoding_without_edges_is_each_step_alone_and_with_memory_the_best_path
     labels, best = memory.space.label_of_state, (-np.inf, ())
     for path in np.ndindex(*[len(labels)] * 5):
         score = memory.start[path[0]] + sum(logs[t, labels[s]] for t, s in enumerate(path))
-        score += sum(memory.edge[a, b] for a, b in zip(path, path[1:]))
+        score += sum(memory.edge[a, b] for a, b in pairwise(path))
         best = max(best, (score, path))
     assert memory.best(logs, chains).tolist() == labels[list(best[1])].tolist()
     assert len({repr(setting) for setting in SETTINGS}) == len(SETTINGS)
@@ -168,6 +169,10 @@ def test_file_and_stream_answer_as_the_model() -> None:
     assert np.allclose(ended.smoothed[-1], chances[-1])
     committed = [label for step in steps for label in step.committed] + list(ended.committed)
     assert committed == model.predict(X[:1])[0].tolist()
+    several = again.streams(2, lag=1)
+    together = [several.push([row, row], which=[0, 1]) for row in X[0]]
+    assert [list(now.labels) for now in together] == [[step.label] * 2 for step in steps]
+    assert np.array_equal(several.finish(1).smoothed, ended.smoothed)
     assert len(again.column_importance(X)) == 2
     told = again.explain_step(X[0], 3)
     assert told[0].label == again.classes_[again.step_chances(X[:1])[0][3].argmax()]

@@ -1,8 +1,8 @@
 """``crfield choose``: tables of recordings in, one table of models, and the one that does best on held-out groups.
 
 A file is a CSV table with a row for each step: a column of times, one of labels, perhaps one that says whose rows
-they are, and numbers. Rows with one value of ``--group`` are one recording and one group; without it every file is. The
-table goes to standard output; with ``--model`` what was chosen is trained on everything and written.
+they are, and numbers. Rows with one value of ``--group`` are one recording and one group; without it every file is.
+The table goes to standard output; with ``--model`` what was chosen is trained on everything and written.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ def _names(text: str | None) -> list[str] | None:
 
 def choose(
     data: Annotated[
-        list[str], typer.Argument(metavar="TABLE", help="CSV tables with a row for each step; - for standard input."), READS
+        list[str],
+        typer.Argument(metavar="TABLE", help="CSV tables with a row for each step; - for standard input."),
+        READS,
     ],
     *,
     label: Annotated[str, options.data_option("Column of labels; empty where nobody knows.", metavar="NAME")],
@@ -92,7 +94,9 @@ def choose(
     frames = read_recordings(data, time=0 if time is None else time, **roles)
     if not frames:
         raise InputError("the tables hold no rows.")
-    note(f"{len(frames)} recordings, {sum(map(len, frames)):,} steps of {len(frames[0].columns)} columns", quiet=quiet)
+    note(
+        f"{len(frames)} recordings, {sum(map(len, frames)):,} steps of {len(frames[0].columns)} columns", quiet=quiet
+    )
     best.fit(
         [frame.values for frame in frames],
         [[None] * len(frame) if frame.labels is None else frame.labels.tolist() for frame in frames],

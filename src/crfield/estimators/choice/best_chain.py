@@ -25,6 +25,7 @@ from crfield.core.parameters import learnt, parameter
 from crfield.core.potentials import Potentials
 from crfield.core.typing import Labels, Sequences
 from crfield.data.labels import LabelCoder
+from crfield.data.large import refuse_large
 from crfield.errors import DataWarning, InputError, LabelError, ShapeError
 from crfield.estimators.base.progress import Progress
 from crfield.estimators.base.sequences import sequence_target
@@ -36,9 +37,9 @@ from crfield.estimators.choice.importance import at_step, mixed_up
 from crfield.estimators.choice.model import ChosenModel, listed, split_rows
 from crfield.estimators.choice.search import Search, Taken, families_named
 from crfield.estimators.choice.sources import FAMILIES, SINGLE_STEPS, Source
-from crfield.estimators.choice.streams import StateStream
+from crfield.estimators.choice.streams import StateStream, StateStreams
 from crfield.estimators.export.step_scores import StepScorer, single_steps
-from crfield.estimators.export.stream import MAX_LAG, Features, LabelStreams
+from crfield.estimators.export.stream import MAX_LAG, Features
 from crfield.features.detect import encoder_for
 from crfield.report.importance import ImportanceList
 from crfield.report.model_choice import ModelChoice
@@ -133,6 +134,7 @@ class BestChain(ChainAnswers[ChosenModel], kind="best_chain", model=ChosenModel)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "numeric features differ widely", DataWarning)  # they are scaled here
             batch = encoder.fit(X)
+        refuse_large(batch, encoder)
         target = sequence_target(batch.topology, labels, y, None)
         if labels.n_labels < 2:
             raise LabelError(f"y holds one label, {labels.labels[0]!r}: there is nothing to choose between.")
@@ -198,9 +200,7 @@ class BestChain(ChainAnswers[ChosenModel], kind="best_chain", model=ChosenModel)
             rows = [own.apply(one) for one in inner.rows]
             columns.append(own)
             sources.append(
-                Source.fitted(
-                    entry.family, entry.setting, rows, inner.codes, seed=int(self.random_state), thin=thin
-                )
+                Source.fitted(entry.family, entry.setting, rows, inner.codes, seed=int(self.random_state), thin=thin)
             )
         return tuple(columns), tuple(sources)
 
@@ -290,12 +290,28 @@ class BestChain(ChainAnswers[ChosenModel], kind="best_chain", model=ChosenModel)
             features=features,
         )
 
-    def streams(self, n_streams: int, **options: Any) -> LabelStreams:
-        """Not there: several streams of states are not summed to labels."""
-        raise InputError("BestChain streams one sequence at a time: call stream() for each.")
+    def streams(
+        self,
+        n_streams: int,
+        *,
+        lag: int = 0,
+        viterbi: bool = False,
+        max_lag: int = MAX_LAG,
+        history: int | None = None,
+    ) -> StateStreams:
+        """`LabelStreams`: many streams advanced by one call; options as in `stream`."""
+        return StateStreams(
+            self._step_scorer(history=history),
+            self._coder,
+            self._fitted.states,
+            n_streams,
+            lag=lag,
+            viterbi=viterbi,
+            max_lag=max_lag,
+        )
 
-    def export(self, path: Any, **options: Any) -> None:
-        """Not there: a header holds one table of weights."""
+    def export(self, path: Any, *, name: str | None = None, max_lag: int = MAX_LAG) -> None:
+        """InputError: one header holds one table of weights. Members may be exported, ``best_[0].export(path)``."""
         raise InputError(
             "BestChain cannot be exported as one header. Export a member that can be: best_[0].export(path), with "
             "columns as columns_ names them."

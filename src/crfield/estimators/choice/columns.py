@@ -52,7 +52,9 @@ class ChosenColumns:
 
     def apply(self, table: np.ndarray) -> np.ndarray:
         """(N, K) of all columns (N, F)."""
-        return np.ascontiguousarray(np.clip((table[:, self.numbers] - self.mean) / self.deviation, -CLIP, CLIP))
+        with np.errstate(over="ignore"):  # what overflows is clipped
+            scaled = (table[:, self.numbers] - self.mean) / self.deviation
+        return np.ascontiguousarray(np.clip(scaled, -CLIP, CLIP))
 
     def state(self) -> State:
         """Arrays alone."""

@@ -71,16 +71,14 @@ class Decoding:
 
     @classmethod
     def counted(cls, codes: Sequence[np.ndarray], n_labels: int, setting: Setting) -> Decoding:
-        """Transitions of sequences of label codes, −1 where unknown; labels without a step of their own get a state."""
+        """Transitions of sequences of label codes, −1 where unknown; a label without any step gets a state too."""
         if setting.form == STEPS:
             identity = np.arange(n_labels, dtype=np.int32)
             return cls(setting, StateSpace(identity, n_labels), np.zeros(n_labels), np.zeros((n_labels, n_labels)))
         rows = [[None if code < 0 else code for code in own.tolist()] for own in codes]
         seen = {code for own in rows for code in own}
         rows += [[code] for code in range(n_labels) if code not in seen]
-        states = SegmentStates.counted(
-            rows, range(n_labels), memory=setting.form == MEMORY, smoothing=SMOOTHING
-        )
+        states = SegmentStates.counted(rows, range(n_labels), memory=setting.form == MEMORY, smoothing=SMOOTHING)
         order = np.argsort(states.label, kind="stable")  # as `StateSpace` has them: label by label
         space = StateSpace(states.label[order].astype(np.int32), n_labels)
         return cls(setting, space, states.start[order], np.ascontiguousarray(states.edge[np.ix_(order, order)]))

@@ -3,9 +3,9 @@
     over data     I_k = mean over steps of ½ Σ_label |p(label | x) − p(label | x with column k of another step)|
     at a step     c_k = log p(label | x) − log p(label | x with column k at its mean, at this step)
 
-p is the mean of the members before the decoding, so that neighbours do not hide what a column says. Mixing a column up
-among steps is Breiman's (2001, *Random forests*). Each column costs one prediction; columns that no member reads have
-no importance and cost nothing.
+p is the mean of the members before the decoding, so that neighbours do not hide what a column says. Mixing a column
+up among steps is Breiman's (2001, *Random forests*). Each column costs one prediction; columns that no member reads
+have no importance and cost nothing.
 """
 
 from __future__ import annotations
@@ -25,11 +25,7 @@ from crfield.report.importance import FeatureImportance, ImportanceList
 def read_columns(model: ChosenModel) -> dict[int, float]:
     """The columns that some member reads, in order, with their means in training."""
     return dict(
-        sorted(
-            (int(k), float(mean))
-            for own in model.columns
-            for k, mean in zip(own.numbers, own.mean, strict=True)
-        )
+        sorted((int(k), float(mean)) for own in model.columns for k, mean in zip(own.numbers, own.mean, strict=True))
     )
 
 

@@ -1,4 +1,4 @@
-"""The fitted value of `BestChain`: columns, the sources that were taken, one decoding, and the table of the choice."""
+"""The fitted value of `BestChain`: columns, the sources that were taken, one decoding, and the table of choice."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The search: every candidate through the inner folds, the average of the best few, and the choice.
 
-    for each family, cheap ones first:   for each setting:   for each fold:   train, probabilities of the held-out steps
+    for each family, cheap ones first:   for each setting:   for each fold:   train, probabilities of held-out steps
     for each of these probabilities:     every decoding, scored group by group
     then the mean of the probabilities of the best two, three, four families, decoded and scored in the same way
 
@@ -235,7 +235,9 @@ def reasons(taken: Taken, best: Taken, mean: Taken | None, rows: Sequence[Taken]
     if mean is None:
         told.append(f"{best.name!r} has the highest mean of both scores in the held-out groups, {best.mark:.3f}.")
     elif taken is mean:
-        told.append(f"it is better in the held-out groups than the best single one, {best.name!r}: {gap(mean, best)}.")
+        told.append(
+            f"it is better in the held-out groups than the best single one, {best.name!r}: {gap(mean, best)}."
+        )
     else:
         told.append(
             f"no average is better in the held-out groups than {best.name!r}: {mean.name!r} has {gap(mean, best)}."

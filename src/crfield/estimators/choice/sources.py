@@ -102,9 +102,7 @@ FAMILIES: dict[str, Family] = {  # the cheap ones first
     TREES: Family(
         "tree_crf",
         ({"memory": True}, {"memory": False}),
-        lambda _, seed: TreeCRF(
-            n_rounds=60, learning_rate=0.3, max_depth=3, min_samples_leaf=20, random_state=seed
-        ),
+        lambda _, seed: TreeCRF(n_rounds=60, learning_rate=0.3, max_depth=3, min_samples_leaf=20, random_state=seed),
     ),
     SELECTED: Family(
         "selected_crf",
@@ -153,7 +151,8 @@ class Source:
             return cls(family, setting, made, np.asarray(made.classes_, np.int64))
         pairs = [iter(with_memory(_named(own))) for own in codes]
         states = [
-            [None if code < 0 else next(pair) for code in own.tolist()] for pair, own in zip(pairs, codes, strict=True)
+            [None if code < 0 else next(pair) for code in own.tolist()]
+            for pair, own in zip(pairs, codes, strict=True)
         ]
         kept = sorted({(-1 if pair[0] is None else pair[0], pair[1]) for own in states for pair in own if pair})
         number = {(None if before < 0 else before, label): k for k, (before, label) in enumerate(kept)}

@@ -6,8 +6,8 @@ Labels count alike, whatever their length, so a column that is about a rare labe
 taken from the best on, and one whose correlation with a column already taken is above ``most_alike`` is passed over:
 windows of many lengths and measures say nearly the same many times, which the ranks of a plain filter cannot see.
 
-No model is trained. Ranking costs one pass over the table, N · K; passing over costs N · (columns looked at) · (columns
-taken).
+No model is trained. Ranking costs one pass over the table, N · K; passing over costs N · (columns looked at) ·
+(columns taken).
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ def separating_columns(table: np.ndarray, codes: np.ndarray, most: int, *, most_
 
     >>> rng = np.random.default_rng(0)
     >>> codes = np.repeat([0, 1, 2], 30)
-    >>> table = rng.normal(size=(90, 4)) + 3.0 * np.outer(codes == 1, [0, 1, 0, 0]) + np.outer(codes == 2, [0, 0, 0, 2])
+    >>> table = rng.normal(size=(90, 4)) + 3.0 * np.outer(codes == 1, [0, 1, 0, 0])
+    >>> table += 2.0 * np.outer(codes == 2, [0, 0, 0, 1])
     >>> table[:, 2] = 5.0 * table[:, 1]
     >>> separating_columns(table, codes, 2).tolist()
     [1, 3]
