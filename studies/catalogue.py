@@ -95,6 +95,12 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
             "16 s",
             data="har_rfid",
         ),
+        "choose-activities": Entry(
+            "activities.choosing",
+            "activities of people: the model that inner folds choose against the best rows of both tables",
+            "1 min",
+            data="chest_acc",
+        ),
         "smooth-series": Entry(
             "models.smooth_series",
             "real-valued labels: ridge and a continuous field, its numbers and its intervals",

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from crfield.estimators.chain.m_estimated import MEstimatedCRF as MEstimatedCRF
     from crfield.estimators.chain.memm import MEMM as MEMM
     from crfield.estimators.chain.on_disk import encode_dataset as encode_dataset
+    from crfield.estimators.choice.best_chain import BestChain as BestChain
+    from crfield.estimators.choice.best_chain import choose as choose
     from crfield.estimators.continuous import ContinuousCRF as ContinuousCRF
     from crfield.estimators.explain.partial_dependence import partial_dependence as partial_dependence
     from crfield.estimators.graph.crf import GraphCRF as GraphCRF
@@ -109,10 +111,12 @@ if TYPE_CHECKING:
 else:
     _HOME: dict[str, str] = {
         "align": "crfield.data.clocks.align",
+        "BestChain": "crfield.estimators.choice.best_chain",
         "BoostedRandomField": "crfield.estimators.boosted.random_field",
         "chain": "crfield.data.graphs.builders",
         "ChainCRF": "crfield.estimators.chain.crf",
         "ChainCRFCV": "crfield.estimators.tuning.chain_cv",
+        "choose": "crfield.estimators.choice.best_chain",
         "ClassifierHMM": "crfield.estimators.markov.classifier_hmm",
         "compare_inference": "crfield.report.inference_comparison",
         "compare_trainers": "crfield.estimators.tuning.compare_trainers",

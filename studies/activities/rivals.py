@@ -24,6 +24,7 @@ import numpy as np
 from crfield.errors import CrfieldWarning, InputError
 from crfield.estimators.tuning.group_folds import macro_f1
 from crfield.metrics import segment_f1
+from crfield.selection.methods import separating
 from studies.activities.models import MODELS, Grids, Inside, family
 
 CLIP = 4.0
@@ -82,32 +83,15 @@ def run_fold(data: Recorded, plan: Plan, number: int, *, random_state: int = 0) 
 
 
 def separating_columns(data: Recorded, learn: Sequence[int], plan: Plan) -> np.ndarray:
-    """The ``n_selected`` columns that tell labels apart best, but for those that say what a better one has said.
-
-        separation = mean over labels of (mean of the label − mean)² / variance
-
-    Labels count alike, whatever their length. A column whose correlation with one already chosen is above
-    ``most_alike`` is passed over. Everything is computed on every ``thin``-th step of the training sequences.
-    """
+    """The ``n_selected`` columns that tell labels apart best, on every ``thin``-th step of the training sequences."""
     number = {label: k for k, label in enumerate(data.classes)}
     rows, codes = [], []
     for k in learn:
         keep = np.array([t for t in range(0, len(data.labels[k]), plan.thin) if data.labels[k][t] is not None], int)
         rows.append(data.columns[k][keep])
         codes += [number[data.labels[k][t]] for t in keep]
-    table, own = np.concatenate(rows), np.array(codes)
-    deviation = table.std(axis=0)
-    usable = deviation > 1e-9 * np.maximum(np.abs(table).max(axis=0, initial=0.0), 1e-9)
-    table = (table - table.mean(axis=0)) / np.where(usable, deviation, 1.0)
-    apart = np.mean([table[own == code].mean(axis=0) ** 2 for code in np.unique(own)], axis=0)
-    chosen: list[int] = []
-    for column in np.argsort(-np.where(usable, apart, -1.0), kind="stable").tolist():
-        if len(chosen) == plan.n_selected or not usable[column]:
-            break
-        alike = np.abs(table[:, chosen].T @ table[:, column]).max(initial=0.0) / len(table)
-        if alike <= plan.most_alike:
-            chosen.append(column)
-    return np.array(chosen, dtype=np.int64)
+    table = np.concatenate(rows)
+    return separating.separating_columns(table, np.array(codes), plan.n_selected, most_alike=plan.most_alike)
 
 
 def inside_of(data: Recorded, columns: np.ndarray, learn: Sequence[int], plan: Plan) -> Inside:

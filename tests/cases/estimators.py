@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from crfield import (
     HMM,
     MEMM,
+    BestChain,
     BoostedRandomField,
     ChainCRF,
     ChainCRFCV,
@@ -355,6 +356,7 @@ FRONT_DOOR = [
 ]
 # Classifiers of plain rows and transformers keep the contract of scikit-learn, each in a test of its own.
 PLAIN: dict[type[Any], Callable[[float | None], Data] | None] = {  # with the form in which they read numbers
+    BestChain: steps,
     ChainCRFCV: steps,
     ContinuousCRF: numbers,
     HiddenCRF: classes,

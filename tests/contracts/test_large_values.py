@@ -23,6 +23,7 @@ from sklearn.neighbors import KernelDensity
 
 from crfield import (
     HMM,
+    BestChain,
     ChainCRF,
     ChainCRFCV,
     ClassifierHMM,
@@ -63,6 +64,7 @@ class Case:
 
 
 SMALL: dict[type[Any], dict[str, Any]] = {  # for those whose defaults take long
+    BestChain: {"candidates": ("logistic regression", "Gaussian")},
     ChainCRFCV: {"cv": 2, "l2s": (1.0,)},
     HiddenCRF: {"n_init": 1, "window": 1},
     LatentDynamicCRF: {"n_init": 1},

@@ -18,6 +18,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from crfield import (
+    BestChain,
     ChainCRF,
     ClassifierHMM,
     ContinuousCRF,
@@ -95,6 +96,7 @@ def _plain() -> Iterator[tuple[Any, tuple[Any, Any]]]:
     yield StumpSelector(), (X, y)
     yield ClassifierHMM(LogisticRegression(), window=1), (X, y)
     yield ClassifierHMM(LogitBoost(n_rounds=3), window=1), strings
+    yield BestChain(candidates=("logistic regression", "Gaussian")), (X, y)
     yield ChainCRF(order=2, tol=1e-3), strings
     yield SelectedCRF(), strings
     games = [make_tag(0.05, scheme="unconstrained", random_state=seed, pause=0.5) for seed in range(3)]

@@ -11,6 +11,7 @@ import pytest
 
 from crfield.errors import InputError
 from crfield.features.sensors.readings import means_about, reading_columns
+from crfield.training.markov.segment_memory import SegmentStates, with_memory
 from studies.activities import stacked_chain
 from studies.activities.models import (
     BOOSTED,
@@ -26,7 +27,6 @@ from studies.activities.models import (
     family,
 )
 from studies.activities.rivals import Plan, Recorded, inside_of, run_fold, separating_columns
-from studies.activities.segment_memory import SegmentStates, with_memory
 from studies.activities.stacked_chain import StackedChain
 from studies.activities.tables import Comparison
 from studies.framework import run_study

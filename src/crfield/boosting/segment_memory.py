@@ -19,7 +19,7 @@ import numpy as np
 
 from crfield.core.states import StateSpace
 from crfield.core.target import UNKNOWN, Target
-from crfield.storage.checked import refuse
+from crfield.storage.state import refuse
 
 NOTHING = -1  # before the first segment
 

@@ -22,8 +22,7 @@ from crfield.boosting.weak_learners.candidates import Table
 from crfield.boosting.weak_learners.tree_scorer import TreeSum
 from crfield.core.potentials import Potentials
 from crfield.core.topology import Chains
-from crfield.storage.checked import refuse
-from crfield.storage.state import State
+from crfield.storage.state import State, refuse
 
 PARTS = ("prior", "start", "end", "table")
 

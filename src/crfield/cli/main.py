@@ -38,6 +38,10 @@ VERBS = {  # the module below ``verbs`` that has a function of this name, and th
         "tune",
         "Choose l1 and l2 by cross-validation over sequences; print the scores and write the best model.",
     ),
+    "choose": (
+        "choose",
+        "Try the reasonable models on held-out people, trials or places; print the table and write the best one.",
+    ),
     "select": ("sensors.select", "Train a model that chooses its features out of many, and show which they are."),
     "tag": ("tag", "Label data with a model."),
     "evaluate": ("evaluate", "Score a model on labelled data, or a file that was tagged already."),

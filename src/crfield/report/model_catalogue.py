@@ -67,6 +67,13 @@ MODELS: tuple[Model, ...] = (
         "methods/hmm-on-scores.md",
     ),
     Model(
+        "BestChain",
+        STEP,
+        "what does best on held-out groups of the training data does best on others",
+        "numeric columns of people, trials or places, and no wish to be an expert in models",
+        "guides/choosing.md",
+    ),
+    Model(
         "MEMM",
         STEP,
         "a label depends on the one before and on the present, never on what comes",

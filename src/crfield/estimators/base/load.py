@@ -23,6 +23,7 @@ from crfield.storage.foreign.tools import chain_tool
 from crfield.storage.state import State, check_numbers, reading
 
 HOMES: dict[str, str] = {
+    "best_chain": "crfield.estimators.choice.best_chain:BestChain",
     "continuous_crf": "crfield.estimators.continuous:ContinuousCRF",
     "chain_crf": "crfield.estimators.chain.crf:ChainCRF",
     "memm": "crfield.estimators.chain.memm:MEMM",
