@@ -29,7 +29,7 @@ import numpy as np
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.errors import InputError
-from crfield.estimators.base.registry import class_of
+from crfield.estimators.base.load import class_of
 from crfield.estimators.boosted.logit_boost import LogitBoost
 from crfield.estimators.boosted.tree_crf import TreeCRF
 from crfield.estimators.chain.crf import ChainCRF
