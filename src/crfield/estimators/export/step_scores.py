@@ -183,6 +183,13 @@ class DenseSteps:
         """D."""
         return len(self.mean)
 
+    @property
+    def columns_read(self) -> np.ndarray:
+        """(D,) which columns have a weight; an exported file computes no others."""
+        read = (self.weights != 0).any(axis=1)
+        read[self.linked] = True
+        return np.asarray(read)
+
     def tables(self) -> dict[str, np.ndarray]:
         """Every number of the model, by name."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "names"}

@@ -15,7 +15,7 @@ from crfield.estimators.export.features.header import feature_header
 from crfield.estimators.export.features.relational_c import relational_code
 from crfield.estimators.export.features.relational_python import relational_module
 from crfield.estimators.export.features.sensors import sensor_code
-from crfield.estimators.export.step_scores import DenseSteps, StepScorer
+from crfield.estimators.export.step_scores import StepScorer
 from crfield.features.relational.catalogue import Catalogue
 from crfield.features.relational.stream import FeatureStream
 from crfield.features.sensors.stream import SensorStream
@@ -35,7 +35,8 @@ def with_features(model: str, features: Any, scorer: StepScorer, *, suffix: str,
             )
         features._fitted()
         _fit(features.n_features_out_, n_columns)
-        code = sensor_code(features, _used(scorer, n_columns))
+        read = getattr(scorer, "columns_read", np.ones(n_columns, bool))  # all of them where a scorer does not say
+        code = sensor_code(features, read)
     else:
         stream = _checked(features)
         _fit(len(stream.columns), n_columns)
@@ -57,15 +58,6 @@ def _checked(features: Any) -> FeatureStream:
         "features must be a stream of a catalogue's columns, catalogue.stream(columns, rate=…), or fitted "
         f"SensorFeatures, got {type(features).__name__}."
     )
-
-
-def _used(scorer: StepScorer, n_columns: int) -> np.ndarray:
-    """(columns,) which of them have a weight."""
-    if not isinstance(scorer, DenseSteps):
-        return np.ones(n_columns, bool)
-    used = (scorer.weights != 0).any(axis=1)
-    used[scorer.linked] = True
-    return np.asarray(used)
 
 
 def _fit(given: int, wanted: int) -> None:
