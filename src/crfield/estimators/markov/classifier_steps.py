@@ -15,10 +15,11 @@ import numpy as np
 
 from crfield.boosting.weak_learners.state import Learner
 from crfield.core.states import StateSpace
+from crfield.data.large import ADVICE
 from crfield.errors import FeatureError
 from crfield.estimators.boosted.logit_boost import LogitBoost
 from crfield.estimators.export.columns import dense_names, is_dense, scaling
-from crfield.estimators.export.step_scores import DenseSteps, hashed
+from crfield.estimators.export.step_scores import DenseSteps, hashed, observed_rows
 from crfield.estimators.export.trees import TreeSteps, TreeTable
 from crfield.estimators.export.written import Written, forward_scores
 from crfield.estimators.markov.classifiers import Classifier
@@ -59,8 +60,12 @@ class ClassifierSteps:
             logs = scores - log_sum(scores, axis=1)[:, None]
         if np.isnan(logs).any():
             row = int(np.isnan(logs).any(axis=1).argmax())
+            x = observed_rows(rows, self.n_columns)
+            column = int(np.nanargmax(np.abs(x[row])))
+            name = f"x[{column}]" if self.names is None else self.names[column]
             raise FeatureError(
-                f"sequence {row}, step 0: the classifier has no finite probability there: a number is too large."
+                f"sequence {row}, step 0: feature {name!r} is {x[row, column]:.6g}, and the classifier has no finite "
+                f"probability there. {ADVICE}."
             )
         weight, least = self.link
         return weight * (np.maximum(logs, least) - self.log_shares), None
