@@ -276,6 +276,17 @@ class TreeSteps:
         """D."""
         return len(self.names)
 
+    @property
+    def columns_read(self) -> np.ndarray:
+        """(D,) which columns are asked by a cut.
+
+        >>> table = TreeTable.of_learners([(Stump(1, 1.0, np.zeros((2, 1)), 1.0), np.zeros((2, 1)))])
+        >>> TreeSteps(table, np.zeros(1), np.zeros((1, 1)), np.zeros(1), np.zeros(1), ("a", "b")).columns_read.tolist()
+        [False, True]
+        """
+        cuts = [self.trees] if self.edge_trees is None else [self.trees, self.edge_trees]
+        return np.isin(np.arange(self.n_columns), np.concatenate([trees.column for trees in cuts]))
+
     def score(self, rows: Sequence[Any], pasts: Sequence[Sequence[Any]]) -> tuple[np.ndarray, np.ndarray | None]:
         """Scores of rows (k, D)."""
         x = observed_or_missing(rows, self.n_columns)

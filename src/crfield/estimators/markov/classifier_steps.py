@@ -21,7 +21,7 @@ from crfield.estimators.boosted.logit_boost import LogitBoost
 from crfield.estimators.export.columns import dense_names, is_dense, scaling
 from crfield.estimators.export.step_scores import DenseSteps, hashed, observed_rows
 from crfield.estimators.export.trees import TreeSteps, TreeTable
-from crfield.estimators.export.written import Written, forward_scores
+from crfield.estimators.export.written import Written, columns_read, forward_scores
 from crfield.estimators.markov.classifiers import Classifier
 from crfield.features.encoder import Encoder
 from crfield.kernels.probabilities import log_sum
@@ -52,6 +52,11 @@ class ClassifierSteps:
         self.inner, self.log_shares, self.link = inner, log_shares, np.array([weight, least])
         self.start, self.end, self.transitions = inner.start, inner.end, inner.transitions
         self.varied, self.reach, self.names, self.n_columns = False, 0, inner.names, inner.n_columns
+
+    @property
+    def columns_read(self) -> np.ndarray:
+        """(D,) which columns are read."""
+        return columns_read(self.inner, self.n_columns)
 
     def score(self, rows: Sequence[Any], pasts: Sequence[Sequence[Any]]) -> tuple[np.ndarray, np.ndarray | None]:
         """Scores of rows (k, D)."""
