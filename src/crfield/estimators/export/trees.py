@@ -281,7 +281,8 @@ class TreeSteps:
         """(D,) which columns are asked by a cut.
 
         >>> table = TreeTable.of_learners([(Stump(1, 1.0, np.zeros((2, 1)), 1.0), np.zeros((2, 1)))])
-        >>> TreeSteps(table, np.zeros(1), np.zeros((1, 1)), np.zeros(1), np.zeros(1), ("a", "b")).columns_read.tolist()
+        >>> one = np.zeros(1)
+        >>> TreeSteps(table, one, np.zeros((1, 1)), one, one, names=("a", "b")).columns_read.tolist()
         [False, True]
         """
         cuts = [self.trees] if self.edge_trees is None else [self.trees, self.edge_trees]
