@@ -257,10 +257,23 @@ def test_what_does_not_go_with_it(options: dict[str, Any], words: str) -> None:
         ChainCRF(**options).fit(X, y)
 
 
-def test_streams_and_partial_fit_say_no(fitted: tuple[ChainCRF, list[Any], list[list[str]]]) -> None:
-    model, X, y = fitted
-    with pytest.raises(InputError, match="order=1"):
+def test_a_stream_remembers_runs(
+    fitted: tuple[ChainCRF, list[Any], list[list[str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, X, _ = fitted
+    x = max(X, key=len)
+    stream = model.stream(lag=1, viterbi=True)
+    path = [label for step in x for label in stream.push(step).committed]
+    end = stream.finish()
+    np.testing.assert_allclose(end.smoothed, model.predict_proba([x])[0][-2:], rtol=0, atol=1e-10)
+    assert [*path, *end.committed] == model.predict([x])[0].tolist()
+    monkeypatch.setattr("crfield.estimators.export.states.MOST_STATES", 3)
+    with pytest.raises(InputError, match=r"order=\d.* runs of labels are more than the 3 states.*predict"):
         model.stream()
+
+
+def test_partial_fit_says_no(fitted: tuple[ChainCRF, list[Any], list[list[str]]]) -> None:
+    model, X, y = fitted
     with pytest.raises(InputError, match="order 1"):
         clone(model).partial_fit(X, y)
     with pytest.raises(InputError, match="MEMM has no parameter 'order'"):

@@ -158,6 +158,11 @@ class BeliefSteps:
         """D."""
         return len(self.names or ())
 
+    @property
+    def columns_read(self) -> np.ndarray:
+        """(D,) which columns are asked by a cut."""
+        return self._asked.columns_read
+
     def score(self, rows: Sequence[Any], pasts: Sequence[Sequence[Any]]) -> tuple[np.ndarray, np.ndarray | None]:
         """The leaf (k, R) of each row in each round."""
         if self._leaves is not None:

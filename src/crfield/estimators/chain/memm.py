@@ -34,7 +34,7 @@ from crfield.estimators.chain.model import ColumnModel
 from crfield.estimators.chain.training import TrainedChain
 from crfield.estimators.export.columns import plain_steps
 from crfield.estimators.export.step_scores import DenseSteps, SequenceSteps, StepScorer
-from crfield.estimators.export.written import Written
+from crfield.estimators.export.written import Written, columns_read
 from crfield.inference.chain import ChainEngine
 from crfield.objectives.gold_past import GoldPast, next_totals, normalised
 from crfield.scoring.layout import Layout
@@ -138,6 +138,11 @@ class NormalisedSteps:
         self.inner, self.dense = inner, getattr(inner, "dense", None)
         self.names, self.n_columns = getattr(inner, "names", None), getattr(inner, "n_columns", 0)
         self.start, self.end, self.transitions, self.reach = inner.start, inner.end, inner.transitions, inner.reach
+
+    @property
+    def columns_read(self) -> np.ndarray:
+        """(D,) which columns are read."""
+        return columns_read(self.inner, self.n_columns)
 
     def score(self, rows: Sequence[Any], pasts: Sequence[Sequence[Any]]) -> tuple[np.ndarray, np.ndarray]:
         """Scores of rows, each with a table of its own."""

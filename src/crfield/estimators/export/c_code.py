@@ -279,7 +279,7 @@ def state_bytes(n_states: int, n_labels: int, max_lag: int) -> int:
     """``sizeof`` of the state where double and long long have 8 bytes, int 4 and short 2.
 
     >>> state_bytes(2, 2, 0)
-    88
+    80
     """
     width = 1 if n_states <= 2**8 else 2 if n_states <= 2**16 else 4
     size = 8 * (2 * n_states + n_labels + 2) + 4 * (2 + max_lag + 1) + width * n_states * (max_lag + 2)
@@ -290,7 +290,7 @@ def recursion_operations(n_states: int, n_labels: int, n_columns: int, varied: b
     """Operations with doubles of a step besides its scores, at most.
 
     >>> recursion_operations(1, 1, 0, False)
-    39
+    37
     """
     pairs = n_states * n_states
     checks = n_columns + 2 * n_states + 2 + (pairs if varied else 0)

@@ -26,7 +26,7 @@ import numpy as np
 from crfield.core.states import StateSpace
 from crfield.errors import InputError
 from crfield.estimators.export.step_scores import StepScorer, hashed
-from crfield.estimators.export.written import Exportable, Written
+from crfield.estimators.export.written import Exportable, Written, columns_read
 
 MOST_STATES = 500  # whose table of transitions has 250,000 scores
 
@@ -105,6 +105,11 @@ class StateSteps:
     def n_columns(self) -> int:
         """D."""
         return int(getattr(self.inner, "n_columns", 0))
+
+    @property
+    def columns_read(self) -> np.ndarray:
+        """(D,) which columns are read."""
+        return columns_read(self.inner, self.n_columns)
 
     def score(self, rows: Sequence[Any], pasts: Sequence[Sequence[Any]]) -> tuple[np.ndarray, np.ndarray | None]:
         """Node scores (k, S) and, if ``varied``, edge tables (k, S, S)."""

@@ -145,7 +145,8 @@ class _Streams:
         said = re.sub(r"\bsequence (\d+), step \d+", lambda found: places[int(found[1])], str(error))
         dense = getattr(self._scorer, "dense", None)
         if TOO_LARGE in said and dense is not None:
-            x = observed_rows(observations, dense.n_columns)
+            flat = getattr(self._scorer, "flat_row", None)  # where an observation is more than a row
+            x = observed_rows(observations if flat is None else [*map(flat, observations)], dense.n_columns)
             row, column = divmod(int(np.abs(x).argmax()), x.shape[1])
             name = f"x[{column}]" if dense.names is None else dense.names[column]
             return FeatureError(f"{places[row]}: feature {name!r} is {x[row, column]:.6g}, too large: {said}")

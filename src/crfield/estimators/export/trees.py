@@ -276,6 +276,18 @@ class TreeSteps:
         """D."""
         return len(self.names)
 
+    @property
+    def columns_read(self) -> np.ndarray:
+        """(D,) which columns are asked by a cut.
+
+        >>> table = TreeTable.of_learners([(Stump(1, 1.0, np.zeros((2, 1)), 1.0), np.zeros((2, 1)))])
+        >>> one = np.zeros(1)
+        >>> TreeSteps(table, one, np.zeros((1, 1)), one, one, names=("a", "b")).columns_read.tolist()
+        [False, True]
+        """
+        cuts = [self.trees] if self.edge_trees is None else [self.trees, self.edge_trees]
+        return np.isin(np.arange(self.n_columns), np.concatenate([trees.column for trees in cuts]))
+
     def score(self, rows: Sequence[Any], pasts: Sequence[Sequence[Any]]) -> tuple[np.ndarray, np.ndarray | None]:
         """Scores of rows (k, D)."""
         x = observed_or_missing(rows, self.n_columns)

@@ -108,6 +108,11 @@ def refusal(scorer: object) -> str | None:
     )
 
 
+def columns_read(scorer: object, n_columns: int) -> np.ndarray:
+    """(D,) which columns a scorer reads; all where it does not say."""
+    return np.asarray(getattr(scorer, "columns_read", np.ones(n_columns, bool)))
+
+
 def forward_scores(n_scores: int) -> int:
     """Operations of a log-sum-exp of so many numbers, with the difference taken from each.
 

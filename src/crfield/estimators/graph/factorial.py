@@ -189,9 +189,10 @@ class LayeredSteps(StateSteps):
 
     def score(self, rows: Sequence[Any], pasts: Sequence[Sequence[Any]]) -> tuple[np.ndarray, np.ndarray | None]:
         """Scores of rows, each for all layers or by layer."""
-        return super().score([self._row(row) for row in rows], pasts)
+        return super().score([self.flat_row(row) for row in rows], pasts)
 
-    def _row(self, row: Any) -> Any:
+    def flat_row(self, row: Any) -> Any:
+        """The columns of all layers, of one row for all or a dict of rows."""
         if _by_layer(row, self.layers):
             if self.shared:
                 raise InputError(

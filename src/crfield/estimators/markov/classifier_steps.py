@@ -15,12 +15,13 @@ import numpy as np
 
 from crfield.boosting.weak_learners.state import Learner
 from crfield.core.states import StateSpace
+from crfield.data.large import ADVICE
 from crfield.errors import FeatureError
 from crfield.estimators.boosted.logit_boost import LogitBoost
 from crfield.estimators.export.columns import dense_names, is_dense, scaling
-from crfield.estimators.export.step_scores import DenseSteps, hashed
+from crfield.estimators.export.step_scores import DenseSteps, hashed, observed_rows
 from crfield.estimators.export.trees import TreeSteps, TreeTable
-from crfield.estimators.export.written import Written, forward_scores
+from crfield.estimators.export.written import Written, columns_read, forward_scores
 from crfield.estimators.markov.classifiers import Classifier
 from crfield.features.encoder import Encoder
 from crfield.kernels.probabilities import log_sum
@@ -52,6 +53,11 @@ class ClassifierSteps:
         self.start, self.end, self.transitions = inner.start, inner.end, inner.transitions
         self.varied, self.reach, self.names, self.n_columns = False, 0, inner.names, inner.n_columns
 
+    @property
+    def columns_read(self) -> np.ndarray:
+        """(D,) which columns are read."""
+        return columns_read(self.inner, self.n_columns)
+
     def score(self, rows: Sequence[Any], pasts: Sequence[Sequence[Any]]) -> tuple[np.ndarray, np.ndarray | None]:
         """Scores of rows (k, D)."""
         with np.errstate(over="ignore", invalid="ignore"):
@@ -59,8 +65,12 @@ class ClassifierSteps:
             logs = scores - log_sum(scores, axis=1)[:, None]
         if np.isnan(logs).any():
             row = int(np.isnan(logs).any(axis=1).argmax())
+            x = observed_rows(rows, self.n_columns)
+            column = int(np.nanargmax(np.abs(x[row])))
+            name = f"x[{column}]" if self.names is None else self.names[column]
             raise FeatureError(
-                f"sequence {row}, step 0: the classifier has no finite probability there: a number is too large."
+                f"sequence {row}, step 0: feature {name!r} is {x[row, column]:.6g}, and the classifier has no finite "
+                f"probability there. {ADVICE}."
             )
         weight, least = self.link
         return weight * (np.maximum(logs, least) - self.log_shares), None
