@@ -41,10 +41,8 @@ COMMANDS = [
     "inspect {model}",
     "inspect {model} --json",
     "inspect {model} --label A",
-    "stream {model}",
     "stream {model} --lag 1 --go-on",
     "export {model} {out}.h",
-    "export {model} {out}.py",
 ]
 each_model = pytest.mark.parametrize("name", MODELS)
 
@@ -110,7 +108,7 @@ def test_models_of_text_label_text(name: str, data: Path, tmp_path: Path) -> Non
         ("hmm-gaussian", COMMANDS[8], "holds a HMM; only a ChainCRF is converted"),
         ("maxent", COMMANDS[15], "holds a MaxentClassifier, which labels nothing step by step; a ChainCRF does."),
         ("chain-text", COMMANDS[15], "holds a ChainCRF of words or records, and lines of numbers are not for it"),
-        ("graph", COMMANDS[17], "holds a GraphCRF, which cannot be exported; a ChainCRF of numbers can."),
+        ("graph", COMMANDS[16], "holds a GraphCRF, which cannot be exported; a ChainCRF of numbers can."),
         ("hmm-gaussian", COMMANDS[14], "a HMM has no features of single labels: leave out --label"),
     ],
 )

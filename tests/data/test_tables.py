@@ -42,6 +42,15 @@ def test_what_holds_numbers() -> None:
     assert table_of({"n": np.arange(3), "w": np.array(["1", "b", "3"])}).is_numeric("n")
 
 
+def test_dates_do_not_mix_with_numbers() -> None:
+    with pytest.raises(FormatError, match="line 3: expected a time, a date as in the rows before, got '7'"):
+        parse_table("t\n2021-01-01\n7\n").times("t")
+    with pytest.raises(FormatError, match="line 3: expected a time"):
+        parse_table("t\n7\n2021-01-01\n").times("t")
+    seconds, origin = parse_table("t\n2021-05-01T10:00:09.95\n2021-05-01T12:00:00+02:00\n").times("t")
+    assert (seconds.tolist(), origin) == ([9.95, 0.0], 1619863200.0)
+
+
 def test_bytes_that_are_no_text(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(b"a,b\n1,\xff\n")
     with pytest.raises(FormatError, match=r"t\.csv, line 2: the line is not valid UTF-8"):

@@ -106,8 +106,8 @@ class Table:
     def times(self, name: str, unit: str = "s") -> tuple[np.ndarray, float | None]:
         r"""(n,) seconds, and of dates what to add for seconds since 1970, else None; a time must not be missing.
 
-        >>> parse_table("t\n2021-01-01\n2021-01-02\n").times("t")[0].tolist()[1] - 1609459200
-        86400.0
+        >>> parse_table("t\n2021-01-01\n2021-01-02\n").times("t")
+        (array([    0., 86400.]), 1609459200.0)
         """
         one_of(*UNITS)("unit", unit)
         array = np.asarray(self.cells[name])
@@ -119,19 +119,22 @@ class Table:
                 raise FormatError("expected a time in every row, got NaT.", file=self.file)
             since = float(first.astype("datetime64[ns]").astype(np.int64)) * 1e-9
             return (array - first).astype("timedelta64[ns]").astype(np.int64) * 1e-9, since
-        out, dated = np.empty(len(array)), False
+        out, moments = np.empty(len(array)), []
         for row, cell in enumerate(array.tolist()):
             if isinstance(cell, str) and not is_number(cell) and is_date(cell):
                 moment = datetime.fromisoformat(cell)
-                out[row], dated = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp(), True
-                continue
+                moments.append(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
             try:
-                out[row] = float(cell) * UNITS[unit]
+                out[row] = 0.0 if len(moments) == row + 1 else float(cell) * UNITS[unit]
             except (TypeError, ValueError):
                 out[row] = np.nan
-            if not np.isfinite(out[row]):
-                raise self.fault(f"expected a time, a number or an ISO date, got {cell!r}.", row)
-        return out, 0.0 if dated else None
+            if not np.isfinite(out[row]) or 0 < len(moments) <= row:
+                wanted = "a date as in the rows before" if moments and is_number(cell) else "a number or an ISO date"
+                raise self.fault(f"expected a time, {wanted}, got {cell!r}.", row)
+        if not moments:
+            return out, None
+        first = min(moments)  # differences of dates are exact; those of seconds since 1970 are not
+        return np.array([(moment - first).total_seconds() for moment in moments]), first.timestamp()
 
     def labels(self, name: str) -> np.ndarray:
         """(n,) objects: a column as labels, None where one is missing."""

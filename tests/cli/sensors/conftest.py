@@ -28,7 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Games of tag, columns of days, samples of people; and a model of each."""
     made = tmp_path_factory.mktemp("tables")
     (made / "tag.spec").write_text(SPEC)
-    works("simulate", "tag", "--games", 3, "--minutes", 0.25, "--format", "tracks", "-o", made / "games.csv", "-q")
+    works("simulate", "tag", "--games", 3, "--minutes", 0.1, "--format", "tracks", "-o", made / "games.csv", "-q")
     rng = np.random.default_rng(0)
     days = ["day,speed,turn,label"]
     for day in ("mon", "tue", "wed", "thu"):

@@ -17,17 +17,17 @@ from tests.cli.sensors.conftest import QUICK, SPEC, line
 
 def test_four_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    line("simulate tag --games 4 --minutes 0.25 --format tracks -o games.csv")
+    line("simulate tag --games 4 --minutes 0.15 --format tracks -o games.csv")
     chosen = line(
         "select games.csv --group game --only 0,1,2 --features tag-small --max-features 4 -m seeker.crfield"
     )
-    assert "3 recordings, 2,700 steps" in chosen.stdout
+    assert "3 recordings, 1,620 steps" in chosen.stdout
     assert "of 324 candidates" in chosen.stdout
     scores = json.loads(line("evaluate games.csv -m seeker.crfield --only 3 --json").stdout)
     line("export seeker.crfield seeker.py")
 
     # the same by the library
-    games = [crfield.make_tag(0.25, random_state=k) for k in range(4)]
+    games = [crfield.make_tag(0.15, random_state=k) for k in range(4)]
     names = np.array(["robot0", "robot1", "robot2"])
     model = crfield.load("seeker.crfield")
     places = [np.round(game.positions, 3) for game in games]
@@ -36,7 +36,7 @@ def test_four_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert scores["recordings"] == [
         {
             "recording": "3",
-            "steps": 900,
+            "steps": 540,
             "token_accuracy": scores["token_accuracy"],
             "segment_f1": scores["segments"]["f1"]["0.5"],
             "edit_score": scores["segments"]["edit"],
@@ -56,11 +56,11 @@ def test_four_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_frame_of_the_games_is_written(folder: Path) -> None:
     lines = (folder / "games.csv").read_text().splitlines()
-    game = crfield.make_tag(0.25, random_state=1)
+    game = crfield.make_tag(0.1, random_state=1)
     assert lines[0] == "game,time,agent,x,y,label"
-    assert len(lines) == 1 + 3 * 3 * 900
+    assert len(lines) == 1 + 3 * 3 * 360
     x, y = game.positions[7, 2]
-    assert lines[1 + 3 * (900 + 7) + 2] == f"1,{7 / 60:.4f},robot2,{x:.3f},{y:.3f},robot{game.labels[7]}"
+    assert lines[1 + 3 * (360 + 7) + 2] == f"1,{7 / 60:.4f},robot2,{x:.3f},{y:.3f},robot{game.labels[7]}"
     tracks = crfield.read_tracks(folder / "games.csv", time="time", agent="agent", label="label", group="game")
     assert tracks.groups == ("0", "1", "2")
     assert tracks.rate == 60.0

@@ -76,6 +76,19 @@ def test_windows_of_samples(folder: Path) -> None:
     assert chain.top_features(1)[0].name in features.get_feature_names_out()
 
 
+def test_times_may_be_dates(folder: Path, tmp_path: Path) -> None:
+    """Seconds since 1970 have too few digits: a sample at 9.95 s must not fall before its place."""
+    head, *lines = (folder / "people.csv").read_text().splitlines()
+    parts = [line.split(",", 2) for line in lines]
+    dated = [f"{who},2021-05-01T10:00:{float(t):09.6f},{rest}" for who, t, rest in parts]
+    (tmp_path / "dated.csv").write_text("\n".join([head, *dated]) + "\n")
+    said = [
+        [row["predicted"] for row in rows_of(works("tag", path, "-m", folder / "people.crfield").stdout)]
+        for path in (folder / "people.csv", tmp_path / "dated.csv")
+    ]
+    assert said[0] == said[1]
+
+
 def test_a_gap_ends_a_recording_of_samples(folder: Path, tmp_path: Path) -> None:
     """Samples 60 … 119 are lost: windows do not reach across, and rows know their part."""
     lines = (folder / "people.csv").read_text().splitlines()

@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -88,7 +89,7 @@ class TableModel:
         """What the model reads."""
         return self.recordings.X
 
-    @property
+    @cached_property
     def y(self) -> list[np.ndarray]:
         """A label, or None, for each step."""
         y = self.recordings.y

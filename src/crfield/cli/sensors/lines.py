@@ -54,7 +54,9 @@ class LineStream:
             return cls(last.stream(lag=lag), names, lag=lag, agents=len(catalogue.words.agents))
         windows = model[0] if last is not model else None
         encoder: Any = getattr(fitted_of(last), "encoder", None)
-        if getattr(encoder, "kind", None) != "matrix" or not (windows is None or hasattr(windows, "stream")):
+        if getattr(encoder, "kind", None) != "matrix" or not (
+            windows is None or (len(model.steps) == 2 and hasattr(windows, "stream"))
+        ):
             raise WrongVerb(
                 f"{path} holds a {kind} of words or records, and lines of numbers are not for it: crfield tag labels "
                 "its files; from Python it is crfield.load(path).stream()."

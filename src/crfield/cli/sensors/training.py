@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -58,12 +59,12 @@ class Labelled:
     windows: Any = None  # SensorFeatures, fitted
     catalogue: Any = None  # of the feature language
 
-    @property
+    @cached_property
     def X(self) -> Any:
         """What a chain is fitted to: columns of steps, or tracks."""
         return self.recordings.X if self.windows is None else self.windows.transform(self.recordings.X)
 
-    @property
+    @cached_property
     def y(self) -> list[np.ndarray]:
         """A label, or None, for each step."""
         y = self.recordings.y

@@ -110,18 +110,13 @@ class _Job:
 
 
 def _of_table(labelled: Labelled, chain: dict[str, Any]) -> _Job:
-    y = labelled.y
-    fitted = {"X": labelled.X, "y": y}
-    model = _all_features(labelled, chain)
-    if labelled.catalogue is None:
-        model = crfield.ChainCRF(standardize=True, **chain)
-    return _Job(fitted, (len(y), sum(map(len, y))), model, labelled.read, labelled.finished)
+    model = crfield.ChainCRF(standardize=True, **chain) if labelled.catalogue is None else _of_tracks(labelled, chain)
+    counts = (len(labelled.y), sum(map(len, labelled.y)))
+    return _Job({"X": labelled.X, "y": labelled.y}, counts, model, labelled.read, labelled.finished)
 
 
-def _all_features(labelled: Labelled, chain: dict[str, Any]) -> Any:
-    """A model of every feature that the templates of tracks stand for; what is chosen is chosen by ``select``."""
-    if labelled.catalogue is None:
-        return None
+def _of_tracks(labelled: Labelled, chain: dict[str, Any]) -> Any:
+    """A model of every feature that the templates stand for; which are worth having is asked of ``select``."""
     declared = crfield.ChainCRF().get_params()
     other = [name for name, value in chain.items() if name not in ("l2", "decode") and value != declared[name]]
     if other:
