@@ -44,8 +44,11 @@ def encoder_for(
     transition_functions: Iterable[Any] = (),
     standardize: bool = False,
     features: Any = None,
+    missing: bool = False,
 ) -> Encoder:
     """An unfitted encoder for data like X; ``features`` is a transformer that X passes through first.
+
+    ``missing`` is for models that can do without a value: NaN in dense arrays is then let through.
 
     >>> import numpy as np
     >>> encoder_for([[{"word": "dog"}]]).kind, encoder_for([np.zeros((3, 2))]).kind
@@ -78,7 +81,7 @@ def encoder_for(
         )
     if isinstance(X, AttributeSequences) or _looks_like_records(X):
         return RecordEncoder(transition_features=transition_features, standardize=standardize)
-    return MatrixEncoder(transition_features=transition_features, standardize=standardize)
+    return MatrixEncoder(transition_features=transition_features, standardize=standardize, missing=missing)
 
 
 def encoder_from_state(
@@ -87,8 +90,11 @@ def encoder_from_state(
     *,
     functions: Iterable[Any] | None = None,
     transition_functions: Iterable[Any] = (),
+    missing: bool = False,
 ) -> Encoder:
     """The encoder that a model file stores; feature functions are code and must be given again.
+
+    ``missing`` as in `encoder_for`: it is the model that bears missing values, and no file says so.
 
     >>> encoder = encoder_for([[["a"]]])
     >>> _ = encoder.fit([[["a"], ["b"]]])
@@ -106,6 +112,8 @@ def encoder_from_state(
         if not isinstance(encoder, FunctionEncoder):
             raise InputError(f"functions were given, but the model was trained on data of kind {kind!r}.")
         encoder.attach(functions, transition_functions=transition_functions)
+    if isinstance(encoder, MatrixEncoder):
+        encoder.missing = missing
     return encoder
 
 

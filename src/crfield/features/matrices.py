@@ -4,7 +4,8 @@ A sequence of T steps with D features is an array (T, D): sensor channels, embed
 hashed or counted features. Dense ones are laid end to end by a single concatenation and become the dense
 block; sparse ones keep their indices and become the sparse part, whose columns never seen in ``fit`` (or on
 fewer than ``min_count`` rows) are dropped. The width is fixed in ``fit``. Numbers are checked to be finite
-in one pass; the place of a bad one is looked for only when there is one.
+in one pass; the place of a bad one is looked for only when there is one. NaN in a dense array is a missing value,
+which models that can do without it ask to be let through (``missing``).
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class MatrixEncoder(NamedEdges):
     """Encoder of sequences of 2-D arrays (T, D), or of scipy sparse matrices (T, D).
 
     ``feature_names`` gives the D columns names, ``x[0]``, ``x[1]``, … otherwise. ``transition_features`` is
-    None, "all", or a list of column numbers (or names): those are put on the edges too.
+    None, "all", or a list of column numbers (or names): those are put on the edges too. ``missing`` lets NaN through
+    in dense arrays; it says what the model can read and is no part of the state.
 
     >>> import numpy as np
     >>> encoder = MatrixEncoder(standardize=True)
@@ -51,6 +53,7 @@ class MatrixEncoder(NamedEdges):
     """
 
     kind = "matrix"
+    missing = False
 
     def __init__(
         self,
@@ -58,7 +61,11 @@ class MatrixEncoder(NamedEdges):
         transition_features: str | Sequence[int | str] | None = None,
         standardize: bool = False,
         feature_names: Sequence[str] | None = None,
+        missing: bool = False,
     ) -> None:
+        if missing and standardize:
+            raise InputError("standardize needs every value, so that missing ones cannot be let through with it.")
+        self.missing = bool(missing)
         self.transition_features = check_transition_features(transition_features)
         self.standardize = bool(standardize)
         self.feature_names = None if feature_names is None else [str(name) for name in feature_names]
@@ -83,7 +90,7 @@ class MatrixEncoder(NamedEdges):
             node, remap = drop_rare(node, min_count)
             kept = np.flatnonzero(remap >= 0).astype(np.int32)
         scale = None
-        if node.values is not None or node.dense is not None:
+        if not self.missing and (node.values is not None or node.dense is not None):
             scale = Scale.learn(node)
             if self.standardize:
                 node = scale.apply(node)
@@ -186,9 +193,12 @@ class MatrixEncoder(NamedEdges):
         numbers = columns.values if columns.dense is None else columns.dense
         # A sum is finite only if all its terms are; one that overflows merely leads to the longer way.
         with np.errstate(over="ignore", invalid="ignore"):
-            if numbers is None or np.isfinite(numbers.sum()) or np.isfinite(numbers).all():
+            if numbers is None or np.isfinite(numbers.sum()):
                 return
-        place = int(np.argmin(np.isfinite(numbers)))
+        bad = np.isinf(numbers) if self.missing and columns.dense is not None else ~np.isfinite(numbers)
+        if not bad.any():
+            return
+        place = int(np.argmax(bad))
         if columns.dense is None:
             row, column = (
                 int(np.searchsorted(columns.indptr, place, side="right")) - 1,

@@ -24,7 +24,8 @@ class GaussianSteps:
 
         node(j) = bias(j) − ½ Σ_d ((x_d − mean(d, j)) / deviation(d, j))²
 
-    ``bias`` holds the rest of the log density. Squares stay about the means, so that nothing cancels.
+    ``bias`` holds the rest of the log density. Squares stay about the means, so that nothing cancels. A missing cell
+    (NaN) takes neither its square nor its part of the bias.
 
     >>> import numpy as np
     >>> steps = GaussianSteps(np.array([[0.0, 2.0]]), np.ones((1, 2)), np.zeros(2), np.zeros((2, 2)), np.zeros(2))
@@ -62,11 +63,17 @@ class GaussianSteps:
     def score(self, rows: Sequence[Any], pasts: Sequence[Sequence[Any]]) -> tuple[np.ndarray, np.ndarray | None]:
         """Scores of rows (k, D)."""
         x = observed_rows(rows, self.n_columns)
-        if not np.isfinite(x).all():
-            row, column = divmod(int(np.argmin(np.isfinite(x))), self.n_columns)
-            raise FeatureError(f"column {column} of row {row} must be a finite number, got {x[row, column]}.")
+        if np.isinf(x).any():
+            row, column = divmod(int(np.argmax(np.isinf(x))), self.n_columns)
+            raise FeatureError(f"column {column} of row {row} must be a finite number or NaN, got {x[row, column]}.")
+        missing = np.isnan(x)
         with np.errstate(over="ignore"):
-            node = self.bias - 0.5 * (((x[:, :, None] - self.mean) / self.deviation) ** 2).sum(axis=1)
+            squares = ((x[:, :, None] - self.mean) / self.deviation) ** 2
+            if missing.any():
+                parts = -np.log(self.deviation) - 0.5 * np.log(2 * np.pi)
+                node = ~missing @ parts - 0.5 * np.where(missing[:, :, None], 0.0, squares).sum(axis=1)
+            else:
+                node = self.bias - 0.5 * squares.sum(axis=1)
         lost = node < -ROOM
         if lost.any():
             if lost.all(axis=1).any():
