@@ -13,5 +13,14 @@ void normal_scores(const double* rows, int64_t count, int64_t columns, int64_t l
 void normal_moments(const double* rows, int64_t count, int64_t columns, int64_t labels, const double* responsibility,
                     const double* centre, double* mass, double* first, double* second, int threads);
 
+// out = bias + Σ_d (parts - ½ ((x_d - mean) · inverse)²) over cells that are not NaN; parts (labels, columns)
+void observed_scores(const double* rows, int64_t count, int64_t columns, int64_t labels, const double* mean,
+                     const double* inverse, const double* parts, const double* bias, double* out, int threads);
+
+// the moments of cells that are not NaN; mass too is (labels, columns)
+void observed_moments(const double* rows, int64_t count, int64_t columns, int64_t labels,
+                      const double* responsibility, const double* centre, double* mass, double* first,
+                      double* second, int threads);
+
 }  // namespace emission
 }  // namespace crfield

@@ -9,6 +9,7 @@ namespace emission {
 struct Scores {
   const double *rows, *mean, *inverse, *bias;
   int64_t columns, labels, stride;
+  const double* parts = nullptr;  // what each column adds where it is observed; of `observed_scores` alone
 };
 
 struct Moments {
@@ -28,6 +29,10 @@ inline int64_t stride_of(int64_t labels) { return (labels + 7) / 8 * 8; }
   /* sums (1 + 2 columns, stride) += mass, first and second moments; responsibility (count, stride) */       \
   void moments(const emission::Moments& given, int64_t from, int64_t count, const double* responsibility,    \
                double* sums);                                                                                \
+  /* the same of cells that are not NaN; sums (3 columns, stride): a column has a mass of its own */         \
+  void observed_scores(const emission::Scores& given, int64_t from, int64_t count, double* out);             \
+  void observed_moments(const emission::Moments& given, int64_t from, int64_t count,                         \
+                        const double* responsibility, double* sums);                                         \
   }
 CRFIELD_EMISSION(level0)
 CRFIELD_EMISSION(level2)

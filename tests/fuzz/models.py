@@ -94,7 +94,7 @@ def _plain() -> Iterator[tuple[Any, tuple[Any, Any]]]:
     yield MaxentClassifier(), (rows, marks)
     yield StumpEncoder(), (X, y)
     yield StumpSelector(), (X, y)
-    yield ClassifierHMM(LogisticRegression(), window=1), (X, y)
+    yield ClassifierHMM(LogisticRegression(), window=1, calibrate="temperature"), (X, y)
     yield ClassifierHMM(LogitBoost(n_rounds=3), window=1), strings
     yield BestChain(candidates=("logistic regression", "Gaussian")), (X, y)
     yield ChainCRF(order=2, tol=1e-3), strings

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import crfield
+from crfield import HMM, GridCRF
 from crfield.core.beliefs import Beliefs
 from crfield.core.graphs import Graphs
 from crfield.core.potentials import Potentials
@@ -372,3 +373,41 @@ def test_wrong_commands(arguments: tuple[str, ...], code: int, says: str, tmp_pa
     result = run("compare-inference", *arguments)
     assert result.exit_code == code
     assert says in " ".join(result.output.replace("│", " ").split())
+
+
+# ------------------------------------------------------------------------------------------------ models and data
+
+
+def test_a_model_with_its_data_is_its_scores_with_codes() -> None:
+    rng = np.random.default_rng(0)
+    y: list[list[Any]] = [rng.choice(["a", "b"], 15).tolist() for _ in range(4)]
+    X = [rng.normal(size=(15, 2)) + (np.array(labels) == "b")[:, None] for labels in y]
+    y[3][2] = None
+    model = HMM().fit(X[:2], y[:2])
+    found = compare_inference(model, X[2:], y[2:], engines=["chain", "mean_field"])
+    codes = [-1 if label is None else model.classes_.tolist().index(label) for label in y[2] + y[3]]
+    wanted = compare_inference(model.potentials(X[2:]), truth=np.array(codes), engines=["chain", "mean_field"])
+    assert found.n_judged == wanted.n_judged == 29
+    assert [row.mpm_accuracy for row in found.rows] == [row.mpm_accuracy for row in wanted.rows]
+    assert found["chain"].mpm_accuracy == pytest.approx(model.score(X[2:], y[2:]))
+    assert compare_inference(model, X[2:], engines=["chain"]).n_judged == 0
+    image = np.random.default_rng(0).normal(size=(3, 4))
+    grid_model = GridCRF(max_iter=3, tol=1.0).fit([image[:, :, None]], [image > 0])
+    told = compare_inference(grid_model, [image[:, :, None]], [image > 0], engines=["junction_tree"])
+    assert told["junction_tree"].map_accuracy == pytest.approx(grid_model.score([image[:, :, None]], [image > 0]))
+
+
+def test_models_that_cannot_be_compared() -> None:
+    scores, truth = chain_case(6)
+    X, y = [[[0.0], [1.0], [1.2], [0.1]]], [["a", "b", "b", "a"]]
+    lasting = HMM(min_duration={"b": 2}).fit(X, y)
+    for call, words in [
+        (lambda: compare_inference(scores, X, y), "go with a model"),
+        (lambda: compare_inference(HMM().fit(X, y)), "needs data to score"),
+        (lambda: compare_inference(HMM().fit(X, y), X, y, truth=truth), "both say what is true"),
+        (lambda: compare_inference(3, X, y), "takes a fitted model of chains or graphs"),  # type: ignore[arg-type]
+        (lambda: compare_inference(lasting, X, y), "are of states"),
+    ]:
+        with pytest.raises(InputError, match=words):
+            call()
+    assert compare_inference(lasting, X, engines=["chain"]).n_labels == 3

@@ -251,6 +251,11 @@ CASES = [
     Case("classifier-hmm", lambda: crfield.ClassifierHMM(crfield.LogitBoost(n_rounds=5), window=1), strings),
     Case("best-chain", lambda: crfield.BestChain(candidates=("logistic regression", "Gaussian")), arrays),
     Case("best-chain-sequences", lambda: crfield.BestChain(candidates=("chain on columns",), folds=2), dicts),
+    Case(
+        "classifier-hmm-calibrated",
+        lambda: crfield.ClassifierHMM(crfield.LogitBoost(n_rounds=2), calibrate="temperature"),
+        strings,
+    ),
     Case("semi-markov", lambda: crfield.SemiMarkovCRF(max_length=6, length_features=(1, 3)), strings),
     Case("semi-markov-runs", lambda: crfield.SemiMarkovCRF(max_length=2, length_features="none"), strings),
     Case("latent-dynamic", lambda: crfield.LatentDynamicCRF(n_states=2), strings),

@@ -175,8 +175,10 @@ def _first_above(columns: Columns, most: float) -> tuple[int, int, float, bool] 
     """Row, column, value, and whether it is a dense one, of the first cell above ``most`` in size."""
     values, dense = columns.values, columns.dense
     if dense is not None and dense.size and not (dense.max() <= most and dense.min() >= -most):
-        row, column = divmod(int(np.argmax(np.abs(dense) > most)), dense.shape[1])
-        return row, column, float(dense[row, column]), True
+        above = np.abs(dense) > most
+        if above.any():  # and no missing value, for models that bear them
+            row, column = divmod(int(np.argmax(above)), dense.shape[1])
+            return row, column, float(dense[row, column]), True
     if values is not None and values.size and not (values.max() <= most and values.min() >= -most):
         entry = int(np.argmax(np.abs(values) > most))
         row = int(np.searchsorted(columns.indptr, entry, side="right")) - 1

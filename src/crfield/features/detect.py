@@ -49,7 +49,7 @@ def encoder_for(
 ) -> Encoder:
     """An unfitted encoder for data like X; ``features`` is a transformer that X passes through first.
 
-    With ``missing`` NaN in matrices is a missing value, for models that only compare numbers.
+    With ``missing`` NaN in dense arrays is a missing value, for models that can do without one.
 
     >>> import numpy as np
     >>> encoder_for([[{"word": "dog"}]]).kind, encoder_for([np.zeros((3, 2))]).kind
@@ -91,8 +91,11 @@ def encoder_from_state(
     *,
     functions: Iterable[Any] | None = None,
     transition_functions: Iterable[Any] = (),
+    missing: bool = False,
 ) -> Encoder:
     """The encoder that a model file stores; feature functions are code and must be given again.
+
+    ``missing`` as in `encoder_for`, for models whose older files do not say that they bear missing values.
 
     >>> encoder = encoder_for([[["a"]]])
     >>> _ = encoder.fit([[["a"], ["b"]]])
@@ -110,6 +113,8 @@ def encoder_from_state(
         if not isinstance(encoder, FunctionEncoder):
             raise InputError(f"functions were given, but the model was trained on data of kind {kind!r}.")
         encoder.attach(functions, transition_functions=transition_functions)
+    if missing and isinstance(encoder, MatrixEncoder):
+        encoder.missing = True
     return encoder
 
 

@@ -6,8 +6,9 @@ block; sparse ones keep their indices and become the sparse part, whose columns 
 fewer than ``min_count`` rows) are dropped. The width is fixed in ``fit``. Numbers are checked to be finite
 in one pass; the place of a bad one is looked for only when there is one.
 
-Models that only compare numbers (stumps, trees) can read NaN as a value that is missing. For them an encoder is made
-with ``missing``: it lets NaN pass, and remembers which columns had any, so that reports can say where these went.
+Models that can do without a value (stumps, trees, densities) read NaN in a dense array as one that is missing. For them
+an encoder is made with ``missing``: it lets NaN pass, and remembers which columns had any, so that reports can say
+where these went.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ class MatrixEncoder(NamedEdges):
     """
 
     kind = "matrix"
+    missing = False
 
     def __init__(
         self,
@@ -215,7 +217,7 @@ class MatrixEncoder(NamedEdges):
         with np.errstate(over="ignore", invalid="ignore"):
             if numbers is None or np.isfinite(numbers.sum()):
                 return
-            bad = np.isinf(numbers) if self.missing else ~np.isfinite(numbers)
+        bad = np.isinf(numbers) if self.missing and columns.dense is not None else ~np.isfinite(numbers)
         if not bad.any():
             return
         place = int(np.argmax(bad))

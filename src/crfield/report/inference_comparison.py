@@ -17,7 +17,7 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -172,8 +172,18 @@ class InferenceComparison(ShownAsTables):
     __repr__ = __str__
 
 
+class Judged(Protocol):
+    """A fitted model of chains or graphs."""
+
+    def _judged(self, X: Any, y: Any) -> tuple[Potentials, np.ndarray | None]:
+        """Scores of X, and codes (N,) of the labels y, −1 where unknown; None without any."""
+        ...
+
+
 def compare_inference(
-    potentials: Potentials,
+    potentials: Potentials | Judged,
+    X: Any = None,
+    y: Any = None,
     *,
     truth: Any = None,
     engines: Sequence[str | Engine] | Mapping[str, Engine] | None = None,
@@ -182,11 +192,18 @@ def compare_inference(
 ) -> InferenceComparison:
     """Run engines on the same scores and compare their answers with the exact ones and with the truth.
 
-    ``truth`` (N,) holds codes of labels: negative ones are not judged, and a code that no label has is never right.
+    ``compare_inference(model, X, y)`` asks about a fitted model of chains or graphs; ``y`` may be left out, and may
+    have unknown labels as in ``fit``. Or ``compare_inference(scores, truth=codes)`` about `Potentials`, where codes
+    (N,) are of labels: negative ones are not judged, and a code that no label has is never right.
+
     ``engines`` are names, objects, or objects under names of your own; by default everything in the catalogue. If
     none of them turns out to be exact but an exact engine can be had (`choose_engine`), it is added. Engines cannot
     be interrupted, so ``time_limit`` (CPU seconds) only keeps further ones from being started.
 
+    >>> from crfield import ChainCRF
+    >>> X, y = [[["x"], ["z"], ["z"]], [["x"], ["x"]]], [["a", "b", "b"], ["a", "a"]]
+    >>> compare_inference(ChainCRF().fit(X, y), X, y, engines=["chain", "mean_field"])["chain"].mpm_accuracy
+    1.0
     >>> from crfield.core.graphs import Graphs
     >>> square = Graphs(np.array([0, 4]), np.array([0, 1, 2, 3]), np.array([1, 2, 3, 0]))
     >>> scores = Potentials(np.eye(4, 2), 0.5 * np.eye(2)[None], square)
@@ -194,6 +211,7 @@ def compare_inference(
     >>> comparison["brute"].exact, comparison["chain"].reason[:29]
     (True, 'the chain engine reads chains')
     """
+    potentials, truth = _asked(potentials, X, y, truth)
     codes = _codes(truth, potentials.topology.n_nodes)
     run = _Run(potentials, time_limit)
     for name, engine in _named(engines, n_jobs).items():
@@ -325,6 +343,27 @@ def _named(engines: Sequence[str | Engine] | Mapping[str, Engine] | None, n_jobs
     if not named:
         raise InputError(f"there is no engine to compare. Name some of: {', '.join(ENGINES)}.")
     return named
+
+
+def _asked(given: Any, X: Any, y: Any, truth: Any) -> tuple[Potentials, Any]:
+    """Scores and codes of labels, of a model with data or of scores as they are."""
+    if isinstance(given, Potentials):
+        if X is not None or y is not None:
+            raise InputError(
+                "X and y go with a model: compare_inference(model, X, y). Of scores, the true labels are truth=codes."
+            )
+        return given, truth
+    if not hasattr(given, "_judged"):
+        raise InputError(
+            "compare_inference(model, X, y) takes a fitted model of chains or graphs, such as ChainCRF or GraphCRF, "
+            f"or Potentials, got {type(given).__name__}."
+        )
+    if X is None:
+        raise InputError("a model needs data to score: compare_inference(model, X, y), with or without y.")
+    if y is not None and truth is not None:
+        raise InputError("y and truth both say what is true. Give labels as y, or their codes as truth.")
+    potentials, codes = given._judged(X, y)
+    return potentials, truth if y is None else codes
 
 
 def _codes(truth: Any, n_nodes: int) -> np.ndarray | None:

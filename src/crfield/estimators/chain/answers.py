@@ -22,7 +22,7 @@ from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.core.typing import Labels, Sequences, Weights
 from crfield.data.labels import LabelCoder
-from crfield.errors import LabelError, ModelFileError
+from crfield.errors import InputError, LabelError, ModelFileError
 from crfield.estimators.base.fitted import Fitted, Model
 from crfield.estimators.base.groups import Threaded
 from crfield.estimators.base.sequences import StructuredData, right_share
@@ -172,6 +172,18 @@ class ChainAnswers(PosteriorAnswers, Streaming, StructuredData, Threaded, Fitted
             clamped = self._engine.infer(masked, Semiring.LOG).total
         # Two large numbers that may round past each other; no part weighs more than the whole.
         return np.minimum(clamped - free, 0.0)
+
+    def _judged(self, X: Sequences, y: Labels | None) -> tuple[Potentials, np.ndarray | None]:
+        """The scores of X, and the codes (N,) of its labels, −1 where unknown: what `compare_inference` asks for."""
+        potentials = self.potentials(X)
+        if y is None:
+            return potentials, None
+        if self._states() is not None:
+            raise InputError(
+                f"the scores of this {type(self).__name__} are of states, several for a label, so engines cannot be "
+                "judged by labels. Leave y out: their marginals and totals are compared all the same."
+            )
+        return potentials, self._coder.encode(y, potentials.topology.lengths)[0]
 
     def score(self, X: Sequences, y: Labels, sample_weight: Weights = None) -> float:
         """Share of steps whose label is predicted right; steps of unknown label are left out."""

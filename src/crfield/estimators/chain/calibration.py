@@ -21,13 +21,13 @@ from crfield.estimators.chain.model import ColumnModel
 COLDEST, HOTTEST = 0.02, 50.0
 
 
-def fitted_temperature(log_prob: Callable[[float], np.ndarray]) -> float:
+def fitted_temperature(log_prob: Callable[[float], np.ndarray], *, coldest: float = COLDEST) -> float:
     """The temperature in 0.02 … 50 of largest likelihood; ``log_prob`` gives that of every sequence at one."""
     from scipy.optimize import minimize_scalar
 
     if not np.isfinite(log_prob(1.0)).all():
         raise InputError("the sequences to calibrate by must be possible under the model: some have probability 0.")
-    bounds = (np.log(COLDEST), np.log(HOTTEST))
+    bounds = (np.log(coldest), np.log(HOTTEST))
     found = minimize_scalar(
         lambda at: -float(log_prob(float(np.exp(at))).sum()), bounds=bounds, method="bounded", options={"xatol": 1e-5}
     )

@@ -289,7 +289,7 @@ class TrainedChain(SolverOptions, ColumnChain):
             raise InputError("an encoded data set has its labels and weights inside: leave y and sample_weight out.")
         self._check_on_disk()
         header, arrays = dataset.encoder_state
-        code = {} if self.functions is None else {"transition_functions": self.transition_functions}
+        code: dict[str, Any] = {} if self.functions is None else {"transition_functions": self.transition_functions}
         encoder, plan = encoder_from_state(header, arrays, functions=self.functions, **code), self._plan
 
         def make(model: ColumnModel, batch: Batch, target: Target) -> ChainParts | HigherOrderParts:

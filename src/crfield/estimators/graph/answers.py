@@ -239,6 +239,11 @@ class GraphAnswers(Streaming, StructuredData, Fitted[M]):
         # Exact totals may round past each other; no part weighs more than the whole.
         return np.minimum(clamped - free.total, 0.0) if free.exact else clamped - free.total
 
+    def _judged(self, X: Graphlike, y: Labels | None) -> tuple[Potentials, np.ndarray | None]:
+        """The scores of X, and the codes (N,) of its labels, −1 where unknown: what `compare_inference` asks for."""
+        potentials, batch = self._scored(X)
+        return potentials, None if y is None else target_of(batch, self._coder, self._labels(y, X), None).labels
+
     def score(self, X: Graphlike, y: Labels, sample_weight: Weights = None) -> float:
         """Share of nodes whose label is predicted right; nodes of unknown label are left out."""
         codes, batch = self._codes(X)

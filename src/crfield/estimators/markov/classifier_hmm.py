@@ -8,19 +8,22 @@ every count. Nothing is trained jointly: the classifier knows of no neighbours a
 which is what makes it the baseline of conditional fields ("HMM + boosting" in Liao, Choudhury, Fox & Kautz 2007).
 What overlapping columns tell twice is counted twice; ``emission_weight`` below 1 takes some of it back.
 
+Bayes' rule needs probabilities that mean what they say. Where the chain labels worse than the classifier alone, inner
+folds look for an exponent that puts them right (`crfield.estimators.markov.step_calibration`).
+
 Given x it is a chain of scores like any other, so the exact engine answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import clone
 
-from crfield.core.checks import flag, integer, number
+from crfield.core.checks import flag, integer, number, one_of
 from crfield.core.parameters import learnt, parameter
 from crfield.core.potentials import Potentials
 from crfield.data.batch import Batch, matrix_of
@@ -39,6 +42,7 @@ from crfield.estimators.markov.classifiers import (
     classifier_state,
     step_classifier,
 )
+from crfield.estimators.markov.step_calibration import StepCalibration, StepJudge, calibrate_steps, chain_scores
 from crfield.features.columns.step_windows import MOST, windowed
 from crfield.features.detect import encoder_for, encoder_from_state
 from crfield.features.encoder import Encoder
@@ -60,6 +64,7 @@ class CountedMarkov:
     shares: np.ndarray  # (L,) p(label)
     classifier: Classifier | None  # None for one label, which needs none
     given: bool  # whether the user named the classifier
+    calibration: StepCalibration = field(default_factory=StepCalibration)
 
     states = None
 
@@ -73,16 +78,20 @@ class CountedMarkov:
             return np.log(self.start), np.log(self.transition)
 
     def emissions(self, X: Any) -> tuple[Batch, np.ndarray]:
-        """Columns of X, and log p(label | x) / p(label) at every step (N, L)."""
+        """Columns of X, and log p(label | x) / p(label) at every step (N, L), up to what no label depends on."""
         batch = self.encoder.encode(X)
         if self.classifier is None or not batch.topology.n_nodes:
             return batch, np.zeros((batch.topology.n_nodes, self.labels.n_labels))
+        return batch, self.calibration.evidence(self.log_chances(batch), self.shares)
+
+    def log_chances(self, batch: Batch) -> np.ndarray:
+        """(N, L) log p(label | x) as the classifier says it."""
         with np.errstate(over="ignore", invalid="ignore"):
-            chances = np.asarray(self.classifier.predict_proba(self.rows(batch)), np.float64)
+            chances = np.asarray(self.classifier.predict_proba(self.rows(batch)), np.float64)  # type: ignore[union-attr]
         if not np.isfinite(chances).all():
             cell = largest_cell(batch, self.encoder, int(np.argmin(np.isfinite(chances).all(axis=1))))
             raise FeatureError(f"{cell}, and the classifier has no finite probability there. {ADVICE}.")
-        return batch, np.log(np.maximum(chances, FLOOR)) - np.log(self.shares)
+        return np.log(np.maximum(chances, FLOOR))
 
     def state(self) -> State:
         """Header and arrays."""
@@ -91,7 +100,10 @@ class CountedMarkov:
             "transition_probabilities_": self.transition,
             "class_shares_": self.shares,
         }
-        state = State({"labels": self.labels.to_json()}, tables).with_part("encoder", self.encoder.state())
+        header: dict[str, Any] = {"labels": self.labels.to_json()}
+        if self.calibration.folds:
+            header["calibration"] = self.calibration.to_json()
+        state = State(header, tables).with_part("encoder", self.encoder.state())
         return state.with_part("classifier", classifier_state(self.classifier, given=self.given))
 
     @classmethod
@@ -113,6 +125,7 @@ class CountedMarkov:
             shares,
             classifier_from_state(told, n, (2 * window + 1) * (empty.width + empty.n_dense)),
             told.header.get("given") is True,
+            StepCalibration.from_json(state.header.get("calibration"), n),
         )
 
 
@@ -131,6 +144,11 @@ class ClassifierHMM(ChainAnswers[CountedMarkov], kind="classifier_hmm", model=Co
         Added to the count of every transition and of every first label. With 0, pairs never seen are impossible.
     emission_weight : float
         Factor of log p(x | label).
+    calibrate : "auto", "temperature" or None
+        Whether the classifier's probabilities get an exponent, found on sequences that it was not taught. *auto*: if
+        the chain labels the training data clearly worse than the classifier alone and the exponent is clearly better
+        in inner folds, as for AdaBoost, whose probabilities are nearly flat; *temperature*: always, for three more
+        fits of the classifier; None: never.
     standardize : bool
         Bring numeric columns to mean 0 and deviation 1 for the classifier; stumps and trees do not need it.
     window : int
@@ -144,6 +162,8 @@ class ClassifierHMM(ChainAnswers[CountedMarkov], kind="classifier_hmm", model=Co
     ----------
     classifier_, transition_probabilities_, start_probabilities_, class_shares_, classes_
         The fitted classifier (its classes are codes), (K, K), (K,) and (K,) tables, and the labels.
+    calibration_
+        The exponent of p(label | x), and the shares of right labels in inner folds if there were any.
 
     Examples
     --------
@@ -158,6 +178,7 @@ class ClassifierHMM(ChainAnswers[CountedMarkov], kind="classifier_hmm", model=Co
     classifier: Any = parameter(step_classifier, default=None, kw_only=False, stored=False)
     smoothing: float = parameter(number(0), default=1.0)
     emission_weight: float = parameter(number(0), default=1.0)
+    calibrate: str | None = parameter(one_of("auto", "temperature") | None, default="auto")
     standardize: bool = parameter(flag, default=False)
     window: int = parameter(integer(0, most=MOST), default=0)
 
@@ -165,12 +186,19 @@ class ClassifierHMM(ChainAnswers[CountedMarkov], kind="classifier_hmm", model=Co
     start_probabilities_: np.ndarray = learnt()
     transition_probabilities_: np.ndarray = learnt()
     class_shares_: np.ndarray = learnt()
+    calibration_: StepCalibration = learnt()
     converged_: bool = learnt()
     report = ()
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Count transitions and fit the classifier; ``sample_weight`` has one number for each sequence."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None) -> Self:
+        """Count transitions and fit the classifier; ``sample_weight`` has one number for each sequence.
+
+        ``groups`` has one entry for each sequence, such as a person: inner folds, if there are any, keep a group
+        together.
+        """
         self.check()
+        if groups is not None and sample_weight is not None:
+            groups = [group for group, weight in zip(groups, sample_weight, strict=True) if weight != 0]
         X, y, sample_weight = without_weightless(X, y, sample_weight)
         labels = LabelCoder().fit(y)
         encoder = encoder_for(X, standardize=bool(self.standardize))
@@ -186,40 +214,66 @@ class ClassifierHMM(ChainAnswers[CountedMarkov], kind="classifier_hmm", model=Co
         if labels.n_labels > 1:
             chosen = LogitBoost() if self.classifier is None else self.classifier
             weight = None if target.weight is None else target.weight[batch.topology.sequence_of_node]
-            options, role = node_weights(chosen, weight, known, role="the classifier"), "the classifier"
-            found = fit_clone(chosen, model.rows(batch)[known], target.labels[known], role=role, **options)
-            model = replace(model, classifier=found)
+            rows, role = model.rows(batch), "the classifier"
+
+            def fitted(some: np.ndarray, spoken: str = "") -> Any:
+                options = node_weights(chosen, weight, some, role=spoken)
+                return fit_clone(chosen, rows[some], target.labels[some], role=role, **options)
+
+            def teach(some: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+                other = fitted(some)
+                return lambda here: log_chances(other, rows[here], labels.n_labels)
+
+            model = replace(model, classifier=fitted(known, role))
+            if self.calibrate is not None:
+                judge = StepJudge(target, float(self.smoothing), float(self.emission_weight), self.decode, self._jobs)
+                always = self.calibrate == "temperature"
+                chances = model.log_chances(batch)
+                model = replace(
+                    model, calibration=calibrate_steps(judge, chances, tables, teach, groups, always=always)
+                )
         return self._learn(model)
 
     def _show(self, model: CountedMarkov) -> None:
         super()._show(model)
         self.classifier_, self.converged_ = model.classifier, True
         self.start_probabilities_, self.transition_probabilities_ = model.start, model.transition
-        self.class_shares_ = model.shares
+        self.class_shares_, self.calibration_ = model.shares, model.calibration
         if model.given and self.classifier is None:  # it comes out of a file
             self.classifier = clone(model.classifier)
 
     def potentials(self, X: Any) -> Potentials:
-        """The scores of X: emission_weight · log p(c | x) / p(c) at steps, log p(c | b) on edges."""
-        batch, emissions = self._fitted.emissions(X)
-        start, transition = self._fitted.log_tables()
-        chains, node = batch.topology, self.emission_weight * emissions
-        node[chains.offsets[:-1][chains.lengths > 0]] += start
-        return Potentials(node, transition[None], chains)
+        """The scores of X: emission_weight · log p(c | x) / p(c) at steps, log p(c | b) on edges.
+
+        Where ``calibration_`` has an exponent, p(c | x) is to that power, and p(c) the mean of what it becomes.
+        """
+        model = self._fitted
+        batch, emissions = model.emissions(X)
+        return chain_scores(self.emission_weight * emissions, model.start, model.transition, batch.topology)
 
     def _step_scorer(self, *, history: int | None = None) -> StepScorer:
         model = self._fitted
         start, transition = model.log_tables()
         tables = {"start": start, "end": np.zeros(len(start)), "transitions": transition}
+        own = model.calibration
         refuse_window(self, model.window)
         written = classifier_steps(
             model.classifier,
             model.encoder,
             tables,
-            log_shares=np.log(model.shares),
-            weight=float(self.emission_weight),
+            log_shares=np.log(model.shares) if own.means is None else np.log(own.means) / own.exponent,
+            weight=float(self.emission_weight) * own.exponent,
             least=float(np.log(FLOOR)),
         )
         if not isinstance(written, str):
             return written
-        return single_steps(self, tables, varied=False, window=0, more=[model.shares], why=written)
+        more = [] if own.means is None else [np.array([own.exponent, *own.means])]
+        return single_steps(self, tables, varied=False, window=0, more=[model.shares, *more], why=written)
+
+
+def log_chances(classifier: Any, rows: Any, n_labels: int) -> np.ndarray:
+    """(N, L) log p(label | x) by a classifier that may not have met every label."""
+    out = np.full((rows.shape[0], n_labels), np.log(FLOOR))
+    chances = np.asarray(classifier.predict_proba(rows), np.float64)
+    out[:, np.asarray(classifier.classes_, np.int64)] = np.log(np.maximum(chances, FLOOR))
+    return out

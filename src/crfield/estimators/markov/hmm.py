@@ -12,7 +12,8 @@ together that has a price: what several of them tell is counted several times. T
 takes them off.
 
 The family is a strategy (`crfield.scoring.densities.gaussian`): the model asks it for log p(x | label) and no more.
-Given x the model is a chain of scores like any other, and the exact engine answers.
+Given x the model is a chain of scores like any other, and the exact engine answers. Since it models x, it also knows
+what to do where some of it is missing: integrate it out (`crfield.scoring.densities.observed`).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from crfield.errors import DataWarning, FeatureError, InputError, LabelError
 from crfield.estimators.base.sequences import sequence_target, without_weightless
 from crfield.estimators.chain.answers import ChainAnswers
 from crfield.estimators.export.step_scores import StepScorer
-from crfield.estimators.markov.hmm_fit import trained
+from crfield.estimators.markov.hmm_fit import refuse_missing, refuse_unobserved, trained
 from crfield.estimators.markov.model import HiddenMarkov
 from crfield.estimators.markov.steps import density_steps
 from crfield.features.detect import encoder_for
@@ -61,7 +62,8 @@ class HMM(ChainAnswers[HiddenMarkov], kind="hmm", model=HiddenMarkov):
     X is a list of sequences: 2-D arrays (steps, columns), or anything else that `ChainCRF` reads as columns. In y a
     step may be unknown (``None``) or one of a set: counting leaves such steps out, EM and discriminative training sum
     over them. Without any labels, y is left out and ``n_states`` says how many states there are; they are then the
-    labels 0, 1, 2 … .
+    labels 0, 1, 2 … . NaN in an array is a cell that was not observed: it is integrated out exactly, in training and
+    in every answer.
 
     Parameters
     ----------
@@ -119,6 +121,8 @@ class HMM(ChainAnswers[HiddenMarkov], kind="hmm", model=HiddenMarkov):
     >>> model = HMM().fit(X, y)
     >>> model.predict([[[0.2], [1.3]]])[0].tolist(), model.emissions_.mean.round(3).tolist()
     (['low', 'high'], [[1.067], [0.25]])
+    >>> model.predict([[[0.2], [float("nan")], [1.3]]])[0].tolist()
+    ['low', 'low', 'high']
     >>> found = HMM(training="em", n_states=2).fit(X)
     >>> sorted(found.emissions_.mean.ravel().round(1).tolist())
     [0.2, 1.1]
@@ -173,7 +177,7 @@ class HMM(ChainAnswers[HiddenMarkov], kind="hmm", model=HiddenMarkov):
             )
         X, y, sample_weight = without_weightless(X, X if y is None else y, sample_weight)
         labels = LabelCoder().fit(y) if self.n_states is None else LabelCoder.from_classes(range(self.n_states))
-        encoder = encoder_for(X)
+        encoder = encoder_for(X, missing=family_named(self.emissions).marginalises)
         with warnings.catch_warnings():
             # Densities have scales of their own, so columns of different size are nothing to warn of.
             warnings.filterwarnings("ignore", "numeric features differ widely", DataWarning)
@@ -181,7 +185,9 @@ class HMM(ChainAnswers[HiddenMarkov], kind="hmm", model=HiddenMarkov):
         refuse_large(batch, encoder)
         unknown = [[None] * int(length) for length in batch.topology.lengths]
         target = sequence_target(batch.topology, labels, y if self.n_states is None else unknown, sample_weight)
-        markov, told = trained(self, batch, dense_rows(batch.node), target, labels)
+        rows = dense_rows(batch.node)
+        refuse_unobserved(rows if self.training == "em" else rows[target.labels >= 0], encoder)
+        markov, told = trained(self, batch, rows, target, labels)
         for name, value in told.items():
             setattr(self, name, value)
         return self._learn(HiddenMarkov(labels, encoder, markov))
@@ -292,7 +298,9 @@ class HMM(ChainAnswers[HiddenMarkov], kind="hmm", model=HiddenMarkov):
         model = self._fitted
         batch = model.encoder.encode(X)
         refuse_large(batch, model.encoder, doing="be squared")
-        table = framed(model.markov.emissions)[0](dense_rows(batch.node))
+        rows = dense_rows(batch.node)
+        refuse_missing(rows, model.markov.emissions.kind, "statistics for a chain CRF")
+        table = framed(model.markov.emissions)[0](rows)
         offsets = batch.topology.offsets
         return [table[a:b] for a, b in pairwise(offsets)]
 

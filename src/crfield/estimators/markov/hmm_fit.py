@@ -17,6 +17,7 @@ from crfield.data.batch import Batch
 from crfield.data.labels import LabelCoder
 from crfield.errors import ConvergenceWarning, InputError, LabelError
 from crfield.estimators.base.progress import Progress
+from crfield.features.encoder import Encoder
 from crfield.optimize.history import INTERRUPTED, Result, Step
 from crfield.scoring.densities.gaussian import Fitting, family_named, family_of_kind
 from crfield.training.markov.counting import counted, shares
@@ -61,6 +62,8 @@ def trained(
         density=None if isinstance(model.emissions, str) else model.emissions,
         n_jobs=resolve_jobs(model.n_jobs),
     )
+    if model.training == "discriminative":
+        refuse_missing(rows, family.kind, "training='discriminative'")
     if model.training == "em":
         return _climbed(model, family, rows, target, fitting, durations)
     start, transition = _tables(target, durations, float(model.smoothing))
@@ -81,6 +84,25 @@ def chosen_family(emissions: Any, batch: Batch) -> Any:
     """The family of a name for columns as the batch has them: words have one distribution for all."""
     family = family_named(emissions)
     return family_of_kind("words") if family.kind == "categorical" and batch.node.width else family
+
+
+def refuse_unobserved(rows: np.ndarray, encoder: Encoder) -> None:
+    """InputError for a column that no row (N, D) has a value of, by its name."""
+    never = np.flatnonzero(np.isnan(rows).all(axis=0))
+    if len(rows) and len(never):
+        raise InputError(
+            f"feature {encoder.dense_name(int(never[0]))!r} is missing (NaN) at every step that is learnt from, so "
+            f"it has no density ({len(never)} of {rows.shape[1]} columns are). Leave such columns out of X."
+        )
+
+
+def refuse_missing(rows: np.ndarray, family: str, what: str) -> None:
+    """InputError where cells are missing and the columns of the log-linear form need all of them."""
+    if family != "categorical" and np.isnan(rows).any():  # a missing symbol is none of the indicators
+        raise InputError(
+            f"{what} needs every cell of normal columns, and X has missing ones (NaN). Use training='counting' or "
+            "'em', which integrate them out, or fill them in first."
+        )
 
 
 def _tables(target: Target, durations: Durations, smoothing: float) -> tuple[np.ndarray, np.ndarray]:

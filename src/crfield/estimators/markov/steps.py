@@ -206,7 +206,8 @@ class GaussianSteps(DensitySteps):
 
         node(j) = bias(j) − ½ Σ_d ((x_d − mean(d, j)) / deviation(d, j))²
 
-    ``bias`` holds the rest of the log density. Squares stay about the means, so that nothing cancels.
+    ``bias`` holds the rest of the log density. Squares stay about the means, so that nothing cancels. A missing cell
+    (NaN) takes neither its square nor its part of the bias.
 
     >>> import numpy as np
     >>> steps = GaussianSteps(np.array([[0.0, 2.0]]), np.ones((1, 2)), np.zeros(2), np.zeros((2, 2)), np.zeros(2))

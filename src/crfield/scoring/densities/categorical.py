@@ -6,7 +6,8 @@
 
 `Words` reads columns that say how often a word is there (strings, dicts of strings), and has one distribution over
 all words for each label: log p(x | c) = Σ_k x_k log θ[c, k]. With one word a step that is the textbook's hidden
-Markov model of words. A value or word that training has not seen says nothing of any label.
+Markov model of words. A value or word that training has not seen says nothing of any label, and neither does a
+missing value (NaN): its probabilities sum to one over all that it may have been.
 
 Both are log-linear in indicators, with natural parameters log θ; free parameters are log θ up to a constant.
 """
@@ -175,6 +176,7 @@ class Categorical(Shares):
     """
 
     kind = "categorical"
+    marginalises = True
 
     probability: np.ndarray  # (L, V), V values of all columns
     offsets: np.ndarray  # (D + 1,) int64
@@ -186,9 +188,9 @@ class Categorical(Shares):
 
     @classmethod
     def fit(cls, rows: np.ndarray, responsibility: np.ndarray, fitting: Fitting = DEFAULTS) -> Self:
-        """Smoothed shares of each label; LabelError for one that no row speaks for."""
+        """Smoothed shares of each label, of values that were observed; LabelError for one that no row speaks for."""
         check_mass(responsibility.sum(axis=0))
-        rows = _whole(rows)
+        rows, responsibility = _whole(rows), np.asarray(responsibility)
         widths = rows.max(axis=0, initial=0) + 1
         if widths.sum() > MOST:
             raise FeatureError(
@@ -198,8 +200,8 @@ class Categorical(Shares):
         offsets = np.concatenate([[0], np.cumsum(widths)])
         counts = np.concatenate(
             [
-                np.stack([np.bincount(rows[:, d], own, widths[d]) for own in np.asarray(responsibility).T])
-                for d in range(rows.shape[1])
+                np.stack([np.bincount(rows[seen, d], own[seen], widths[d]) for own in responsibility.T])
+                for d, seen in enumerate(rows.T >= 0)
             ],
             axis=1,
         )
@@ -218,7 +220,7 @@ class Categorical(Shares):
         return self._made(np.where(alive, made.probability, self.probability), self.offsets)
 
     def _places(self, rows: np.ndarray) -> np.ndarray:
-        """(N, D) the place of every value, −1 for unknown ones."""
+        """(N, D) the place of every value, −1 for unknown and missing ones."""
         rows = check_rows(rows, self.n_columns)
         known = (rows >= 0) & (rows < np.diff(self.offsets)) & (rows == np.floor(rows))
         return np.where(known, np.where(known, rows, 0).astype(np.int64) + self.offsets[:-1], -1)
@@ -266,6 +268,7 @@ class Words(Shares):
     """
 
     kind = "words"
+    marginalises = False  # nothing says how often a word that was not counted is there
 
     probability: np.ndarray  # (L, K)
     offsets: np.ndarray  # (2,) int64
@@ -308,15 +311,17 @@ class Words(Shares):
 
 
 def _whole(rows: np.ndarray) -> np.ndarray:
+    """Values as integers, −1 for missing ones."""
     rows = np.asarray(rows, np.float64)
-    good = (rows >= 0) & (rows == np.floor(rows)) & (rows < 2**53)
+    missing = np.isnan(rows)
+    good = missing | (rows >= 0) & (rows == np.floor(rows)) & (rows < 2**53)
     if not good.all():
         n, d = np.unravel_index(int(np.argmin(good)), rows.shape)
         raise FeatureError(
             f"categorical columns must hold integers ≥ 0, got {rows[n, d]} in column {d}. "
             "Use emissions='gaussian' or another family for measurements."
         )
-    return rows.astype(np.int64)
+    return np.where(missing, -1.0, rows).astype(np.int64)
 
 
 def _drawn(shares: np.ndarray, labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:

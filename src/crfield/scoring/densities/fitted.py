@@ -34,6 +34,7 @@ class FittedDensities:
     """
 
     kind = "density"
+    marginalises = False  # estimators know their density of whole rows only
 
     estimators: tuple[Any, ...]
     columns: int

@@ -7,6 +7,14 @@ Columns that hang together are then counted once, at the price of D² / 2 number
 matrix within it has the eigenvectors of the sample's, and eigenvalues raised to the bound, so that a step of EM that
 meets the floor is still the best step (Anderson & Olkin 1985 for the bound without a floor's unit).
 
+Where cells are missing, the density is that of the block of mean and covariance that was observed. A fit then has no
+formula, but a step of EM that never falls (Little & Rubin 2002, *Statistical analysis with missing data*, chapter
+11): a missing block m is taken as its mean given the observed one o, and what is left of its covariance is added,
+
+    x̂_m = μ_m + Σ_mo Σ_oo⁻¹ (x_o − μ_o)          rest = Σ_mm − Σ_mo Σ_oo⁻¹ Σ_om
+
+`refit` is that step, the same one that Baum–Welch takes for labels; `fit` repeats it.
+
 Log-linear in x and the products x_i x_j, i ≤ j; free parameters are means and the Cholesky factor C of the precision
 Σ⁻¹ = C Cᵀ, logarithms on its diagonal. A pass over the rows costs O(N L D²).
 """
@@ -14,7 +22,7 @@ Log-linear in x and the products x_i x_j, i ≤ j; free parameters are means and
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -31,7 +39,9 @@ from crfield.scoring.densities.gaussian import (
     most_deviant,
     stored,
 )
+from crfield.scoring.densities.observed import patterns
 
+ROUNDS = 500  # of EM within `fit`, where cells are missing
 _LOG_2PI = float(np.log(2 * np.pi))
 
 
@@ -45,6 +55,7 @@ class FullGaussian:
     """
 
     kind = "full"
+    marginalises = True
 
     mean: np.ndarray  # (L, D)
     covariance: np.ndarray  # (L, D, D), positive definite
@@ -82,24 +93,37 @@ class FullGaussian:
         """Weighted means and covariances of each label; LabelError for one that no row speaks for."""
         rows, responsibility = np.asarray(rows, np.float64), np.asarray(responsibility, np.float64)
         check_mass(responsibility.sum(axis=0))
+        spread = fitting.spread or Spread.of(rows, responsibility.sum(axis=1))
+        fitting = replace(fitting, spread=spread)
         first = DiagonalGaussian.fit(rows, responsibility, fitting)
-        start = cls(first.mean, first.deviation[:, :, None] ** 2 * np.eye(rows.shape[1]))
-        return start.refit(rows, responsibility, fitting)
+        family = cls(first.mean, first.deviation[:, :, None] ** 2 * np.eye(rows.shape[1]))
+        family, before = family.refit(rows, responsibility, fitting), -np.inf
+        for _ in range(ROUNDS if spread.gaps else 0):
+            now = float((responsibility * np.where(responsibility > 0, family.log_density(rows), 0.0)).sum())
+            if now - before <= 1e-9 * responsibility.sum():
+                break
+            family, before = family.refit(rows, responsibility, fitting), now
+        return family
 
     def refit(self, rows: np.ndarray, responsibility: np.ndarray, fitting: Fitting = DEFAULTS) -> Self:
-        """Means and covariances; a label that no row speaks for keeps its own."""
+        """Means and covariances, by a step of EM where cells are missing; a label without rows keeps its own."""
         spread = fitting.spread or Spread.of(rows, responsibility.sum(axis=1))
         mean, covariance, varies = self.mean.copy(), self.covariance.copy(), spread.varies
         scale = np.sqrt(np.where(varies, spread.variance, 1.0))
         both = varies[:, None] & varies[None, :]
+        missing = _given_the_rest(self.covariance / np.outer(scale, scale), rows) if spread.gaps else []
         for c in range(self.n_labels):
             own = responsibility[:, c]
             mass = own.sum()
             if not mass > 0:
                 continue
             away = (rows - self.mean[c]) / scale
+            for lacking, here, gain, _ in missing:
+                away[np.ix_(here, lacking)] = away[np.ix_(here, ~lacking)] @ gain[c].T
             shift = own @ away / mass
             around = (away * own[:, None]).T @ away / mass - np.outer(shift, shift)
+            for lacking, here, _, rest in missing:
+                around[np.ix_(lacking, lacking)] += own[here].sum() / mass * rest[c]
             values, vectors = np.linalg.eigh(np.where(both, (around + around.T) / 2, np.eye(len(scale))))
             raised = (vectors * np.maximum(values, max(fitting.floor, TINY))) @ vectors.T
             covariance[c] = np.where(both, (raised + raised.T) / 2, np.eye(len(scale))) * np.outer(scale, scale)
@@ -111,7 +135,7 @@ class FullGaussian:
         return 0.0
 
     def log_density(self, rows: np.ndarray, *, n_jobs: int = 1) -> np.ndarray:
-        """(N, L) of rows (N, D)."""
+        """(N, L) of rows (N, D), of what of them was observed."""
         from scipy.linalg import solve_triangular
 
         rows = check_rows(rows, self.n_columns)
@@ -121,7 +145,20 @@ class FullGaussian:
                 away = solve_triangular(factor, (rows - mean).T, lower=True, check_finite=False)
                 out[:, c] = -0.5 * np.einsum("dn,dn->n", away, away) - np.log(np.diag(factor)).sum()
         # A row too far away for a number has a density of zero; infinities on the way may have met as NaN.
-        return np.where(np.isnan(out), -np.inf, out) - 0.5 * self.n_columns * _LOG_2PI
+        out = np.where(np.isnan(out), -np.inf, out) - 0.5 * self.n_columns * _LOG_2PI
+        for lacking, here in patterns(rows):
+            seen = ~lacking
+            out[here] = self.marginal(seen).log_density(rows[np.ix_(here, seen)]) if seen.any() else 0.0
+        return out
+
+    def marginal(self, columns: np.ndarray) -> FullGaussian:
+        """The densities of some columns (D,) alone: the block of means and covariances.
+
+        >>> family = FullGaussian(np.array([[1.0, 2.0]]), np.array([[[3.0, 0.5], [0.5, 4.0]]]))
+        >>> family.marginal(np.array([False, True])).covariance.tolist()
+        [[[4.0]]]
+        """
+        return FullGaussian(self.mean[:, columns], self.covariance[:, columns][:, :, columns])
 
     def farthest(self, row: np.ndarray) -> int:
         """The column with the most deviations to the nearest mean."""
@@ -238,3 +275,16 @@ class FullGaussian:
             return cls(*stored(arrays, {"mean": 2, "covariance": 3}, n_labels=n_labels))
         except InputError as error:
             raise ModelFileError(f"the model file's densities cannot be used: {error} Was it edited?") from None
+
+
+def _given_the_rest(
+    covariance: np.ndarray, rows: np.ndarray
+) -> list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
+    """Of rows that lack the same columns m: these, the rows, Σ_mo Σ_oo⁻¹ (L, m, o) and the rest (L, m, m)."""
+    found = []
+    for lacking, here in patterns(rows):
+        seen = ~lacking
+        cross = covariance[:, seen][:, :, lacking]  # (L, o, m)
+        gain = np.linalg.solve(covariance[:, seen][:, :, seen], cross).transpose(0, 2, 1)
+        found.append((lacking, here, gain, covariance[:, lacking][:, :, lacking] - gain @ cross))
+    return found

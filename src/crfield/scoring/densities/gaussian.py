@@ -25,7 +25,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from crfield.errors import InputError, LabelError, ModelFileError, ShapeError
-from crfield.kernels import emission
+from crfield.scoring.densities.observed import column_moments, column_scores
 
 VARIANCE_FLOOR = 1e-6  # of the variance of a column over all labels
 TINY = 1e-300  # no variance is zero
@@ -42,12 +42,22 @@ class Spread:
 
     middle: np.ndarray  # (D,)
     variance: np.ndarray  # (D,)
+    gaps: bool = False  # whether cells are missing, NaN
 
     @classmethod
     def of(cls, rows: np.ndarray, weight: np.ndarray) -> Spread:
-        """That of rows (N, D) which count by ``weight`` (N,)."""
+        """That of rows (N, D) which count by ``weight`` (N,), as far as they were observed.
+
+        >>> Spread.of(np.array([[1.0], [np.nan], [3.0]]), np.ones(3))
+        Spread(middle=array([2.]), variance=array([1.]), gaps=True)
+        """
         middle = weight @ rows / weight.sum()
-        return cls(middle, weight @ (rows - middle) ** 2 / weight.sum())
+        if not np.isnan(middle).any():
+            return cls(middle, weight @ (rows - middle) ** 2 / weight.sum())
+        seen = ~np.isnan(rows)
+        mass = np.maximum(weight @ seen, TINY)
+        middle = weight @ np.where(seen, rows, 0.0) / mass
+        return cls(middle, weight @ np.where(seen, rows - middle, 0.0) ** 2 / mass, gaps=True)
 
     @property
     def varies(self) -> np.ndarray:
@@ -72,6 +82,7 @@ class Emissions(Protocol):
     """What a hidden Markov model asks of its densities."""
 
     kind: str  # its name in model files
+    marginalises: bool  # whether cells may be missing (NaN): `crfield.scoring.densities.observed`
 
     @property
     def n_labels(self) -> int:
@@ -82,7 +93,7 @@ class Emissions(Protocol):
         """D."""
 
     def log_density(self, rows: np.ndarray, *, n_jobs: int = 1) -> np.ndarray:
-        """(N, L) log p(x_n | label) of rows (N, D)."""
+        """(N, L) log p(x_n | label) of rows (N, D), of what of them was observed."""
 
     def sample(self, labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """(N, D) rows drawn for labels (N,)."""
@@ -156,6 +167,7 @@ class DiagonalGaussian:
     """
 
     kind = "gaussian"
+    marginalises = True
 
     mean: np.ndarray  # (L, D)
     deviation: np.ndarray  # (L, D), positive
@@ -185,7 +197,8 @@ class DiagonalGaussian:
         """Weighted means and deviations of each label; LabelError for one that no row speaks for.
 
         No variance is below ``fitting.floor`` times that of the column over all labels, and a column that never
-        varies gets deviations of 1: it then says the same of every label.
+        varies gets deviations of 1: it then says the same of every label. A label for which a column was never
+        observed has the mean and variance of the column over all labels.
 
         >>> DiagonalGaussian.fit(np.array([[3.0], [3.0]]), np.eye(2)).deviation.tolist()
         [[1.0], [1.0]]
@@ -195,17 +208,18 @@ class DiagonalGaussian:
         check_mass(mass)
         spread = fitting.spread or Spread.of(rows, responsibility.sum(axis=1))
         # About the common middle first: squares of columns far from zero would lose their digits.
-        first = cls(np.tile(spread.middle, (len(mass), 1)), np.ones((len(mass), rows.shape[1])))
-        near = emission.normal_moments(rows, responsibility, first.mean, n_jobs=fitting.n_jobs)
-        mean = first.mean + near[1] / mass[:, None]
+        unit = np.sqrt(np.where(spread.varies, spread.variance, 1.0))
+        first = cls(np.tile(spread.middle, (len(mass), 1)), np.tile(unit, (len(mass), 1)))
+        near = column_moments(rows, responsibility, first.mean, gaps=spread.gaps, n_jobs=fitting.n_jobs)
+        mean = first.mean + near[1] / (np.where(near[0] > 0, near[0], 1.0) if spread.gaps else mass[:, None])
         return replace(first, mean=mean).refit(rows, responsibility, replace(fitting, spread=spread))
 
     def refit(self, rows: np.ndarray, responsibility: np.ndarray, fitting: Fitting = DEFAULTS) -> Self:
-        """Moments about the present means, in one pass."""
+        """Moments about the present means, in one pass over the cells that were observed."""
         spread = fitting.spread or Spread.of(rows, responsibility.sum(axis=1))
-        mass, first, second = emission.normal_moments(rows, responsibility, self.mean, n_jobs=fitting.n_jobs)
-        alive = mass[:, None] > 0
-        share = 1.0 / np.where(alive, mass[:, None], 1.0)
+        mass, first, second = column_moments(rows, responsibility, self.mean, gaps=spread.gaps, n_jobs=fitting.n_jobs)
+        alive = mass > 0
+        share = 1.0 / np.where(alive, mass, 1.0)
         variance = second * share - (first * share) ** 2
         variance = np.where(spread.varies, np.maximum(variance, fitting.floor * spread.variance), 1.0)
         mean = np.where(spread.varies, self.mean + first * share, spread.middle)
@@ -218,11 +232,9 @@ class DiagonalGaussian:
         return 0.0
 
     def log_density(self, rows: np.ndarray, *, n_jobs: int = 1) -> np.ndarray:
-        """(N, L) −½ Σ_d ((x_d − μ_d) / σ_d)² − Σ_d log σ_d − ½ D log 2π."""
+        """(N, L) −½ Σ_d ((x_d − μ_d) / σ_d)² − Σ_d log σ_d − ½ D log 2π, over the columns that were observed."""
         bias = -np.log(self.deviation).sum(axis=1) - 0.5 * self.n_columns * _LOG_2PI
-        return emission.normal_scores(
-            check_rows(rows, self.n_columns), self.mean, 1.0 / self.deviation, bias, n_jobs=n_jobs
-        )
+        return column_scores(check_rows(rows, self.n_columns), self.mean, self.deviation, bias, 0.0, n_jobs)
 
     def farthest(self, row: np.ndarray) -> int:
         """The column with the most deviations to the nearest mean.
@@ -357,7 +369,8 @@ def most_deviant(row: np.ndarray, mean: np.ndarray, deviation: np.ndarray) -> in
     1
     """
     with np.errstate(over="ignore"):
-        return int((np.abs(row - mean) / deviation).min(axis=0).argmax())
+        away = (np.abs(row - mean) / deviation).min(axis=0)
+    return int(np.where(np.isnan(row), -1.0, away).argmax())
 
 
 def check_rows(rows: np.ndarray, n_columns: int) -> np.ndarray:

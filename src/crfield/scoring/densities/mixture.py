@@ -18,7 +18,6 @@ from typing import Self
 import numpy as np
 
 from crfield.errors import InputError, ModelFileError, ShapeError
-from crfield.kernels import emission
 from crfield.scoring.densities.gaussian import (
     DEFAULTS,
     TINY,
@@ -29,6 +28,7 @@ from crfield.scoring.densities.gaussian import (
     most_deviant,
     stored,
 )
+from crfield.scoring.densities.observed import column_moments, column_scores, filled
 
 ROUNDS = 50  # of EM within `fit`
 _LOG_2PI = float(np.log(2 * np.pi))
@@ -45,6 +45,7 @@ class GaussianMixtures:
     """
 
     kind = "mixture"
+    marginalises = True
 
     weight: np.ndarray  # (L, K), rows sum to one
     mean: np.ndarray  # (L, K, D)
@@ -90,7 +91,8 @@ class GaussianMixtures:
         rng = np.random.default_rng(fitting.seed)
         unit = np.sqrt(np.where(spread.varies, spread.variance, 1.0))
         labels, size = responsibility.shape[1], fitting.n_components
-        mean = np.stack([far_apart(rows / unit, responsibility[:, c], size, rng) for c in range(labels)]) * unit
+        scaled = (filled(rows, spread.middle) if spread.gaps else rows) / unit
+        mean = np.stack([far_apart(scaled, responsibility[:, c], size, rng) for c in range(labels)]) * unit
         family = cls(np.full((labels, size), 1.0 / size), mean, np.broadcast_to(unit, mean.shape))
         before = -np.inf
         for _ in range(ROUNDS):
@@ -110,16 +112,16 @@ class GaussianMixtures:
         parts *= (responsibility / np.where(sums > 0, sums, 1.0))[:, :, None]
         size = self.n_labels * self.n_components
         flat = self.mean.reshape(size, -1)
-        mass, first, second = emission.normal_moments(
-            rows, parts.reshape(len(rows), size), flat, n_jobs=fitting.n_jobs
+        mass, first, second = column_moments(
+            rows, parts.reshape(len(rows), size), flat, gaps=spread.gaps, n_jobs=fitting.n_jobs
         )
-        alive = mass[:, None] > 0
-        share = 1.0 / np.where(alive, mass[:, None], 1.0)
+        alive = mass > 0
+        share = 1.0 / np.where(alive, mass, 1.0)
         variance = np.maximum(second * share - (first * share) ** 2, fitting.floor * spread.variance)
         deviation = np.where(spread.varies, np.sqrt(np.maximum(variance, TINY)), 1.0)
         mean = np.where(spread.varies, flat + first * share, spread.middle)
         shape = self.mean.shape
-        own = mass.reshape(shape[:2])
+        own = parts.sum(axis=0) if spread.gaps else mass.reshape(shape[:2])
         whole = own.sum(axis=1, keepdims=True)
         return type(self)(
             np.where(whole > 0, own / np.where(whole > 0, whole, 1.0), self.weight),
@@ -132,14 +134,13 @@ class GaussianMixtures:
         return 0.0
 
     def _inner(self, rows: np.ndarray) -> np.ndarray:
-        """(N, L, K) log w_ck + log N(x; μ_ck, σ_ck)."""
+        """(N, L, K) log w_ck + log N(x; μ_ck, σ_ck), of what of x was observed."""
         rows = check_rows(rows, self.n_columns)
         size = self.n_labels * self.n_components
         bias = -np.log(self.deviation).sum(axis=2) - 0.5 * self.n_columns * _LOG_2PI
-        bias = bias + np.log(np.maximum(self.weight, TINY))
-        flat = emission.normal_scores(
-            rows, self.mean.reshape(size, -1), 1.0 / self.deviation.reshape(size, -1), bias.ravel()
-        )
+        base = np.log(np.maximum(self.weight, TINY))
+        mean, deviation = self.mean.reshape(size, -1), self.deviation.reshape(size, -1)
+        flat = column_scores(rows, mean, deviation, (bias + base).ravel(), base.ravel(), 1)
         return flat.reshape(len(rows), self.n_labels, self.n_components)
 
     def log_density(self, rows: np.ndarray, *, n_jobs: int = 1) -> np.ndarray:

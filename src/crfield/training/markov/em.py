@@ -11,7 +11,9 @@ unsupervised data, data with some labels, and sets of possible labels. The objec
 never falls (Baum, Petrie, Soules & Weiss 1970; Dempster, Laird & Rubin 1977): smoothing is a Dirichlet prior, and a
 floor of variances is a bound within which the M step is still the best. It climbs to a local optimum, so the start
 decides; several are tried, and the highest is kept. A start takes the densities of steps whose label is known and,
-where a label has none, of rows near to one drawn at random, the drawn ones far apart.
+where a label has none, of rows near to one drawn at random, the drawn ones far apart; for that alone, cells that are
+missing (NaN) stand at the middle of their column. In the steps they are integrated out, and the objective still never
+falls.
 
 An iteration costs O(N L²) for the chain and O(N L D) for diagonal densities, both compiled.
 """
@@ -34,6 +36,7 @@ from crfield.inference.chain import ChainEngine
 from crfield.optimize.history import CALLBACK, INTERRUPTED, MAX_ITER, NO_IMPROVEMENT, TOLERANCE, Result, Step
 from crfield.scoring.densities.gaussian import Emissions, Fitting, Spread
 from crfield.scoring.densities.mixture import far_apart
+from crfield.scoring.densities.observed import filled
 from crfield.training.markov.counting import counted, shares
 from crfield.training.markov.durations import Durations
 
@@ -209,7 +212,8 @@ def first_model(
     start, transition, _ = counted(target, smoothing=max(smoothing, 1.0))
     if not known_only:
         spread = Spread.of(rows, weight)
-        scaled = (rows - spread.middle) / np.sqrt(np.where(spread.varies, spread.variance, 1.0))
+        known_cells = filled(rows, spread.middle) if spread.gaps else rows
+        scaled = (known_cells - spread.middle) / np.sqrt(np.where(spread.varies, spread.variance, 1.0))
         centres = far_apart(scaled, weight, target.n_labels, rng)
         for c in np.flatnonzero(table.sum(axis=0) > 0):  # a label that is known somewhere begins there
             centres[c] = table[:, c] @ scaled / table[:, c].sum()

@@ -23,6 +23,7 @@ from crfield.errors import InputError, LabelError, ShapeError
 
 HIDDEN = -1
 MOST_CELLS = 50_000_000
+MOST_FRACTIONS = 32  # different numbers with a fraction that are still taken for categories
 
 
 def as_table(hidden: Any, n_data: int, *, several: bool) -> np.ndarray:
@@ -66,9 +67,24 @@ def as_table(hidden: Any, n_data: int, *, several: bool) -> np.ndarray:
 
 
 def learn_values(column: np.ndarray, given: Sequence[Hashable] | None = None) -> LabelCoder | None:
-    """The values of an attribute: those given, or those observed in ``column`` (N,); None where there are none."""
+    """The values of an attribute: those given, or those observed in ``column`` (N,); None where there are none.
+
+    Many different fractions are measurements and not categories: InputError.
+
+    >>> learn_values(np.linspace(0.1, 0.9, 120).astype(object))
+    Traceback (most recent call last):
+    crfield.errors.InputError: hidden holds 120 different fractions (0.1, 0.106723, 0.113445, …), ...
+    """
     if given is not None:
         return LabelCoder.from_classes(given)
+    fractions = sorted({float(v) for v in column if isinstance(v, float | np.floating) and not float(v).is_integer()})
+    if len(fractions) > MOST_FRACTIONS:
+        raise InputError(
+            f"hidden holds {len(fractions)} different fractions ({', '.join(f'{v:.6g}' for v in fractions[:3])}, …), "
+            f"and each would be a category with weights of its own; more than {MOST_FRACTIONS} are taken for "
+            "measurements. Cut them into bins first, such as np.digitize(h, np.nanquantile(h, [0.25, 0.5, 0.75])), "
+            "with None where h is hidden; or list them with hidden_values= if they are categories."
+        )
     return LabelCoder().fit([list(column)]) if any(value is not None for value in column) else None
 
 

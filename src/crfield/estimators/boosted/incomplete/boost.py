@@ -37,6 +37,7 @@ from crfield.estimators.boosted.incomplete.data import (
     read_weights,
 )
 from crfield.estimators.boosted.incomplete.model import IncompleteModel, stored_form
+from crfield.estimators.boosted.incomplete.sequences import Steps
 from crfield.optimize.history import Result, Step
 from crfield.optimize.lbfgs import minimize
 from crfield.optimize.penalty import Penalty
@@ -134,7 +135,7 @@ class IncompleteBoost(ClassifierMixin, Fitted[IncompleteModel], kind="incomplete
         Weights to begin with; the last two: the solution of that convex loss. Zero by default, but random for
         *hidden_crf*: with a constant prior all values of h are alike, and only a random start tells them apart.
     left : int
-        Labels of so many steps before are columns: rows of X are steps of sequences, whose ``lengths`` go to `fit`
+        Labels of so many steps before are columns: X is a list of sequences, or rows whose ``lengths`` go to `fit`
         and `predict`. Prediction decides step by step.
     class_mass : bool or array (Y,)
         Whether probabilities of a batch are brought to the shares of the labels in training, or to those given.
@@ -242,14 +243,19 @@ class IncompleteBoost(ClassifierMixin, Fitted[IncompleteModel], kind="incomplete
         ``X`` (N, D) dense or sparse; the updates are meant for values in [0, 1], as in the paper, and scale others.
         ``hidden`` has one entry for each datum, None where h is not known. ``prior`` replaces the parameter with
         beliefs for each datum; ``lengths`` are the steps of each sequence, where ``left`` is not 0.
+
+        ``X`` may also be a list of sequences (steps, D), as other models have it; ``y`` and ``hidden`` are then lists
+        with one list for each, ``sample_weight`` has one number for each, and answers come in the same form.
         """
         self.check()
+        steps = Steps.of(X, lengths)
+        X, y, hidden = steps.X, steps.flat("y", y), steps.flat("hidden", hidden)
         reader = copy(self)  # whose X scikit-learn looks at: a fit that fails leaves this model as it was
         rows = read_columns(reader, X, reset=True)
-        weight = read_weights(sample_weight, rows.shape[0])
+        weight = read_weights(steps.weights(sample_weight), rows.shape[0])
         kept = weight > 0
         classes, labels = read_classes(y, kept)
-        place = before.positions(before.check_lengths(lengths, len(labels)))
+        place = before.positions(before.check_lengths(steps.lengths, len(labels)))
         form = self._form(hidden, rows)
         codes = None if form is None else form.encode(hidden, rows)
         model = IncompleteModel(
@@ -360,15 +366,21 @@ class IncompleteBoost(ClassifierMixin, Fitted[IncompleteModel], kind="incomplete
         self, X: Any, *, hidden: Hidden = None, prior: Beliefs | None = None, lengths: ArrayLike | None = None
     ) -> np.ndarray:
         """(N,) labels; ``hidden`` where it is known for some of the data, as in `fit`."""
-        codes = self.predict_proba(X, hidden=hidden, prior=prior, lengths=lengths).argmax(axis=1)
-        return self.classes_[codes]
+        steps = Steps.of(X, lengths)
+        codes = self._probabilities(steps, hidden, prior).argmax(axis=1)
+        return steps.cut(self.classes_[codes])
 
     def predict_proba(
         self, X: Any, *, hidden: Hidden = None, prior: Beliefs | None = None, lengths: ArrayLike | None = None
     ) -> np.ndarray:
         """(N, Y) probabilities of the labels, in the order of ``classes_``."""
-        model, evidence = self._asked(X, hidden, prior)
-        place = before.positions(before.check_lengths(lengths, evidence.n_data))
+        steps = Steps.of(X, lengths)
+        return steps.cut(self._probabilities(steps, hidden, prior))
+
+    def _probabilities(self, steps: Steps, hidden: Hidden, prior: Beliefs | None) -> np.ndarray:
+        """(N, Y) of all steps."""
+        model, evidence = self._asked(steps, hidden, prior)
+        place = before.positions(before.check_lengths(steps.lengths, evidence.n_data))
         answer = model.answer_for(self.loss) if self.answer == "auto" else self.answer
         found = model.answers(evidence, answer, place)
         if self.class_mass is False or self.class_mass is None:
@@ -379,8 +391,9 @@ class IncompleteBoost(ClassifierMixin, Fitted[IncompleteModel], kind="incomplete
         self, X: Any, *, hidden: Hidden = None, prior: Beliefs | None = None, lengths: ArrayLike | None = None
     ) -> np.ndarray:
         """(N, Y) logarithms of `predict_proba`."""
+        steps = Steps.of(X, lengths)
         with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X, hidden=hidden, prior=prior, lengths=lengths))
+            return steps.cut(np.log(self._probabilities(steps, hidden, prior)))
 
     def score(
         self,
@@ -393,8 +406,10 @@ class IncompleteBoost(ClassifierMixin, Fitted[IncompleteModel], kind="incomplete
         lengths: ArrayLike | None = None,
     ) -> float:
         """The share of right labels."""
-        right = self.predict(X, hidden=hidden, prior=prior, lengths=lengths) == np.asarray(y)
-        return float(np.average(right, weights=read_weights(sample_weight, len(right))))
+        steps = Steps.of(X, lengths)
+        codes = self._probabilities(steps, hidden, prior).argmax(axis=1)
+        right = self.classes_[codes] == np.asarray(steps.flat("y", y))
+        return float(np.average(right, weights=read_weights(steps.weights(sample_weight), len(right))))
 
     def mean_loss(
         self,
@@ -410,20 +425,21 @@ class IncompleteBoost(ClassifierMixin, Fitted[IncompleteModel], kind="incomplete
 
         Labels of steps before (``left``) are the true ones here.
         """
-        model, evidence = self._asked(X, hidden, prior)
+        steps = Steps.of(X, lengths)
+        model, evidence = self._asked(steps, hidden, prior)
         loss = self.loss if loss is None else loss
         one_of(*LOSSES)("loss", loss)
-        codes = read_codes(y, self.classes_, evidence.n_data)
-        place = before.positions(before.check_lengths(lengths, evidence.n_data))
+        codes = read_codes(steps.flat("y", y), self.classes_, evidence.n_data)
+        place = before.positions(before.check_lengths(steps.lengths, evidence.n_data))
         problem = model.problem(model.with_left(evidence, codes, place), codes, loss)
         return float(problem.value(model.weights)) / max(evidence.n_data, 1)
 
-    def _asked(self, X: Any, hidden: Hidden, prior: Beliefs | None) -> tuple[IncompleteModel, Evidence]:
+    def _asked(self, steps: Steps, hidden: Hidden, prior: Beliefs | None) -> tuple[IncompleteModel, Evidence]:
         """The model, and the data as it reads them."""
         model = self._fitted
-        rows = read_columns(self, X, reset=False)
-        codes = None if model.form is None else model.form.encode(hidden, rows)
-        return model, self._believed(model, Evidence(rows, model.own_columns(rows), codes), X, prior)
+        rows = read_columns(self, steps.X, reset=False)
+        codes = None if model.form is None else model.form.encode(steps.flat("hidden", hidden), rows)
+        return model, self._believed(model, Evidence(rows, model.own_columns(rows), codes), steps.X, prior)
 
     # ------------------------------------------------------------------------------------------ what was learnt
 
