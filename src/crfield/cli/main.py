@@ -21,7 +21,6 @@ from crfield.cli.messages import complain, helped, note, plain_warnings
 from crfield.cli.model import WrongVerb
 from crfield.cli.options import spread
 from crfield.cli.paths import Verb
-from crfield.cli.verbs.choose import choose
 from crfield.cli.verbs.compare_inference import compare_inference
 from crfield.cli.verbs.compare_trainers import compare_trainers
 from crfield.cli.verbs.convert import convert
@@ -36,7 +35,8 @@ from crfield.cli.verbs.simulate import simulate
 from crfield.cli.verbs.studies import experiment, reproduce
 from crfield.cli.verbs.tag import tag
 from crfield.cli.verbs.train import train
-from crfield.cli.verbs.tune import tune
+from crfield.cli.verbs.tuning.choose import choose
+from crfield.cli.verbs.tuning.tune import tune
 from crfield.errors import CrfieldError
 from crfield.storage.limits import TIMES, set_growth
 
