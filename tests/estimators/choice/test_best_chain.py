@@ -56,7 +56,7 @@ def test_every_family_goes_through_the_folds_and_into_a_file() -> None:
     assert not choice.not_run
     assert {row.entries[0].family for row in search.rows} == set(FAMILIES)
     assert choice.best.both.mean == max(row.both.mean for row in choice.rows) == pytest.approx(taken.mark)
-    columns = ChosenColumns.learnt(np.concatenate(X), np.concatenate(codes), most=None)
+    columns = ChosenColumns.learnt(X, codes, most=None)
     rows = [columns.apply(x) for x in X]
     for family, own in FAMILIES.items():
         source = Source.fitted(family, own.settings[0], rows, codes, seed=0, thin=1)
@@ -78,7 +78,7 @@ def test_inner_answers_are_of_models_that_have_not_met_the_group() -> None:
     for fold in folds.folds:
         assert not {groups[k] for k in fold.learn} & {groups[k] for k in fold.asked}
         learn = [X[k] for k in fold.learn], [codes[k] for k in fold.learn]
-        columns = ChosenColumns.learnt(np.concatenate(learn[0]), np.concatenate(learn[1]), most=None)
+        columns = ChosenColumns.learnt(*learn, most=None)
         source = Source.fitted("Gaussian", {}, [columns.apply(x) for x in learn[0]], learn[1], seed=0, thin=1)
         decoding = Decoding.counted(learn[1], 3, Setting("Markov model", _factor(model, "Gaussian + Markov model")))
         for k in fold.asked:

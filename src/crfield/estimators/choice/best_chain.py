@@ -189,13 +189,12 @@ class BestChain(ChainAnswers[ChosenModel], kind="best_chain", model=ChosenModel)
         self, taken: Taken, inner: GroupFolds, thin: int
     ) -> tuple[tuple[ChosenColumns, ...], tuple[Source, ...]]:
         """What was chosen, trained on all sequences."""
-        table, truth = np.concatenate(inner.rows), np.concatenate(inner.codes)
         made: dict[Width, ChosenColumns] = {}
         columns, sources = [], []
         for entry in taken.entries:
             if entry.width not in made:
                 most, alike = entry.width
-                made[entry.width] = ChosenColumns.learnt(table, truth, most=most, most_alike=alike)
+                made[entry.width] = ChosenColumns.learnt(inner.rows, inner.codes, most=most, most_alike=alike)
             own = made[entry.width]
             rows = [own.apply(one) for one in inner.rows]
             columns.append(own)
