@@ -178,6 +178,32 @@ def test_file_and_stream_answer_as_the_model() -> None:
     assert told[0].label == again.classes_[again.step_chances(X[:1])[0][3].argmax()]
 
 
+def test_many_columns_are_narrowed_by_the_first_family() -> None:
+    X, y, groups = script()
+    noise = np.random.default_rng(2)
+    wide = [np.hstack([x, noise.normal(size=(len(x), 68)), x[:, :1] * 2.0]) for x in X]
+    model = BestChain(candidates=["Gaussian"], folds=2).fit(wide, y, groups)
+    assert len(model.columns_[0]) in (60, 71)  # the copy of a column is passed over
+    assert {"x[1]", "x[2]"} < set(model.columns_[0])
+    assert not {"x[0]", "x[71]"} <= set(model.columns_[0])
+    few = BestChain(candidates=["Gaussian"], n_columns=np.int64(2)).fit(wide, y, groups)
+    assert "2 columns" in few.table_.best.setting
+    assert set(few.columns_[0]) < {"x[0]", "x[1]", "x[2]", "x[71]"}
+
+
+def test_groups_reach_the_inner_folds_of_left_out_people() -> None:
+    seen: list[Any] = []
+
+    class Asking(BestChain):
+        def fit(self, X: Any, y: Any, groups: Any = None) -> Any:
+            seen.append(groups)
+            return super().fit(X, y, groups)
+
+    X, y, groups = script()
+    crfield.predict_by_group(Asking(candidates=["Gaussian"], folds=2), X, y, groups)
+    assert seen == [[group for group in groups if group != out] for out in dict.fromkeys(groups)]
+
+
 def test_whole_sequences_do_not_stream() -> None:
     model = BestChain(candidates=["chain on columns"]).fit(*script())
     with pytest.raises(InputError, match=r"chain on columns look at whole sequences.*candidates"):
