@@ -35,11 +35,11 @@ SETTINGS: dict[str, Any] = {
 VERBS = {  # the module below ``verbs`` that has a function of this name, and the first line of its docstring
     "train": ("train", "Train a model on labelled sequences and write it to a file."),
     "tune": (
-        "tune",
+        "tuning.tune",
         "Choose l1 and l2 by cross-validation over sequences; print the scores and write the best model.",
     ),
     "choose": (
-        "choose",
+        "tuning.choose",
         "Try the reasonable models on held-out people, trials or places; print the table and write the best one.",
     ),
     "select": ("sensors.select", "Train a model that chooses its features out of many, and show which they are."),

@@ -6,9 +6,9 @@ block; sparse ones keep their indices and become the sparse part, whose columns 
 fewer than ``min_count`` rows) are dropped. The width is fixed in ``fit``. Numbers are checked to be finite
 in one pass; the place of a bad one is looked for only when there is one.
 
-Models that can do without a value (stumps, trees, densities) read NaN in a dense array as one that is missing. For them
-an encoder is made with ``missing``: it lets NaN pass, and remembers which columns had any, so that reports can say
-where these went.
+Models that can do without a value (stumps, trees, densities) read NaN in a dense array as one that is missing. For
+them an encoder is made with ``missing``: it lets NaN pass, and remembers which columns had any, so that reports can
+say where these went.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def test_every_family_goes_through_the_folds_and_into_a_file() -> None:
     assert not choice.not_run
     assert {row.entries[0].family for row in search.rows} == set(FAMILIES)
     assert choice.best.both.mean == max(row.both.mean for row in choice.rows) == pytest.approx(taken.mark)
-    columns = ChosenColumns.learnt(np.concatenate(X), np.concatenate(codes), most=None)
+    columns = ChosenColumns.learnt(X, codes, most=None)
     rows = [columns.apply(x) for x in X]
     for family, own in FAMILIES.items():
         source = Source.fitted(family, own.settings[0], rows, codes, seed=0, thin=1)
@@ -78,7 +78,7 @@ def test_inner_answers_are_of_models_that_have_not_met_the_group() -> None:
     for fold in folds.folds:
         assert not {groups[k] for k in fold.learn} & {groups[k] for k in fold.asked}
         learn = [X[k] for k in fold.learn], [codes[k] for k in fold.learn]
-        columns = ChosenColumns.learnt(np.concatenate(learn[0]), np.concatenate(learn[1]), most=None)
+        columns = ChosenColumns.learnt(*learn, most=None)
         source = Source.fitted("Gaussian", {}, [columns.apply(x) for x in learn[0]], learn[1], seed=0, thin=1)
         decoding = Decoding.counted(learn[1], 3, Setting("Markov model", _factor(model, "Gaussian + Markov model")))
         for k in fold.asked:
@@ -176,6 +176,32 @@ def test_file_and_stream_answer_as_the_model() -> None:
     assert len(again.column_importance(X)) == 2
     told = again.explain_step(X[0], 3)
     assert told[0].label == again.classes_[again.step_chances(X[:1])[0][3].argmax()]
+
+
+def test_many_columns_are_narrowed_by_the_first_family() -> None:
+    X, y, groups = script()
+    noise = np.random.default_rng(2)
+    wide = [np.hstack([x, noise.normal(size=(len(x), 68)), x[:, :1] * 2.0]) for x in X]
+    model = BestChain(candidates=["Gaussian"], folds=2).fit(wide, y, groups)
+    assert len(model.columns_[0]) in (60, 71)  # the copy of a column is passed over
+    assert {"x[1]", "x[2]"} < set(model.columns_[0])
+    assert not {"x[0]", "x[71]"} <= set(model.columns_[0])
+    few = BestChain(candidates=["Gaussian"], n_columns=np.int64(2)).fit(wide, y, groups)
+    assert "2 columns" in few.table_.best.setting
+    assert set(few.columns_[0]) < {"x[0]", "x[1]", "x[2]", "x[71]"}
+
+
+def test_groups_reach_the_inner_folds_of_left_out_people() -> None:
+    seen: list[Any] = []
+
+    class Asking(BestChain):
+        def fit(self, X: Any, y: Any, groups: Any = None) -> Any:
+            seen.append(groups)
+            return super().fit(X, y, groups)
+
+    X, y, groups = script()
+    crfield.predict_by_group(Asking(candidates=["Gaussian"], folds=2), X, y, groups)
+    assert seen == [[group for group in groups if group != out] for out in dict.fromkeys(groups)]
 
 
 def test_whole_sequences_do_not_stream() -> None:

@@ -44,7 +44,8 @@ from crfield.features.detect import encoder_for
 from crfield.report.importance import ImportanceList
 from crfield.report.model_choice import ModelChoice
 
-WIDTHS: tuple[Width, ...] = ((60, 0.9), (120, 0.98))  # what "auto" tries where there are more columns
+MANY_COLUMNS = 60  # up to so many "auto" takes all
+WIDTHS: tuple[Width, ...] = ((MANY_COLUMNS, 0.9), (120, 0.98))  # what it tries where there are more
 SEVERAL = 0.95  # how alike two of a given number of columns may be
 
 
@@ -161,9 +162,10 @@ class BestChain(ChainAnswers[ChosenModel], kind="best_chain", model=ChosenModel)
         families = list(FAMILIES) if isinstance(self.candidates, str) else list(self.candidates)
         width = inner.rows[0].shape[1]
         widths: list[Width] = [(None, 1.0)]
-        if self.n_columns == "auto" and width > WIDTHS[0][0]:  # type: ignore[operator]
-            widths = [(most, alike) for most, alike in WIDTHS]
-        elif isinstance(self.n_columns, int) and width > self.n_columns:
+        if self.n_columns == "auto":
+            if width > MANY_COLUMNS:
+                widths = list(WIDTHS)
+        elif self.n_columns is not None and width > int(self.n_columns):
             widths = [(int(self.n_columns), SEVERAL)]
         began = time.perf_counter()
         with Progress(self.verbose, total=len(families), description="BestChain") as progress:
@@ -189,13 +191,12 @@ class BestChain(ChainAnswers[ChosenModel], kind="best_chain", model=ChosenModel)
         self, taken: Taken, inner: GroupFolds, thin: int
     ) -> tuple[tuple[ChosenColumns, ...], tuple[Source, ...]]:
         """What was chosen, trained on all sequences."""
-        table, truth = np.concatenate(inner.rows), np.concatenate(inner.codes)
         made: dict[Width, ChosenColumns] = {}
         columns, sources = [], []
         for entry in taken.entries:
             if entry.width not in made:
                 most, alike = entry.width
-                made[entry.width] = ChosenColumns.learnt(table, truth, most=most, most_alike=alike)
+                made[entry.width] = ChosenColumns.learnt(inner.rows, inner.codes, most=most, most_alike=alike)
             own = made[entry.width]
             rows = [own.apply(one) for one in inner.rows]
             columns.append(own)

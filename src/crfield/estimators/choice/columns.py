@@ -24,7 +24,7 @@ class ChosenColumns:
     """Which columns, and their means and deviations over the training steps.
 
     >>> table = np.array([[0.0, 5.0], [1.0, 5.0], [2.0, 5.0], [3.0, 5.0]])
-    >>> columns = ChosenColumns.learnt(table, np.array([0, 0, 1, 1]), most=2)
+    >>> columns = ChosenColumns.learnt([table], [np.array([0, 0, 1, 1])], most=2)
     >>> columns.numbers.tolist(), columns.apply(np.array([[1.5, 0.0], [99.0, 0.0]])).tolist()
     ([0], [[0.0], [4.0]])
     """
@@ -35,17 +35,26 @@ class ChosenColumns:
 
     @classmethod
     def learnt(
-        cls, table: np.ndarray, codes: np.ndarray, *, most: int | None, most_alike: float = 1.0
+        cls,
+        rows: Sequence[np.ndarray],
+        codes: Sequence[np.ndarray],
+        *,
+        most: int | None,
+        most_alike: float = 1.0,
     ) -> ChosenColumns:
-        """From all columns (N, F) and codes of labels (N,), −1 where unknown; ``most`` None keeps all that vary."""
-        known = np.flatnonzero(codes >= 0)
-        some = known[:: max(1, len(known) // LOOKED_AT)]
-        numbers = separating_columns(
-            table[some], codes[some], table.shape[1] if most is None else most, most_alike=most_alike
-        )
+        """From all columns (n, F) and codes of labels (n,) of sequences, −1 where unknown; ``most`` None keeps all.
+
+        Of all columns only the steps that rank them are copied, of the chosen ones all steps.
+        """
+        thin = max(1, sum(int((own >= 0).sum()) for own in codes) // LOOKED_AT)
+        some = [np.flatnonzero(own >= 0)[::thin] for own in codes]
+        table = np.concatenate([own[kept] for own, kept in zip(rows, some, strict=True)])
+        truth = np.concatenate([own[kept] for own, kept in zip(codes, some, strict=True)])
+        width = table.shape[1]
+        numbers = separating_columns(table, truth, width if most is None else most, most_alike=most_alike)
         if not len(numbers):  # nothing varies: one column that says nothing is better than none
             numbers = np.zeros(1, np.int64)
-        own = table[:, numbers]
+        own = np.concatenate([part[:, numbers] for part in rows])
         deviation = own.std(axis=0)
         return cls(numbers, own.mean(axis=0), np.where(deviation > 0, deviation, 1.0))
 

@@ -88,9 +88,8 @@ class GroupFolds:
         """The columns of all sequences as those who learn in a fold choose and scale them."""
         key = ("columns", id(fold), width)
         if key not in self.kept:
-            table = np.concatenate([self.rows[k] for k in fold.learn])
-            truth = np.concatenate([self.codes[k] for k in fold.learn])
-            chosen = ChosenColumns.learnt(table, truth, most=width[0], most_alike=width[1])
+            learn = [self.rows[k] for k in fold.learn], [self.codes[k] for k in fold.learn]
+            chosen = ChosenColumns.learnt(*learn, most=width[0], most_alike=width[1])
             self.kept[key] = [chosen.apply(own) for own in self.rows]
         return list(self.kept[key])
 

@@ -107,11 +107,11 @@ class Search:
                 failed = error
                 self.refused.append(CandidateRow(family, reason=str(error).split(". ")[0].rstrip(".")))
             if self.rows and len(widths) > 1:
-                best = max(self.rows, key=lambda row: row.mark).entries[0].width
+                liked = max(self.rows, key=lambda row: row.mark).entries[0].width
                 for width in widths:
-                    if width != best:
+                    if width != liked:
                         self.folds.forget(width)
-                widths = [best]
+                widths = [liked]
             self.after(number + 1, max((row.mark for row in self.rows), default=0.0))
         if not self.rows:
             assert failed is not None

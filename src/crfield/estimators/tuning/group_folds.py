@@ -2,8 +2,9 @@
 
 Windows of one person resemble each other more than those of another, so a fold that holds some of a person's windows
 and tests on the rest flatters a model. `predict_by_group` leaves out whole groups: each in turn, or ``folds`` of them
-dealt at random. What is to be chosen is chosen within the training groups: hand over a ``GridSearchCV``, and its
-inner folds get the groups too (its ``cv`` should then be one by groups, such as ``GroupKFold``).
+dealt at random. What is to be chosen is chosen within the training groups: hand over a `BestChain`, whose ``fit``
+takes groups, or a ``GridSearchCV``, and its inner folds get the groups too (its ``cv`` should then be one by groups,
+such as ``GroupKFold``).
 
 Scores are of groups, which are what is independent: the mean over groups has an interval, one over windows has not.
 """
@@ -123,6 +124,7 @@ def predict_by_group(
     """
     from sklearn.base import clone
     from sklearn.model_selection._search import BaseSearchCV
+    from sklearn.utils.validation import has_fit_parameter
 
     X, y, groups = list(X), list(y), list(groups)
     if not len(X) == len(y) == len(groups):
@@ -132,13 +134,14 @@ def predict_by_group(
     if not 2 <= count <= len(names):
         raise InputError(f"folds must lie in 2 … {len(names)}, the number of groups, got {count}.")
     order = list(range(len(names))) if folds is None else np.random.default_rng(random_state).permutation(len(names))
+    asks = isinstance(estimator, BaseSearchCV) or has_fit_parameter(estimator, "groups")
     predicted: list[Any] = [None] * len(X)
     chosen = []
     for left in np.array_split(order, count):
         out = {names[k] for k in left}
         learn = [k for k, group in enumerate(groups) if group not in out]
         test = [k for k, group in enumerate(groups) if group in out]
-        options = {"groups": [groups[k] for k in learn]} if isinstance(estimator, BaseSearchCV) else {}
+        options = {"groups": [groups[k] for k in learn]} if asks else {}
         model = clone(estimator).fit([X[k] for k in learn], [y[k] for k in learn], **options)
         for k, labels in zip(test, model.predict([X[k] for k in test]), strict=True):
             predicted[k] = labels
