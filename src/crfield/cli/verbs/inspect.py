@@ -26,7 +26,16 @@ from crfield.report.weights import FeatureList, TransitionTable
 
 _CODE = ("functions", "transition_functions", "label_functions", "callback")
 _RUN = ("n_jobs", "verbose", "warm_start")
-_SHOWN = ("classes_", "coef_", "history_", "n_seen_", "plan_", "transitions_", "transition_probabilities_")
+_SHOWN = (
+    "classes_",
+    "coef_",
+    "history_",
+    "n_seen_",
+    "plan_",
+    "source_",
+    "transitions_",
+    "transition_probabilities_",
+)
 _MOST_LABELS = 40
 
 
