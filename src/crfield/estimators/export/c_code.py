@@ -31,8 +31,8 @@ _HEAD = """\
  *   }
  *   NAME_finish(&s);                   the same for the end of the sequence; then begins anew
  *
- * NAME_push returns the most probable label, -1 where nothing is possible, -2 where a number is @refused@
- * (the stream then stands where it stood). A label is a place in NAME_label_names.
+ * NAME_push returns the most probable label, -1 where nothing is possible, -2 where a number is @refused@ or too
+ * large for the model (the stream then stands where it stood). A label is a place in NAME_label_names.@missing@
  */
 #ifndef NAME_CRFIELD_H
 #define NAME_CRFIELD_H
@@ -43,7 +43,10 @@ _HEAD = """\
 #define NAME_STATES @states@ /* of the recursion: labels, or what a label is made of */
 #define NAME_SCORES @scores@ /* that a step gets from its columns */
 #define NAME_COLUMNS @columns@
-@sizes@#ifndef NAME_MAX_LAG
+@sizes@"""
+
+_MAX_LAG = """\
+#ifndef NAME_MAX_LAG
 #define NAME_MAX_LAG @max_lag@ /* a label is committed after so many steps at the latest */
 #endif
 """
@@ -250,8 +253,11 @@ def c_header(steps: Exportable, *, name: str, labels: Sequence[str], columns: Se
         constant=f"{sum(_width(table) * table.size for table in tables.values()):,}",
         operations=f"{operations:,}",
         look_ups=f"{look_ups:,}",
-        refused="infinite or too large for the model" if written.missing else "not finite or too large for the model",
+        refused="infinite" if written.missing else "not finite",
+        missing="\n * NaN is a value that is missing." if written.missing else "",
     )
+    if chain is None:
+        head += _filled(_MAX_LAG, max_lag=max_lag)
     parts = [head, f"#define NAME_LABEL_OF(state) {'(state)' if plain else 'NAME_label_of[state]'}\n"]
     for what, texts in (("label", labels), ("column", columns)):
         listed = ", ".join(map(_string, texts)) or '""'
