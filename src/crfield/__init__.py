@@ -74,9 +74,9 @@ if TYPE_CHECKING:
     from crfield.features.sensors.transformer import SensorFeatures as SensorFeatures
     from crfield.features.templates.template import Template as Template
     from crfield.features.text.transformer import TextFeatures as TextFeatures
+    from crfield.report.comparisons.inference import compare_inference as compare_inference
     from crfield.report.displays.timeline import plot_timeline as plot_timeline
     from crfield.report.errors import error_groups as error_groups
-    from crfield.report.inference_comparison import compare_inference as compare_inference
     from crfield.report.replay import Replay as Replay
     from crfield.simulate.fields import make_noisy_images as make_noisy_images
     from crfield.simulate.fields import make_tags as make_tags
@@ -118,7 +118,7 @@ else:
         "ChainCRFCV": "crfield.estimators.tuning.chain_cv",
         "choose": "crfield.estimators.choice.best_chain",
         "ClassifierHMM": "crfield.estimators.markov.classifier_hmm",
-        "compare_inference": "crfield.report.inference_comparison",
+        "compare_inference": "crfield.report.comparisons.inference",
         "compare_trainers": "crfield.estimators.tuning.compare_trainers",
         "Constraints": "crfield.core.constraints",
         "convert_model": "crfield.compat.convert",

@@ -23,9 +23,9 @@ from crfield.inference.chain import ChainEngine
 from crfield.inference.graphs.brute import BruteEngine
 from crfield.inference.graphs.catalogue import ENGINES
 from crfield.inference.labellings import path_scores
+from crfield.report.comparisons.inference import InferenceComparison, InferenceRow, compare_inference
+from crfield.report.comparisons.verdict import verdict
 from crfield.report.displays.inference import plot_inference_comparison, plot_marginals_grid
-from crfield.report.inference_comparison import InferenceComparison, InferenceRow, compare_inference
-from crfield.report.inference_verdict import verdict
 from crfield.simulate.fields import make_potts_grid
 from tests.cases.command_line import run, works
 

@@ -18,7 +18,7 @@ from crfield.inference.chain import ChainEngine
 from crfield.inference.graphs.brute import BruteEngine
 from crfield.inference.graphs.catalogue import ENGINES, choose_engine, engine_class, engine_named
 from crfield.inference.graphs.elimination import plan
-from crfield.report.inference_comparison import compare_inference
+from crfield.report.comparisons.inference import compare_inference
 from crfield.simulate.fields import make_potts_grid
 from tests.cases.chains import random_potentials
 

@@ -28,8 +28,8 @@ from crfield.estimators.base.fitted import fitted_of
 from crfield.estimators.graph.crf import GraphCRF
 from crfield.estimators.graph.model import GraphModel
 from crfield.inference.graphs.catalogue import ENGINES, engine_class
+from crfield.report.comparisons.inference import compare_inference as compare
 from crfield.report.displays.inference import plot_inference_comparison
-from crfield.report.inference_comparison import compare_inference as compare
 from crfield.simulate.fields import make_potts_grid
 from crfield.storage.exchange import read_graphs
 

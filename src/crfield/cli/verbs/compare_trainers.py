@@ -21,8 +21,8 @@ from crfield.cli.sources import Chosen, Files, read_training
 from crfield.estimators.base.sequences import taken
 from crfield.estimators.chain.early_stopping import split_sequences
 from crfield.estimators.tuning.compare_trainers import compare_trainers as compare
+from crfield.report.comparisons.trainers import TrainerRow
 from crfield.report.displays.trainers import plot_trainers
-from crfield.report.trainer_comparison import TrainerRow
 from crfield.training.chain.plan import TRAINERS
 
 _HELD_OUT = 0.2

@@ -41,8 +41,8 @@ from crfield.estimators.choice.streams import StateStream, StateStreams
 from crfield.estimators.export.step_scores import StepScorer, single_steps
 from crfield.estimators.export.stream import MAX_LAG, Features
 from crfield.features.detect import encoder_for
+from crfield.report.comparisons.models import ModelChoice
 from crfield.report.importance import ImportanceList
-from crfield.report.model_choice import ModelChoice
 
 MANY_COLUMNS = 60  # up to so many "auto" takes all
 WIDTHS: tuple[Width, ...] = ((MANY_COLUMNS, 0.9), (120, 0.98))  # what it tries where there are more
@@ -311,7 +311,7 @@ class BestChain(ChainAnswers[ChosenModel], kind="best_chain", model=ChosenModel)
             max_lag=max_lag,
         )
 
-    def export(self, path: Any, *, name: str | None = None, max_lag: int = MAX_LAG) -> None:
+    def export(self, path: Any, *, name: str | None = None, max_lag: int = MAX_LAG, features: Any = None) -> None:
         """InputError: one header holds one table of weights. Members may be exported, ``best_[0].export(path)``."""
         raise InputError(
             "BestChain cannot be exported as one header. Export a member that can be: best_[0].export(path), with "

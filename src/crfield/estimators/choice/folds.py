@@ -2,7 +2,7 @@
 
 A group (a person, a trial, a place) is in one fold as a whole, and everything that is learnt (columns, their scale,
 models, transitions) is learnt from the others. Answers are judged group by group by the two scores that
-`crfield.report.model_choice` shows.
+`crfield.report.comparisons.models` shows.
 """
 
 from __future__ import annotations

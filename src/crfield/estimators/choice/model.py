@@ -19,7 +19,7 @@ from crfield.estimators.choice.sources import SINGLE_STEPS, Source
 from crfield.estimators.markov.hmm import dense_rows
 from crfield.features.detect import encoder_from_state
 from crfield.features.encoder import Encoder
-from crfield.report.model_choice import ModelChoice
+from crfield.report.comparisons.models import ModelChoice
 from crfield.storage.state import State, refuse
 
 MOST_CELLS = 200_000_000  # of a table of all columns: 1.6 GB

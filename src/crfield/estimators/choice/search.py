@@ -29,7 +29,7 @@ from crfield.errors import CrfieldError, CrfieldWarning, InputError
 from crfield.estimators.choice.decoding import MARKOV, MEMORY, SETTINGS, STEPS, Setting, log_floored
 from crfield.estimators.choice.folds import Fold, GroupFolds, Width
 from crfield.estimators.choice.sources import BOOSTING, FAMILIES, GAUSSIAN, LOGISTIC, MOST_ROWS, Source
-from crfield.report.model_choice import CandidateRow, ModelChoice
+from crfield.report.comparisons.models import CandidateRow, ModelChoice
 
 MOST_AVERAGED = 4
 PILOT = 16  # one part in so many is tried before a family is run under a budget

@@ -25,7 +25,7 @@ from crfield.metrics.span_scores import span_f1
 from crfield.metrics.tokens import token_accuracy
 from crfield.optimize.history import CALLBACK, Step
 from crfield.optimize.penalty import Penalty
-from crfield.report.trainer_comparison import Moment, TrainerComparison, TrainerRow
+from crfield.report.comparisons.trainers import Moment, TrainerComparison, TrainerRow
 from crfield.training.chain.plan import TRAINERS, ChainParts, Plan, fit_chain, plan_chain, prepare
 
 SPACING = 1.25  # CPU seconds of a moment over those of the one before

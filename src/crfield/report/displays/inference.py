@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crfield.errors import InputError, ShapeError
+from crfield.report.comparisons.inference import InferenceComparison, InferenceRow
 from crfield.report.displays.figure import new_figure
-from crfield.report.inference_comparison import InferenceComparison, InferenceRow
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,7 +30,7 @@ def plot_inference_comparison(comparison: InferenceComparison, *, width: float =
 
     >>> from crfield.core.potentials import Potentials
     >>> from crfield.core.topology import Chains
-    >>> from crfield.report.inference_comparison import compare_inference
+    >>> from crfield.report.comparisons.inference import compare_inference
     >>> scores = Potentials(np.eye(3, 2), 0.5 * np.eye(2)[None], Chains.from_lengths([3]))
     >>> figure = plot_inference_comparison(compare_inference(scores, engines=["chain", "brute"]))
     >>> [axes.get_title() for axes in figure.axes]

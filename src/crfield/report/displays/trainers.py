@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from crfield.errors import InputError
+from crfield.report.comparisons.trainers import TrainerComparison
 from crfield.report.displays.figure import new_figure
-from crfield.report.trainer_comparison import TrainerComparison
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -17,7 +17,7 @@ _LEAST = 1e-8  # of the objective; nearer than that is the same
 def plot_trainers(comparison: TrainerComparison, *, width: float = 11.0, height: float = 4.2) -> Figure:
     """Both panels; a line ends where its trainer did.
 
-    >>> from crfield.report.trainer_comparison import Moment, TrainerRow
+    >>> from crfield.report.comparisons.trainers import Moment, TrainerRow
     >>> moments = (Moment(0.1, 1, 20.0, 0.5), Moment(0.2, 2, 12.0, 0.9))
     >>> row = TrainerRow("lbfgs", "lbfgs", "likelihood", 2, 0.2, 12.0, 0.0, 0.2, 0.9, 7, "tolerance", "", moments)
     >>> figure = plot_trainers(TrainerComparison((row,), "accuracy", 10, 50, 7, 0.0, 1.0))

@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 import crfield
-from crfield.cli.messages import note
-from crfield.cli.model import WrongVerb, last_step
+from crfield.cli.messages import WrongVerb, note
 from crfield.cli.options import ModelArgument, Quiet
 from crfield.cli.paths import WRITES
+from crfield.errors import InputError
 
 _ENDINGS = (".h", ".py")
 
@@ -34,11 +34,12 @@ def export(
     if not out.endswith(_ENDINGS):
         raise typer.BadParameter(f"expected a name that ends in .h (C) or .py (Python), got {out!r}.")
     found = crfield.load(model)
-    last = last_step(found)
-    if not hasattr(last, "export"):
+    if not hasattr(found, "export"):
         raise WrongVerb(
             f"{model} holds a {type(found).__name__}, which cannot be exported; a ChainCRF of numbers can."
         )
-    last.export(out, name=name, **({} if max_lag is None else {"max_lag": max_lag}))
-    features = "" if last is found and getattr(last, "features", None) is None else ", computed by the features"
-    note(f"{out} written: it takes the columns of a step{features}, and gives its label", quiet=quiet)
+    try:
+        found.export(out, name=name, **({} if max_lag is None else {"max_lag": max_lag}))
+    except InputError as error:
+        raise WrongVerb(str(error)) from None
+    note(f"{out} written: it takes what crfield stream takes, and gives the label of each step", quiet=quiet)

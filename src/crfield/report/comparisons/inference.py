@@ -30,7 +30,7 @@ from crfield.inference.graphs.brute import BruteEngine
 from crfield.inference.graphs.catalogue import ENGINES, Engine, choose_engine, engine_class, engine_named
 from crfield.metrics.notebook import ShownAsTables, Table
 from crfield.report.alignment import pad
-from crfield.report.inference_verdict import verdict
+from crfield.report.comparisons.verdict import verdict
 
 _MOST_ENUMERATED = 200_000  # labellings; the oracle writes each of them out
 _MARKS = {"exact": "=", "upper": "≤", "lower": "≥", "estimate": "≈"}

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from crfield.report.inference_comparison import InferenceRow
+    from crfield.report.comparisons.inference import InferenceRow
 
 _NOTICED = 0.005  # of accuracy
 _ERRORS = 3.0
