@@ -131,7 +131,7 @@ class TreeCRF(Weighing, ChainAnswers[TreeChain], kind="tree_crf", model=TreeChai
         One table for all pairs of neighbours; or the table plus trees with a table at each leaf, which read the
         columns of the later step (K² values for K labels: for few labels); or none: steps are independent.
     memory : bool
-        Whether transitions also depend on the label of the segment before the present one
+        Whether scores and transitions also depend on the label of the segment before the present one
         (`crfield.boosting.segment_memory`): for activities that follow a script. Changes of label that training never
         saw are then impossible.
     window : int
