@@ -164,8 +164,8 @@ class TreeCRF(Weighing, ChainAnswers[TreeChain], kind="tree_crf", model=TreeChai
     rounds_ : RoundTable
         What each round cut first, its gain, and the mean −log p of the labels.
     n_iter_, objective_, stop_reason_, converged_, classes_
-        Rounds that are kept, Σ weight · (−log p) after them (the softmax margin with ``class_weight``), why they
-        ended, and the labels.
+        Rounds that are kept, Σ weight · (−log p) after them (the softmax margin with ``class_weight``, of paths of
+        states with a ``memory``), why they ended, and the labels.
     feature_importances_ : array
         Share of each column in the gains of all cuts.
 
