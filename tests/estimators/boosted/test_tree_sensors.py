@@ -275,6 +275,28 @@ def test_importances_are_the_shares_of_the_gains() -> None:
     assert constant.feature_importances_.tolist() == [0.0, 0.0]
 
 
+def test_shuffling_a_column_costs_what_the_labels_lose() -> None:
+    X, y = script(6)
+    y[0][3] = None  # type: ignore[call-overload]
+    model = TreeCRF(n_rounds=15, learning_rate=0.3).fit(X, y)
+    found = model.feature_importance(X, y, random_state=3)
+    assert found[0].name == "x[0]"
+    assert sum(item.share for item in found) == pytest.approx(1.0)
+    rng, whole = np.random.default_rng(3), np.concatenate(X)
+    whole[:, 0] = rng.permutation(whole[:, 0])
+    codes = np.concatenate([[-1 if v is None else model.classes_.tolist().index(v) for v in own] for own in y])
+
+    def mean(tables: list[np.ndarray]) -> float:
+        chances = np.concatenate(list(model.predict_proba(tables)))[codes >= 0]
+        return float(np.log(chances[np.arange(len(chances)), codes[codes >= 0]]).mean())
+
+    slow = mean(X) - mean(np.split(whole, np.cumsum([len(x) for x in X])[:-1]))
+    assert found[0].importance == pytest.approx(slow, rel=1e-9)
+    assert len(model.feature_importance(X, y, n=0)) == 0
+    with pytest.raises(InputError, match="no known label"):
+        model.feature_importance(X, [[None] * len(own) for own in y])
+
+
 @pytest.mark.parametrize("memory", [False, True])
 def test_partial_dependence_is_the_mean_of_predictions(memory: bool) -> None:
     X, y = script(4)
