@@ -328,7 +328,17 @@ FRONT_DOOR = [
     Front(MEMM, some_chains, options=(("l2", 2.5), ("decode", "marginal"))),
     Front(MEstimatedCRF, some_chains, options=(("refreshes", 2), ("block", 3), ("ridge", 0.5))),
     Front(SelectedCRF, some_chains, options=(("method", "l1-path"), ("refit_l2", 2.5))),
-    Front(TreeCRF, some_chains, options=(("n_rounds", 30), ("window", 1), ("decode", "marginal"))),
+    Front(
+        TreeCRF,
+        some_chains,
+        options=(
+            ("n_rounds", 30),
+            ("window", 1),
+            ("decode", "marginal"),
+            ("memory", True),
+            ("class_weight", "balanced"),
+        ),
+    ),
     Front(
         GraphCRF,
         some_graphs,

@@ -9,7 +9,11 @@ only if it is needed).
 Where the target has costs (`crfield.core.costs`), p is the belief with the costs added to the scores: the slope is
 then that of the softmax margin, in which a wrong label must lose by its cost (Gimpel & Smith 2010, *Softmax-margin
 CRFs*).
-With a memory beliefs are of states, and trees are told the sums over the states of each label.
+
+With a memory K is the number of states. p is then the belief among all paths of states, also those that no labelling
+has: which state follows which is learnt as which label follows which is. Among the legal ones alone the rest of each
+segment hangs on its first step, so that whole segments turn over at every step of training (and sums of them need
+logs); inner folds of people prefer what is learnt without. Answers are among legal paths.
 """
 
 from __future__ import annotations
@@ -36,8 +40,7 @@ class Slopes:
     """The functional gradient, truth less marginals, and its curvature."""
 
     value: float  # Σ weight · (−log p)
-    node: np.ndarray  # (N, K), of labels, not weighted
-    ends: tuple[np.ndarray, np.ndarray]  # (B, K) of first and of last steps (of states with a memory), not weighted
+    node: np.ndarray  # (N, K), not weighted
     edge: np.ndarray  # (K, K), weighted and summed over edges
     mass: np.ndarray  # (K, K) expected uses of each pair, weighted
     each: np.ndarray | None  # (E, K²), not weighted; None where edges share their table
@@ -58,11 +61,11 @@ class Labelled:
         if not isinstance(target.topology, Chains):
             raise InputError("trees are boosted on chains, got graphs. Give sequences.")
         self.columns, self.target, self.chains = columns, target, target.topology
-        labels, self.memory = target.n_labels, field.memory
         self.truth = target if field.memory is None else field.memory.target(target)
         self.cost = target.cost
         if self.cost is not None and field.memory is not None:
             self.cost = self.cost[:, field.memory.space.label_of_state]
+        labels = self.truth.n_labels
         self.node = np.zeros((self.chains.n_nodes, labels))
         self.edge = np.zeros((self.chains.n_edges, labels * labels)) if field.edge_trees is not None else None
         self.engine = ChainEngine(n_jobs)
@@ -72,13 +75,11 @@ class Labelled:
         self.vague = np.flatnonzero(~self.truth.complete)  # sequences of which labels are not all known
         self.vague_chains, self.vague_nodes = chosen_nodes(self.chains, self.vague)
         self.vague_edges = np.flatnonzero(~self.truth.complete[self.chains.sequence_of_edge])
-        some = self.chains.lengths > 0
-        self.first, self.last = self.chains.offsets[:-1][some], self.chains.offsets[1:][some] - 1
         self._gold: tuple[np.ndarray, np.ndarray] | None = None  # what is wanted of the others, which never changes
 
     def potentials(self, field: TreeField) -> Potentials:
         """Scores with the field's tables; a table for each edge where edges must be weighed apart."""
-        scores = field.assemble(self.node, self.edge, self.chains)
+        scores = field.assemble(self.node, self.edge, self.chains, legal=False)
         if self.target.weight is not None and scores.shared and self.chains.n_edges > 1:
             return Potentials(scores.node, scores.edge[scores.tables], self.chains)
         return scores
@@ -99,11 +100,8 @@ class Labelled:
         if self.target.weight is not None and self.chains.n_edges:
             slope, mass = (some * self.edge_weight[:, None, None] for some in (each, mass))
         each = None if self.edge is None else each.reshape(self.edge.shape)
-        gap, node = np.maximum(free.total - total, 0.0), node - free.node
-        ends = node[self.first], node[self.last]
-        if self.memory is not None:
-            node = self.memory.space.label_sums(node)
-        return Slopes(float(self.weight @ gap), node, ends, slope.sum(axis=0), mass.sum(axis=0), each)
+        gap = np.maximum(free.total - total, 0.0)
+        return Slopes(float(self.weight @ gap), node - free.node, slope.sum(axis=0), mass.sum(axis=0), each)
 
     def _free(self, scores: Potentials) -> Beliefs:
         """Beliefs among all labellings, raised by what they cost."""

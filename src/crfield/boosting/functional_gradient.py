@@ -113,13 +113,11 @@ def grow_field(
     best, best_loss, kept = field, np.inf, 0
     began, reason = time.perf_counter(), ALL_ROUNDS
     slopes = data.slopes(field)
-    steps, scale = max(float(data.row_weight.sum()), 1.0), 1.0
+    steps = max(float(data.row_weight.sum()), 1.0)
     try:
         for number in range(1, growth.n_rounds + 1):
             moves = [grow_tree(search, data, slopes, part, growth) for part, search in searches.items()]
-            # With a memory whole segments turn over together: what was too far last time is hardly right now.
-            longest = 1.0 if memory is None else min(1.0, 2.0 * scale)
-            field, slopes, scale = _take(moves, data, field, slopes, growth, longest)
+            field, slopes, scale = _take(moves, data, field, slopes, growth)
             for move in moves:
                 trees = field.trees if move.part == "node" else field.edge_trees
                 if trees is not None:
@@ -150,15 +148,15 @@ def grow_field(
 
 
 def _take(
-    moves: list[Move], data: Labelled, field: TreeField, slopes: Slopes, growth: Growth, longest: float
+    moves: list[Move], data: Labelled, field: TreeField, slopes: Slopes, growth: Growth
 ) -> tuple[TreeField, Slopes, float]:
-    """Go along trees and tables at once, ``longest`` of the way, and half as far while the penalised loss would rise.
+    """Go along trees and tables at once, half as far as long as the penalised loss would rise.
 
     Curvature is taken step by step, as if neighbours were independent. Where transitions are strong whole stretches
     change their labels together, and a full step may overshoot.
     """
     there = field if growth.transitions == "none" else _with_tables(field, data, slopes, growth)
-    before, scale, done = slopes.value + _penalty(field, growth), longest, 0.0
+    before, scale, done = slopes.value + _penalty(field, growth), 1.0, 0.0
     while True:
         for move in moves:
             data.add(move.part, (scale - done) * move.values[move.leaf])
@@ -218,14 +216,14 @@ class Search:
 
 
 def _empty(n_columns: int, target: Target, memory: SegmentMemory | None, *, edges: bool) -> TreeField:
-    """Log shares of the labels, and nothing else; a label without steps of its own counts as half a step."""
-    labels = target.n_labels
-    known = target.labels[target.labels >= 0]
+    """Log shares of the labels (or states), and nothing else; one without steps of its own counts as half a step."""
+    truth = target if memory is None else memory.target(target)
+    labels, known = truth.n_labels, truth.labels[truth.labels >= 0]
     prior = np.log(np.maximum(np.bincount(known, minlength=labels), 0.5))
     prior -= prior.mean()
-    states = labels if memory is None else memory.space.n_states
-    zeros, table = np.zeros(states), np.zeros((states, states))
+    zeros = np.zeros(labels)
     edge_trees = TreeSum(n_columns, labels * labels) if edges else None
+    table = np.zeros((labels, labels))
     return TreeField(TreeSum(n_columns, labels), prior, zeros, zeros, table, edge_trees, memory)
 
 
@@ -251,12 +249,13 @@ def _sums(leaf: np.ndarray, n_leaves: int, values: np.ndarray) -> np.ndarray:
 
 def _with_tables(field: TreeField, data: Labelled, slopes: Slopes, growth: Growth) -> TreeField:
     """Newton steps of the table and of the scores of first and last steps, each entry on its own."""
+    chains, some = data.chains, data.chains.lengths > 0
     rate, l2 = growth.learning_rate, growth.l2
     below = slopes.mass + l2 + growth.ridge
     table = field.table + rate * np.clip((slopes.edge - l2 * field.table) / below, -LIMIT, LIMIT)
     ends = []
-    for scores, nodes, slope in zip((field.start, field.end), (data.first, data.last), slopes.ends, strict=True):
-        heavy = data.row_weight[nodes][:, None]
+    for scores, nodes in ((field.start, chains.offsets[:-1][some]), (field.end, chains.offsets[1:][some] - 1)):
+        slope, heavy = slopes.node[nodes], data.row_weight[nodes][:, None]
         curvature = np.abs(slope) * (1.0 - np.abs(slope)) * heavy
         step = ((slope * heavy).sum(axis=0) - l2 * scores) / (curvature.sum(axis=0) + l2 + growth.ridge)
         ends.append(scores + rate * np.clip(step, -LIMIT, LIMIT))

@@ -3,10 +3,11 @@
 A chain of labels knows the last step and so nothing but the present label: in "stand, walk, stand, climb" it cannot
 tell which of the two stands it is in. Here a state is a pair (label of the segment before, label). From (a, b) a
 chain stays or goes on to (b, c); a sequence begins with (nothing, a). Every labelling has one path of states, so
-that scores of labels and exact inference stay what they are (`crfield.core.states`), and only transitions say more.
+that exact inference stays what it is (`crfield.core.states`).
 
 States are the pairs that occur in training, and (nothing, a) for every label: few of all L² ever do, which keeps
-inference, N S², cheap. A change of labels that training never saw is thereby impossible.
+inference, N S², cheap. A change of labels that training never saw is thereby impossible. Steps of unknown label are
+passed over when pairs are read.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class SegmentMemory:
     def edge(self) -> np.ndarray:
         """(S, S) 0 where a state may follow another, else −∞."""
         label = self.space.label_of_state
-        goes_on = (self.before == label[:, None]) & (label != label[:, None])
+        goes_on = self.before == label[:, None]  # (a, b) to (b, c)
         return np.where(goes_on | np.eye(len(label), dtype=bool), 0.0, -np.inf)
 
     @cached_property
@@ -73,17 +74,14 @@ class SegmentMemory:
         return np.where(self.before == NOTHING, 0.0, -np.inf)
 
     def target(self, target: Target) -> Target:
-        """The target over states; one state a step in sequences whose labels are all known."""
+        """The target over states: one for each known label, passing over unknown ones, which may be any allowed."""
         before, label = _pairs(target)
         n = target.n_labels + 1
         own = self.space.label_of_state.astype(np.int64) * n + self.before + 1
         codes = np.full(len(target.labels), UNKNOWN)
         codes[target.labels != UNKNOWN] = np.searchsorted(own, label * n + before + 1)
-        if target.complete.all():
-            return Target(target.topology, len(own), codes, None, target.weight)
-        sums = self.space.target(target)
-        codes = np.where(target.complete[target.topology.sequence_of_node], codes, sums.labels)
-        return Target(target.topology, len(own), codes, sums.allowed, target.weight)
+        allowed = None if target.complete.all() else target.mask[:, self.space.label_of_state]
+        return Target(target.topology, len(own), codes, allowed, target.weight)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The two labels of every state, for a file."""

@@ -7,8 +7,8 @@ The second sum is there only if transitions were boosted too; its trees read the
 Dietterich, Ashenfelter & Bulatov (2004). Whatever the scores are made of, they are `Potentials`, so every engine and
 every report applies.
 
-With a memory b and c are states, pairs of labels (`crfield.boosting.segment_memory`): trees and prior score the label
-of a state, start, end and table the state itself.
+With a memory b and c are states, pairs of labels (`crfield.boosting.segment_memory`), and answers are among the paths
+of states that labellings have.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class TreeField:
     ([[1.0, 0.0], [0.0, 0.0]], [[[1.0, 0.0], [0.0, 1.0]]])
     """
 
-    trees: TreeSum  # K values at a leaf
+    trees: TreeSum  # K values at a leaf; K is the number of labels, or of the states of a memory
     prior: np.ndarray  # (K,)
-    start: np.ndarray  # (K,), or (S,) with a memory
-    end: np.ndarray  # (K,) or (S,)
-    table: np.ndarray  # (K, K) or (S, S)
+    start: np.ndarray  # (K,)
+    end: np.ndarray  # (K,)
+    table: np.ndarray  # (K, K)
     edge_trees: TreeSum | None = None  # K² values at a leaf
     memory: SegmentMemory | None = None
 
@@ -52,13 +52,14 @@ class TreeField:
             edge = self.edge_trees.score(columns[chains.heads])
         return self.assemble(self.trees.score(columns), edge, chains)
 
-    def assemble(self, node: np.ndarray, edge: np.ndarray | None, chains: Chains) -> Potentials:
-        """Potentials from the sums of trees (N, K) and (E, K²) or None."""
+    def assemble(
+        self, node: np.ndarray, edge: np.ndarray | None, chains: Chains, *, legal: bool = True
+    ) -> Potentials:
+        """Potentials from the sums of trees (N, K) and (E, K²) or None; with a memory of ``legal`` paths alone."""
         some = chains.lengths > 0
         node = node + self.prior
         start, tables = self.start, self.table[None]
-        if self.memory is not None:
-            node = node[:, self.memory.space.label_of_state]
+        if self.memory is not None and legal:
             start, tables = start + self.memory.start, tables + self.memory.edge
         node[chains.offsets[:-1][some]] += start
         node[chains.offsets[1:][some] - 1] += self.end
@@ -97,11 +98,10 @@ class TreeField:
 
         kept = state.under("memory")
         memory = SegmentMemory.from_arrays(kept, n_labels) if kept else None
-        states = n_labels if memory is None else memory.space.n_states
-        prior = state.array("prior", (n_labels,))
-        start, end = (state.array(name, (states,)) for name in PARTS[1:3])
-        table = state.array("table", (states, states))
+        size = n_labels if memory is None else memory.space.n_states
+        prior, start, end = (state.array(name, (size,)) for name in PARTS[:3])
+        table = state.array("table", (size, size))
         edge_trees = trees("edge_trees", n_labels * n_labels) if state.under("edge_trees") else None
         if memory is not None and edge_trees is not None:
             refuse("the model file has trees on transitions and a memory, which do not go together")
-        return cls(trees("trees", n_labels), prior, start, end, table, edge_trees, memory)
+        return cls(trees("trees", size), prior, start, end, table, edge_trees, memory)

@@ -42,6 +42,7 @@ from crfield.core.potentials import Potentials
 from crfield.core.states import StateSpace
 from crfield.core.target import Target
 from crfield.core.topology import Chains
+from crfield.core.typing import Labels, Seed, Sequences
 from crfield.data.batch import Batch, matrix_of
 from crfield.data.flat import chosen_nodes
 from crfield.data.labels import LabelCoder
@@ -51,13 +52,16 @@ from crfield.estimators.base.progress import Progress
 from crfield.estimators.base.sequences import check_weights, sequence_target, without_weightless
 from crfield.estimators.chain.answers import ChainAnswers
 from crfield.estimators.chain.crf import with_costs
+from crfield.estimators.explain.permutation import permuted_importances
 from crfield.estimators.export.columns import dense_names, is_dense
+from crfield.estimators.export.states import StateSteps
 from crfield.estimators.export.step_scores import StepScorer, refuse_window, single_steps
 from crfield.estimators.export.trees import TreeSteps, TreeTable
 from crfield.features.columns.step_windows import MOST, window_offsets, windowed
 from crfield.features.detect import encoder_for, encoder_from_state
 from crfield.features.encoder import Encoder
 from crfield.optimize.history import INTERRUPTED, Step
+from crfield.report.importance import ImportanceList
 from crfield.report.weights import TransitionTable
 from crfield.storage.state import State, refuse
 from crfield.training.chain.partial_fit import take_target
@@ -132,7 +136,7 @@ class TreeCRF(Weighing, ChainAnswers[TreeChain], kind="tree_crf", model=TreeChai
         One table for all pairs of neighbours; or the table plus trees with a table at each leaf, which read the
         columns of the later step (K² values for K labels: for few labels); or none: steps are independent.
     memory : bool
-        Whether transitions also depend on the label of the segment before the present one
+        Whether scores and transitions also depend on the label of the segment before the present one
         (`crfield.boosting.segment_memory`): for activities that follow a script. Changes of label that training never
         saw are then impossible.
     window : int
@@ -165,8 +169,8 @@ class TreeCRF(Weighing, ChainAnswers[TreeChain], kind="tree_crf", model=TreeChai
     rounds_ : RoundTable
         What each round cut first, its gain, and the mean −log p of the labels.
     n_iter_, objective_, stop_reason_, converged_, classes_
-        Rounds that are kept, Σ weight · (−log p) after them (the softmax margin with ``class_weight``), why they
-        ended, and the labels.
+        Rounds that are kept, Σ weight · (−log p) after them (the softmax margin with ``class_weight``, of paths of
+        states with a ``memory``), why they ended, and the labels.
     feature_importances_ : array
         Share of each column in the gains of all cuts.
 
@@ -316,22 +320,28 @@ class TreeCRF(Weighing, ChainAnswers[TreeChain], kind="tree_crf", model=TreeChai
         return self._fitted.potentials(X)
 
     def _step_scorer(self, *, history: int | None = None) -> StepScorer:
-        field, model = self.field_, self._fitted
+        field, model, memory = self.field_, self._fitted, self.field_.memory
         refuse_window(self, model.window)
         edges = field.edge_trees if field.edge_trees is not None and len(field.edge_trees) else None
-        if field.memory is not None:
-            raise InputError("a stream needs memory=False: it knows labels and not the states that remember.")
         tables = {"start": field.start, "end": field.end, "transitions": field.table}
+        if memory is not None:  # trees score states; a path of them is one of pairs that follow each other
+            tables |= {"start": field.start + memory.start, "transitions": field.table + memory.edge}
         if not is_dense(model.encoder):
-            return single_steps(self, tables, varied=edges is not None, window=0, more=[field.prior])
-        return TreeSteps(
+            steps = single_steps(self, tables, varied=edges is not None, window=0, more=[field.prior])
+            return steps if memory is None else StateSteps(steps, memory.space, **tables)
+        size = len(field.prior)
+        plain = {"start": np.zeros(size), "end": np.zeros(size), "transitions": np.zeros((size, size))}
+        trees = TreeSteps(
             TreeTable.of_trees(field.trees),
             field.prior,
             names=dense_names(model.encoder),
             bias_last=True,
             edge_trees=None if edges is None else TreeTable.of_trees(edges),
-            **tables,
+            **(tables if memory is None else plain),
         )
+        if memory is None:
+            return trees
+        return StateSteps(trees, memory.space, **tables)
 
     @property
     def transitions_(self) -> TransitionTable:
@@ -363,6 +373,22 @@ class TreeCRF(Weighing, ChainAnswers[TreeChain], kind="tree_crf", model=TreeChai
         total = np.sum([trees.importances() for trees in every], axis=0)
         total = total.reshape(2 * self._fitted.window + 1, -1).sum(axis=0)
         return np.asarray(total / total.sum() if total.sum() > 0 else total)
+
+    def feature_importance(
+        self, X: Sequences, y: Labels, n: int | None = 20, *, random_state: Seed = 0
+    ) -> ImportanceList:
+        """How much worse labels y are known where a column is shuffled: the n columns that matter most, with names.
+
+        X is a list of arrays, best of recordings that the model has not met. The importance of a column is the fall
+        of the mean log p of a step's label when the column's values are dealt anew among all steps.
+
+        >>> rng = np.random.default_rng(0)
+        >>> X = [rng.normal(size=(30, 3)) for _ in range(5)]
+        >>> y = [(x[:, 1] > 0).tolist() for x in X]
+        >>> TreeCRF(n_rounds=20).fit(X, y).feature_importance(X, y, n=1)[0].name
+        'x[1]'
+        """
+        return permuted_importances(self, X, y, n, random_state)
 
 
 def tabled(batch: Batch, reach: int) -> Table:

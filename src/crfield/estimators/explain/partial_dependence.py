@@ -42,12 +42,7 @@ def partial_dependence(
     """
     integer(2, meaning="how many values the column takes")("grid", grid)
     one_of(*KINDS)("kind", kind)
-    try:
-        tables = [np.asarray(x, dtype=np.float64) for x in X]
-    except (TypeError, ValueError):
-        tables = []
-    if not tables or any(x.ndim != 2 for x in tables):
-        raise InputError("X must be a list of arrays (steps, columns) of numbers, to set a column of.")
+    tables = arrays_of(X)
     width = max(x.shape[1] for x in tables)
     if not is_integer(column) or not -width <= column < width:
         raise InputError(f"column must be the number of a column, 0 … {width - 1}, got {column!r}.")
@@ -69,7 +64,7 @@ def partial_dependence(
 
     values = np.array([mean(value) for value in places.tolist()])
     missing = mean(float("nan")) if np.isnan(own).any() else None
-    return PartialDependence(_name(model, at), tuple(model.classes_.tolist()), places, values, missing, kind)
+    return PartialDependence(column_name(model, at), tuple(model.classes_.tolist()), places, values, missing, kind)
 
 
 def _label_scores(model: ChainAnswers[Any], X: list[np.ndarray]) -> np.ndarray:
@@ -80,6 +75,22 @@ def _label_scores(model: ChainAnswers[Any], X: list[np.ndarray]) -> np.ndarray:
     return np.stack([node[:, states.label_of_state == k].max(axis=1) for k in range(states.n_labels)], axis=1)
 
 
-def _name(model: ChainAnswers[Any], column: int) -> str:
+def arrays_of(X: Sequences) -> list[np.ndarray]:
+    """X as arrays (steps, columns) of numbers, of which columns can be set; InputError where it is none.
+
+    >>> arrays_of([[[1, 2]]])
+    [array([[1., 2.]])]
+    """
+    try:
+        tables = [np.asarray(x, dtype=np.float64) for x in X]
+    except (TypeError, ValueError):
+        tables = []
+    if not tables or any(x.ndim != 2 for x in tables):
+        raise InputError("X must be a list of arrays (steps, columns) of numbers, to set a column of.")
+    return tables
+
+
+def column_name(model: ChainAnswers[Any], column: int) -> str:
+    """The name of a column of X."""
     encoder = getattr(model._fitted, "encoder", None)
     return f"x[{column}]" if encoder is None else str(encoder.dense_name(column))
