@@ -29,6 +29,7 @@ from crfield.errors import CrfieldError, CrfieldWarning, InputError
 from crfield.estimators.choice.decoding import MARKOV, MEMORY, SETTINGS, STEPS, Setting, log_floored
 from crfield.estimators.choice.folds import Fold, GroupFolds, Width
 from crfield.estimators.choice.sources import BOOSTING, FAMILIES, GAUSSIAN, LOGISTIC, MOST_ROWS, Source
+from crfield.report.findings import paired_interval
 from crfield.report.model_choice import CandidateRow, ModelChoice
 
 MOST_AVERAGED = 4
@@ -225,7 +226,6 @@ class Search:
 
 def reasons(taken: Taken, best: Taken, mean: Taken | None, rows: Sequence[Taken]) -> tuple[str, ...]:
     """Why one was taken, in sentences."""
-    from crfield.report.findings import paired_interval
 
     def gap(one: Taken, other: Taken) -> str:
         found = paired_interval(one.marks.mean(axis=1), other.marks.mean(axis=1))
