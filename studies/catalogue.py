@@ -98,7 +98,7 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
         "choose-activities": Entry(
             "activities.choosing",
             "activities of people: the model that inner folds choose against the best rows of both tables",
-            "1 min",
+            "25 s",
             data="chest_acc",
         ),
         "smooth-series": Entry(

@@ -328,7 +328,7 @@ def swap(name: str, edit: Callable[[np.ndarray], np.ndarray]) -> Callable[[dict[
         (put("encoder", value=None), "lacks its encoder"),
         (put("encoder", "transition_features", value="all"), "edge_columns"),
         (lambda header, arrays: header.pop("encoder"), "lacks its encoder"),
-        (put("kind", value="bird_crf"), "kind 'bird_crf'; this version knows boosted_field, chain_crf"),
+        (put("kind", value="bird_crf"), "kind 'bird_crf'; this version knows best_chain, boosted_field, chain_crf"),
         (put("kind", value=["chain_crf"]), "newer version"),
         (put("parameters", value=[]), "lacks its parameters"),
         (put("parameters", "l2", value="strong"), "parameters cannot be used: l2 must be"),

@@ -13,17 +13,35 @@ import pytest
 
 import crfield
 from crfield import BestChain, choose
+from crfield.core.parameters import parameter
 from crfield.core.topology import Chains
 from crfield.errors import InputError, LabelError, ModelFileError, ShapeError
 from crfield.estimators.choice.columns import ChosenColumns
 from crfield.estimators.choice.decoding import SETTINGS, Decoding, Setting, log_floored
 from crfield.estimators.choice.folds import GroupFolds
-from crfield.estimators.choice.search import Search
+from crfield.estimators.choice.search import Search, families_named
 from crfield.estimators.choice.sources import FAMILIES, SINGLE_STEPS, Source
 from crfield.estimators.tuning.group_folds import macro_f1
 from crfield.metrics import segment_f1
+from tests.cases.estimators import Front, some_numbers
+from tests.contracts import test_front_door as test_front_door_of_all
 
 QUICK = ("logistic regression", "Gaussian")
+PROMISES = (  # of the front door, but for weights of sequences, which it does not take
+    "test_init_only_stores",
+    "test_parameters_are_named_and_documented",
+    "test_params_clone_and_repr",
+    "test_fit_changes_neither_parameters_nor_data",
+    "test_learnt_names_end_in_an_underscore",
+    "test_the_same_data_give_the_same_model_whatever_was_before",
+    "test_among_the_tools_of_scikit_learn",
+    "test_editors_may_ask_for_everything",
+    "test_nothing_is_answered_before_fit",
+    "test_a_fit_that_fails_leaves_the_old_model",
+    "test_answers_have_one_form",
+    "test_score_is_the_share_of_right_labels",
+    "test_many_threads_may_use_one_model",
+)
 MEANS = {"sit": (1.0, 0.0, 0.0), "walk": (0.0, 1.0, 0.0), "stand": (0.0, 0.0, 1.0)}
 
 
@@ -39,6 +57,20 @@ def script(n: int = 6, seed: int = 0, noise: float = 0.8) -> tuple[list[np.ndarr
         labels[2] = None
         y.append(labels)
     return X, y, [f"p{k // 2}" for k in range(n)]
+
+
+class QuickChain(BestChain):
+    """`BestChain` whose default takes no time."""
+
+    candidates: Any = parameter(families_named, default=QUICK)
+
+
+FRONT = Front(QuickChain, some_numbers, options=(("folds", 2), ("average", False)))
+
+
+@pytest.mark.parametrize("name", PROMISES)
+def test_front_door(name: str) -> None:
+    getattr(test_front_door_of_all, name)(Front(QuickChain, some_numbers, options=(("folds", 2), ("average", False))))
 
 
 @cache

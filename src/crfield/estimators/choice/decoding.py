@@ -60,7 +60,7 @@ class Decoding:
     >>> decoding = Decoding.counted([np.array([0, 0, 0, 1, 1, 1])], 2, Setting("Markov model", 1.0))
     >>> sure = np.array([[0.9, 0.1], [0.8, 0.2], [0.4, 0.6], [0.7, 0.3], [0.1, 0.9]])
     >>> decoding.best(np.log(sure), Chains.from_lengths([5])).tolist()
-    [0, 0, 0, 0, 1]
+    [0, 0, 1, 1, 1]
     """
 
     setting: Setting

@@ -40,7 +40,7 @@ class GroupFolds:
     >>> rows, codes = [np.zeros((2, 1)) for _ in range(4)], [np.array([0, 1])] * 4
     >>> folds = GroupFolds.dealt(rows, codes, ["ann", "bob", "ann", "cy"], 2, n_labels=2)
     >>> len(folds.folds), folds.marks(np.array([0, 1, 0, 1, 0, 1, 0, 0])).tolist()
-    (2, [[1.0, 1.0], [1.0, 1.0], [0.333..., 0.0]])
+    (2, [[1.0, 1.0], [1.0, 1.0], [0.333..., 0.666...]])
     """
 
     rows: list[np.ndarray]  # (n, F) of every sequence

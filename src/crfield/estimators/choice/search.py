@@ -30,6 +30,7 @@ from crfield.estimators.choice.decoding import MARKOV, MEMORY, SETTINGS, STEPS, 
 from crfield.estimators.choice.folds import Fold, GroupFolds, Width
 from crfield.estimators.choice.sources import BOOSTING, FAMILIES, GAUSSIAN, LOGISTIC, MOST_ROWS, Source
 from crfield.report.comparisons.models import CandidateRow, ModelChoice
+from crfield.report.findings import paired_interval
 
 MOST_AVERAGED = 4
 PILOT = 16  # one part in so many is tried before a family is run under a budget
@@ -225,7 +226,6 @@ class Search:
 
 def reasons(taken: Taken, best: Taken, mean: Taken | None, rows: Sequence[Taken]) -> tuple[str, ...]:
     """Why one was taken, in sentences."""
-    from crfield.report.findings import paired_interval
 
     def gap(one: Taken, other: Taken) -> str:
         found = paired_interval(one.marks.mean(axis=1), other.marks.mean(axis=1))

@@ -24,7 +24,7 @@ def separating_columns(table: np.ndarray, codes: np.ndarray, most: int, *, most_
     >>> codes = np.repeat([0, 1, 2], 30)
     >>> table = rng.normal(size=(90, 4)) + 3.0 * np.outer(codes == 1, [0, 1, 0, 0])
     >>> table += 2.0 * np.outer(codes == 2, [0, 0, 0, 1])
-    >>> table[:, 2] = 5.0 * table[:, 1]
+    >>> table[:, 2] = 5.0 * table[:, 1] + rng.normal(size=90)
     >>> separating_columns(table, codes, 2).tolist()
     [1, 3]
     """
