@@ -140,6 +140,24 @@ def test_columns_are_fitted_to_what_was_observed(body: str) -> None:
     assert shared.deviation[0, 1] == pytest.approx(np.nanstd(rows[:, 1]))
 
 
+def test_a_step_of_a_mixture_by_hand(body: str) -> None:
+    """Every row counts for the weights, every cell that was observed for its column."""
+    family, rows = families()["mixture"], holed(rows_for("mixture"), 0.4)
+    soft = np.random.default_rng(6).dirichlet([1, 1], len(rows))
+    found = family.refit(rows, soft, Fitting(floor=0.0))
+    for c in range(2):
+        logs = np.nansum(norm.logpdf(rows[:, None], family.mean[c], family.deviation[c]), axis=2)
+        parts = family.weight[c] * np.exp(logs)
+        parts *= (soft[:, c] / parts.sum(axis=1))[:, None]
+        np.testing.assert_allclose(found.weight[c], parts.sum(axis=0) / parts.sum(), rtol=1e-10)
+        for k in range(2):
+            for d, seen in enumerate(~np.isnan(rows.T)):
+                mean = np.average(rows[seen, d], weights=parts[seen, k])
+                assert found.mean[c, k, d] == pytest.approx(mean, rel=1e-9)
+                variance = np.average((rows[seen, d] - mean) ** 2, weights=parts[seen, k])
+                assert found.deviation[c, k, d] == pytest.approx(np.sqrt(variance), rel=1e-9)
+
+
 def test_symbols_are_counted_where_they_were_observed() -> None:
     rows = np.array([[0, np.nan], [1, 1], [np.nan, 0], [1, 1]])
     family = Categorical.fit(rows, np.eye(2)[[0, 0, 1, 1]], Fitting(smoothing=0.5))
