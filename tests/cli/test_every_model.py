@@ -108,7 +108,7 @@ def test_models_of_text_label_text(name: str, data: Path, tmp_path: Path) -> Non
         ("hmm-gaussian", COMMANDS[8], "holds a HMM; only a ChainCRF is converted"),
         ("maxent", COMMANDS[15], "holds a MaxentClassifier, which labels nothing step by step; a ChainCRF does."),
         ("chain-text", COMMANDS[15], "holds a ChainCRF of words or records, and lines of numbers are not for it"),
-        ("graph", COMMANDS[16], "GraphCRF cannot stream: it answers whole graphs or images"),
+        ("graph", COMMANDS[16], "only models of plain numbers can be exported"),
         ("hmm-gaussian", COMMANDS[14], "a HMM has no features of single labels: leave out --label"),
     ],
 )

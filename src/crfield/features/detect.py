@@ -45,11 +45,11 @@ def encoder_for(
     transition_functions: Iterable[Any] = (),
     standardize: bool = False,
     features: Any = None,
-    missing: bool = False,
+    missing: bool | str = False,
 ) -> Encoder:
     """An unfitted encoder for data like X; ``features`` is a transformer that X passes through first.
 
-    With ``missing`` NaN in dense arrays is a missing value, for models that can do without one.
+    With ``missing`` NaN in matrices is a missing value, for models that can do without one; "dense": in dense arrays.
 
     >>> import numpy as np
     >>> encoder_for([[{"word": "dog"}]]).kind, encoder_for([np.zeros((3, 2))]).kind
@@ -91,7 +91,7 @@ def encoder_from_state(
     *,
     functions: Iterable[Any] | None = None,
     transition_functions: Iterable[Any] = (),
-    missing: bool = False,
+    missing: bool | str = False,
 ) -> Encoder:
     """The encoder that a model file stores; feature functions are code and must be given again.
 
@@ -114,7 +114,7 @@ def encoder_from_state(
             raise InputError(f"functions were given, but the model was trained on data of kind {kind!r}.")
         encoder.attach(functions, transition_functions=transition_functions)
     if missing and isinstance(encoder, MatrixEncoder):
-        encoder.missing = True
+        encoder.missing = missing
     return encoder
 
 

@@ -43,7 +43,7 @@ class MatrixEncoder(NamedEdges):
 
     ``feature_names`` gives the D columns names, ``x[0]``, ``x[1]``, … otherwise. ``transition_features`` is
     None, "all", or a list of column numbers (or names): those are put on the edges too. With ``missing`` NaN is a
-    missing value; nothing is then standardised.
+    missing value, with "dense" in dense arrays alone; nothing is then standardised.
 
     >>> import numpy as np
     >>> encoder = MatrixEncoder(standardize=True)
@@ -56,7 +56,7 @@ class MatrixEncoder(NamedEdges):
     """
 
     kind = "matrix"
-    missing = False
+    missing: bool | str = False
 
     def __init__(
         self,
@@ -64,11 +64,11 @@ class MatrixEncoder(NamedEdges):
         transition_features: str | Sequence[int | str] | None = None,
         standardize: bool = False,
         feature_names: Sequence[str] | None = None,
-        missing: bool = False,
+        missing: bool | str = False,
     ) -> None:
         if missing and standardize:
             raise InputError("missing values have no scale: leave out standardize, or fill them in first.")
-        self.missing = bool(missing)
+        self.missing = missing
         self.transition_features = check_transition_features(transition_features)
         self.standardize = bool(standardize)
         self.feature_names = None if feature_names is None else [str(name) for name in feature_names]
@@ -217,7 +217,8 @@ class MatrixEncoder(NamedEdges):
         with np.errstate(over="ignore", invalid="ignore"):
             if numbers is None or np.isfinite(numbers.sum()):
                 return
-        bad = np.isinf(numbers) if self.missing and columns.dense is not None else ~np.isfinite(numbers)
+        let_through = self.missing is True or (self.missing == "dense" and columns.dense is not None)
+        bad = np.isinf(numbers) if let_through else ~np.isfinite(numbers)
         if not bad.any():
             return
         place = int(np.argmax(bad))

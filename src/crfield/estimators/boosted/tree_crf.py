@@ -248,13 +248,9 @@ class TreeCRF(Weighing, ChainAnswers[TreeChain], kind="tree_crf", model=TreeChai
         return self
 
     def _groups(self, groups: Any, X: Any, sample_weight: Any) -> list[Hashable] | None:
-        """The group of every sequence that counts; InputError where there is no use for groups."""
-        if groups is None:
+        """The group of every sequence that counts; None where nobody is held out, and groups say nothing."""
+        if groups is None or not self.held_out:
             return None
-        if not self.held_out:
-            raise InputError(
-                "groups say who is held out together, but held_out is 0. Set held_out, or leave them out."
-            )
         found = list(groups)
         if hasattr(X, "__len__") and len(found) != len(X):
             raise ShapeError(f"groups must name the group of each of {len(X)} sequences, got {len(found)}.")

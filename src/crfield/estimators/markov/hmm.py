@@ -177,7 +177,7 @@ class HMM(ChainAnswers[HiddenMarkov], kind="hmm", model=HiddenMarkov):
             )
         X, y, sample_weight = without_weightless(X, X if y is None else y, sample_weight)
         labels = LabelCoder().fit(y) if self.n_states is None else LabelCoder.from_classes(range(self.n_states))
-        encoder = encoder_for(X, missing=family_named(self.emissions).marginalises)
+        encoder = encoder_for(X, missing=family_named(self.emissions).marginalises and "dense")
         with warnings.catch_warnings():
             # Densities have scales of their own, so columns of different size are nothing to warn of.
             warnings.filterwarnings("ignore", "numeric features differ widely", DataWarning)

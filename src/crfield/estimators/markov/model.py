@@ -60,7 +60,7 @@ class HiddenMarkov:
                 refuse("'min_duration' must hold numbers of steps")
             durations = Durations(least)
         part = state.part("encoder")
-        encoder = encoder_from_state(part.header, part.arrays, missing=family.marginalises)  # type: ignore[arg-type]
+        encoder = encoder_from_state(part.header, part.arrays, missing=family.marginalises and "dense")  # type: ignore[arg-type]
         made = encoder.encode([]).node
         if made.width + made.n_dense != emissions.n_columns:
             raise ModelFileError(
