@@ -160,6 +160,8 @@ def resolve_jobs(n_jobs: int | None) -> int:
     """
     if n_jobs is None:
         return 1
+    if type(n_jobs) is int and n_jobs > 0:
+        return n_jobs
     threads("n_jobs", n_jobs)
     if n_jobs > 0:
         return int(n_jobs)

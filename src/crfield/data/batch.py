@@ -65,6 +65,11 @@ class Columns:
         """D."""
         return 0 if self.dense is None else int(self.dense.shape[1])
 
+    @property
+    def numeric(self) -> bool:
+        """Whether some column has values other than one."""
+        return self.values is not None or self.dense is not None
+
 
 @dataclass(frozen=True, eq=False)
 class Batch:
@@ -83,8 +88,7 @@ class Batch:
     @property
     def numeric(self) -> bool:
         """Whether some column has values other than one, of nodes or of edges."""
-        parts = (self.node,) if self.edge is None else (self.node, self.edge)
-        return any(part.values is not None or part.dense is not None for part in parts)
+        return self.node.numeric or (self.edge is not None and self.edge.numeric)
 
 
 def matrix_of(columns: Columns) -> Any:

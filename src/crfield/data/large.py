@@ -171,15 +171,25 @@ def _edge_names(encoder: Any, number: int) -> tuple[Callable[[int], str], Callab
     return (lambda k: encoder.edge_name(number, k)), (lambda k: encoder.edge_dense_name(number, k))
 
 
+def _within(cells: np.ndarray, most: float) -> bool:
+    """Whether no cell is above ``most`` in size; False where one is NaN.
+
+    A sum of squares below most² says so at once, in one pass; only a larger one, or one that overflows, does not.
+    """
+    flat = cells.reshape(-1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(flat.dot(flat) <= min(most, LARGEST) ** 2) or bool(flat.max() <= most and flat.min() >= -most)
+
+
 def _first_above(columns: Columns, most: float) -> tuple[int, int, float, bool] | None:
     """Row, column, value, and whether it is a dense one, of the first cell above ``most`` in size."""
     values, dense = columns.values, columns.dense
-    if dense is not None and dense.size and not (dense.max() <= most and dense.min() >= -most):
+    if dense is not None and dense.size and not _within(dense, most):
         above = np.abs(dense) > most
         if above.any():  # and no missing value, for models that bear them
             row, column = divmod(int(np.argmax(above)), dense.shape[1])
             return row, column, float(dense[row, column]), True
-    if values is not None and values.size and not (values.max() <= most and values.min() >= -most):
+    if values is not None and values.size and not _within(values, most):
         entry = int(np.argmax(np.abs(values) > most))
         row = int(np.searchsorted(columns.indptr, entry, side="right")) - 1
         return row, int(columns.indices[entry]), float(values[entry]), False

@@ -15,6 +15,7 @@ from crfield.core.topology import Chains
 from crfield.kernels import chain
 
 DECODERS = ("viterbi", "map", "marginal")
+_DECODER = one_of(*DECODERS)
 
 
 def check_decoder(name: str) -> str:
@@ -23,7 +24,7 @@ def check_decoder(name: str) -> str:
     >>> check_decoder("viterbi"), check_decoder("map")
     ('viterbi', 'viterbi')
     """
-    one_of(*DECODERS)("decode", name)
+    _DECODER("decode", name)
     return "viterbi" if name == "map" else name
 
 
