@@ -99,6 +99,8 @@ else:
 
 __all__ = ["BaseEstimator", "ClassifierMixin", "Estimator", "RegressorMixin", "Tags", "TransformerMixin"]
 
+# The last of scikit-learn's classes that does something for every class derived: the methods of metadata routing.
+_ROUTED: Any = [base for base in BaseEstimator.__mro__[:-1] if "__init_subclass__" in vars(base)][-1]
 _PLAIN = (str, int, float, bool)  # types whose values are equal or not, and nothing else
 _ROUNDS = {"max_iter": "max_iter", "n_rounds": "n_rounds"}
 _STRENGTH = {"l2": "l2", "ridge": "ridge"}
@@ -197,13 +199,21 @@ class Estimator(BaseEstimator):
     crfield.errors.ParameterError: Model has no parameter 'c1'. Here it is l1=c1.
     """
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
+    def __init_subclass__(cls, *, group: bool = False, **options: Any) -> None:
+        """Make a dataclass of the declarations; a ``group`` of parameters is for others to derive from.
+
+        A group is never made, so it needs neither an ``__init__`` nor scikit-learn's methods of metadata routing.
+        """
+        if group:
+            super(_ROUTED, cls).__init_subclass__(**options)
+        else:
+            super().__init_subclass__(**options)
         declares = any(isinstance(value, Field) for value in vars(cls).values())
         joins = sum(hasattr(base, "__dataclass_fields__") for base in cls.__bases__) > 1
         if (declares or joins) and "__init__" not in vars(cls):
-            dataclass(kw_only=True, repr=False, eq=False, match_args=False)(cls)
-            _ordered(cls)
+            dataclass(init=not group, kw_only=True, repr=False, eq=False, match_args=False)(cls)
+            if not group:
+                _ordered(cls)
 
     def check(self, *names: str) -> None:
         """`InputError` unless every parameter has a value that can be used, alone and beside the others.

@@ -30,7 +30,7 @@ from crfield.estimators.base.fitted import Fitted
 from crfield.estimators.base.groups import MIN_COUNT, PENALTY, TOLERANCE, Optimised
 from crfield.estimators.base.sequences import StructuredData, check_weights, without_weightless
 from crfield.estimators.export.step_scores import StepScorer
-from crfield.estimators.export.stream import Streaming
+from crfield.estimators.export.streaming import Streaming
 from crfield.features.graphs.sequences_as_graphs import StepsOrGraphs
 from crfield.inference.gaussian import GaussianEngine
 from crfield.objectives.gaussian import clamp

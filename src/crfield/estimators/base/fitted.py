@@ -60,7 +60,7 @@ REPORTED: dict[str, type] = {  # what training may tell, and of which type it is
 }
 
 
-class Fitted(Estimator, Generic[M]):
+class Fitted(Estimator, Generic[M], group=True):
     """An estimator whose fitted model is one value of type M."""
 
     kind: ClassVar[str] = ""  # the word of its model files

@@ -87,7 +87,7 @@ def _weights_from_json(found: Any) -> Any:
     return {label_from_json(label): weight for label, weight in found} if isinstance(found, list) else found
 
 
-class Weighing(Estimator):
+class Weighing(Estimator, group=True):
     """How much missing each true label costs (`crfield.core.costs`)."""
 
     class_weight: ClassWeights = parameter(
@@ -98,7 +98,7 @@ class Weighing(Estimator):
     )
 
 
-class Columned(Fitted[M]):
+class Columned(Fitted[M], group=True):
     """How X becomes columns; a file holds the text of the template and the features that were used."""
 
     features: Any = parameter(default=None, stored=False)
@@ -140,7 +140,7 @@ class Columned(Fitted[M]):
         return made
 
 
-class Paired(Columned[M]):
+class Paired(Columned[M], group=True):
     """Columns that may also meet pairs of labels, and which pairs have a weight."""
 
     transition_functions: Sequence[Any] = parameter(default=(), stored=False)
@@ -174,7 +174,7 @@ class Paired(Columned[M]):
         )
 
 
-class Penalised(Estimator):
+class Penalised(Estimator, group=True):
     """Strengths of the penalties l1 ‖w‖₁ + ½ l2 ‖w‖²."""
 
     l1: float = parameter(PENALTY, default=0.0)
@@ -185,7 +185,7 @@ class Penalised(Estimator):
         return Penalty(l1=self.l1, l2=self.l2, penalised=None if spared is None else (~spared).astype(np.uint8))
 
 
-class Threaded(Estimator):
+class Threaded(Estimator, group=True):
     """How many threads a kernel may use."""
 
     n_jobs: int | None = parameter(threads, default=None)
@@ -195,7 +195,7 @@ class Threaded(Estimator):
         return 1 if self.n_jobs is None else resolve_jobs(self.n_jobs)
 
 
-class Optimised(Estimator):
+class Optimised(Estimator, group=True):
     """When training ends, and who watches it."""
 
     tol: float = parameter(TOLERANCE, default=1e-4)

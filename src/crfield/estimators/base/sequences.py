@@ -96,7 +96,7 @@ def right_share(codes: np.ndarray, target: Target, sample_weight: Weights) -> fl
     return float(weight[counted & right].sum() / total) if total > 0 else 0.0
 
 
-class StructuredData(Estimator):
+class StructuredData(Estimator, group=True):
     """What models of sequences and graphs tell scikit-learn: X is no table, and y is needed."""
 
     def __sklearn_tags__(self) -> Tags:

@@ -27,7 +27,7 @@ from crfield.estimators.base.fitted import Fitted, Model
 from crfield.estimators.base.groups import Threaded
 from crfield.estimators.base.sequences import StructuredData, right_share
 from crfield.estimators.chain.posterior import PosteriorAnswers
-from crfield.estimators.export.stream import Streaming
+from crfield.estimators.export.streaming import Streaming
 from crfield.inference.chain import ChainEngine
 from crfield.inference.decode import DECODERS, best_marginals, check_decoder, legal_marginals
 from crfield.inference.labellings import path_scores
@@ -53,7 +53,7 @@ class ChainModel(Model, Protocol):
 M = TypeVar("M", bound=ChainModel)
 
 
-class ChainAnswers(PosteriorAnswers, Streaming, StructuredData, Threaded, Fitted[M]):
+class ChainAnswers(PosteriorAnswers, Streaming, StructuredData, Threaded, Fitted[M], group=True):
     """Prediction, probabilities and scores for models of chains."""
 
     decode: str = parameter(one_of(*DECODERS), default="viterbi")

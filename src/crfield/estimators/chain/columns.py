@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Hashable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,16 +26,17 @@ from crfield.estimators.chain.answers import ChainAnswers
 from crfield.estimators.chain.model import ColumnModel
 from crfield.estimators.explain.chain import ChainExplanations
 from crfield.estimators.explain.weights import strongest_features
-from crfield.estimators.export.columns import column_steps
-from crfield.estimators.export.step_scores import StepScorer
 from crfield.features.transformed import SENSORS, TransformedEncoder
 from crfield.inference.decode import check_decoder
 from crfield.report.weights import FeatureList, TransitionTable
 from crfield.storage.state import State
 from crfield.training.chain.plan import Plan
 
+if TYPE_CHECKING:
+    from crfield.estimators.export.step_scores import StepScorer
 
-class ColumnChain(ChainExplanations, Paired[Any], ChainAnswers[Any]):
+
+class ColumnChain(ChainExplanations, Paired[Any], ChainAnswers[Any], group=True):
     """A chain whose scores are weighted columns."""
 
     lazy = True
@@ -62,6 +63,8 @@ class ColumnChain(ChainExplanations, Paired[Any], ChainAnswers[Any]):
         return self._fitted.forbidden
 
     def _step_scorer(self, *, history: int | None = None) -> StepScorer:
+        from crfield.estimators.export.columns import column_steps
+
         return column_steps(self.column_model("stream"), history=history)
 
     def _exported_parts(self, features: Any) -> tuple[StepScorer, Any]:

@@ -81,7 +81,7 @@ _MATTERS = ("l1", "l2", "penalize_intercepts", "objective", "solver", "solver_op
 Places = dict[str, np.ndarray]  # of the columns that a model before had, by kind of column
 
 
-class SolverOptions(Penalised, Optimised, Threaded):
+class SolverOptions(Penalised, Optimised, Threaded, group=True):
     """From where a training starts, how long it goes on, and who watches it."""
 
     label_functions: Sequence[LabelFeature] | None = parameter(default=None, stored=False)
@@ -116,7 +116,7 @@ class ChainProblem:
         return self.model.weights if self.model.weights.any() else None
 
 
-class TrainedChain(SolverOptions, ColumnChain):
+class TrainedChain(SolverOptions, ColumnChain, group=True):
     """A chain that a solver trains."""
 
     n_seen_: int = learnt()

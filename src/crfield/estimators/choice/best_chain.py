@@ -38,8 +38,9 @@ from crfield.estimators.choice.model import ChosenModel, listed, split_rows
 from crfield.estimators.choice.search import Search, Taken, families_named
 from crfield.estimators.choice.sources import FAMILIES, SINGLE_STEPS, Source
 from crfield.estimators.choice.streams import StateStream, StateStreams
+from crfield.estimators.export import MAX_LAG
 from crfield.estimators.export.step_scores import StepScorer, single_steps
-from crfield.estimators.export.stream import MAX_LAG, Features
+from crfield.estimators.export.stream import Features
 from crfield.features.detect import encoder_for
 from crfield.report.comparisons.models import ModelChoice
 from crfield.report.importance import ImportanceList

@@ -29,7 +29,7 @@ from crfield.errors import ConvergenceWarning, InputError
 from crfield.estimators.base.fitted import Fitted, Model
 from crfield.estimators.base.sequences import StructuredData, right_share
 from crfield.estimators.export.step_scores import StepScorer
-from crfield.estimators.export.stream import Streaming
+from crfield.estimators.export.streaming import Streaming
 from crfield.estimators.graph.data import target_of
 from crfield.estimators.graph.parameters import check_engine, check_optional_engine, engine_from_json, engine_to_json
 from crfield.inference.decode import DECODERS, best_marginals

@@ -30,7 +30,7 @@ from crfield.estimators.base.fitted import read_only
 from crfield.estimators.base.groups import Columned
 from crfield.estimators.base.sequences import StructuredData, check_weights, without_weightless
 from crfield.estimators.export.step_scores import StepScorer
-from crfield.estimators.export.stream import Streaming
+from crfield.estimators.export.streaming import Streaming
 from crfield.estimators.latent.model import HiddenModel, with_window
 from crfield.estimators.latent.training import LatentTraining
 from crfield.features.columns.step_windows import MOST

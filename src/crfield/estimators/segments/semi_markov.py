@@ -30,7 +30,7 @@ from crfield.errors import DataWarning, InputError
 from crfield.estimators.base.groups import Optimised, Paired, Penalised
 from crfield.estimators.base.sequences import check_weights, without_weightless
 from crfield.estimators.export.step_scores import StepScorer
-from crfield.estimators.export.stream import Streaming
+from crfield.estimators.export.streaming import Streaming
 from crfield.estimators.segments.labels import (
     RUNS,
     Segment,

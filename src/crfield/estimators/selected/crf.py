@@ -41,9 +41,10 @@ from crfield.estimators.base.progress import Progress
 from crfield.estimators.base.sequences import sequence_target, without_weightless
 from crfield.estimators.chain.answers import ChainAnswers
 from crfield.estimators.chain.model import ColumnModel
+from crfield.estimators.export import MAX_LAG
 from crfield.estimators.export.columns import column_steps
 from crfield.estimators.export.step_scores import StepScorer
-from crfield.estimators.export.stream import MAX_LAG, Features, LabelStream
+from crfield.estimators.export.stream import Features, LabelStream
 from crfield.estimators.selected.candidates import Candidates
 from crfield.estimators.selected.model import ChosenColumns, Selected
 from crfield.features.relational.catalogue import Catalogue

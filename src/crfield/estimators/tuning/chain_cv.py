@@ -40,7 +40,7 @@ from crfield.estimators.chain.crf import ChainCRF
 from crfield.estimators.chain.early_stopping import HeldOut, numbered
 from crfield.estimators.chain.training import SCORES, TrainedChain
 from crfield.estimators.export.step_scores import StepScorer
-from crfield.estimators.export.stream import Streaming
+from crfield.estimators.export.streaming import Streaming
 from crfield.optimize.history import INTERRUPTED, Result, Step
 from crfield.training.parallel import train_each
 
