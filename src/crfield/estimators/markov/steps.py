@@ -258,12 +258,10 @@ class GaussianSteps(DensitySteps):
 
 
 @dataclass(frozen=True, eq=False)
-class MixtureSteps(DensitySteps):
-    """Mixtures of independent normal columns: log Σ_k exp(bias(j, k) − ½ Σ_d z²)."""
+class FamilySteps(DensitySteps):
+    """Densities that a family of emissions knows."""
 
-    kind = "mixture"
-
-    family: GaussianMixtures
+    family: Any
     transitions: np.ndarray  # (L, L)
     start: np.ndarray  # (L,)
     end: np.ndarray  # (L,)
@@ -273,6 +271,19 @@ class MixtureSteps(DensitySteps):
     def n_columns(self) -> int:
         """D."""
         return self.family.n_columns
+
+    def _farthest(self, row: np.ndarray) -> int | None:
+        column: int | None = self.family.farthest(row)
+        return column
+
+
+@dataclass(frozen=True, eq=False)
+class MixtureSteps(FamilySteps):
+    """Mixtures of independent normal columns: log Σ_k exp(bias(j, k) − ½ Σ_d z²)."""
+
+    kind = "mixture"
+
+    family: GaussianMixtures
 
     @property
     def norm(self) -> np.ndarray:
@@ -290,9 +301,6 @@ class MixtureSteps(DensitySteps):
         away = 0.5 * ((cells - family.mean) / family.deviation) ** 2
         return log_sum(self.bias - np.where(np.isnan(cells), self.norm, away).sum(axis=3), axis=2)
 
-    def _farthest(self, row: np.ndarray) -> int | None:
-        return self.family.farthest(row)
-
     def _own_tables(self) -> dict[str, np.ndarray]:
         family = self.family
         return {"mean": family.mean, "deviation": family.deviation, "bias": self.bias, "norm": self.norm}
@@ -305,21 +313,12 @@ class MixtureSteps(DensitySteps):
 
 
 @dataclass(frozen=True, eq=False)
-class FullSteps(DensitySteps):
+class FullSteps(FamilySteps):
     """Normal columns with covariances: −½ |F⁻¹ (x − μ)|² − log |F| − ½ D log 2π, F the Cholesky factor of a label."""
 
     kind = "full"
 
     family: FullGaussian
-    transitions: np.ndarray  # (L, L)
-    start: np.ndarray  # (L,)
-    end: np.ndarray  # (L,)
-    names: tuple[str, ...] | None = None
-
-    @property
-    def n_columns(self) -> int:
-        """D."""
-        return self.family.n_columns
 
     def _density(self, x: np.ndarray) -> np.ndarray:
         gone = np.isnan(x)
@@ -331,9 +330,6 @@ class FullSteps(DensitySteps):
             part = FullGaussian(self.family.mean[:, seen], self.family.covariance[:, seen][:, :, seen])
             out[row] = part.log_density(cells[None, seen])[0] if len(seen) else 0.0
         return out
-
-    def _farthest(self, row: np.ndarray) -> int | None:
-        return self.family.farthest(row)
 
     def _own_tables(self) -> dict[str, np.ndarray]:
         covariance = self.family.covariance
@@ -352,21 +348,12 @@ class FullSteps(DensitySteps):
 
 
 @dataclass(frozen=True, eq=False)
-class SymbolSteps(DensitySteps):
+class SymbolSteps(FamilySteps):
     """Columns of symbols 0, 1, 2 …: Σ_d log θ_d(j, x_d); a symbol that was never seen says nothing."""
 
     kind = "categorical"
 
     family: Categorical
-    transitions: np.ndarray  # (L, L)
-    start: np.ndarray  # (L,)
-    end: np.ndarray  # (L,)
-    names: tuple[str, ...] | None = None
-
-    @property
-    def n_columns(self) -> int:
-        """D."""
-        return self.family.n_columns
 
     def _density(self, x: np.ndarray) -> np.ndarray:
         return self.family.log_density(x)
