@@ -143,7 +143,7 @@ def test_start_at_the_optimum_and_no_weights(body: str) -> None:
     problem = Quadratic(seed=1, n=3)
     at = minimize(problem, np.linalg.solve(problem.matrix, problem.linear), tol=1e-6)
     assert at.converged
-    assert at.n_evaluations <= 12
+    assert at.n_evaluations <= 14  # four steps in a row must say that it is the end
     np.testing.assert_allclose(problem.matrix @ at.weights, problem.linear, atol=1e-12)
     flat = Logistic(np.zeros((4, 2)), np.array([1.0, -1.0, 1.0, 1.0]))
     still = minimize(flat, np.zeros(2), Penalty(l2=1.0))

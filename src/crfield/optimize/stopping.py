@@ -16,7 +16,7 @@ end. Three things are known without further evaluations:
    subgradient g (Nesterov 2004, *Introductory lectures on convex optimization*, theorem 2.1.10).
 
 The gap is the bound 3 where that is smaller, else the largest of 4 × view 1, 3 × the short clock and 2 × the long
-clock, and of this the largest of three steps in a row. The form comes from the argument above, the factors from
+clock, and of this the largest of four steps in a row. The form comes from the argument above, the factors from
 recorded runs on half of the data sets that were tried. On the other half the tolerance was kept in all but a few
 runs of a hundred. What deceives it is a slow rate hidden under fast ones, a long plateau before the last fall, as
 columns in raw units make it; so where weights are few L-BFGS proves it, by the guarantee 3 if that is some steps away
@@ -36,7 +36,7 @@ MODEL_FACTOR = 4.0
 CLOCKS = {8: 3.0, 3: 2.0}  # the last of so many parts of the run, and the factor of what it says
 STEADY = 0.97  # the largest ratio of falls that the trend is extrapolated with
 SHORTEST_WINDOW = 3
-IN_A_ROW = 3
+IN_A_ROW = 4
 STALLED_STEPS = 10
 STALLED = 1e-14  # a relative fall over so many steps that is rounding alone
 
@@ -102,7 +102,7 @@ class Stopping:
         >>> stopping = Stopping(1e-4)
         >>> _ = stopping.update(value=2.0, squared_norm=4e-6, slope=-1e-3)
         >>> stopping.memory()
-        {'values': [2.0], 'estimates': [None, None, None], 'first': [2.0]}
+        {'values': [2.0], 'estimates': [None, None, None, None], 'first': [2.0]}
         """
         first = [] if self._first is None else [self._first]
         known = {"values": self._values, "estimates": self._estimates, "first": first}
@@ -113,9 +113,10 @@ class Stopping:
         values, estimates = (
             [math.inf if x is None else float(x) for x in memory[name]] for name in ("values", "estimates")
         )
-        if not values or len(estimates) != len(self._estimates) or any(map(math.isnan, [*values, *estimates])):
+        if not values or not 3 <= len(estimates) <= IN_A_ROW or any(map(math.isnan, [*values, *estimates])):
             raise ValueError(f"{len(values)} values and {len(estimates)} estimates of the gap")
-        self._values, self._estimates = values, estimates
+        missing = IN_A_ROW - len(estimates)  # older versions kept three
+        self._values, self._estimates = values, [math.inf] * missing + estimates
         first = memory.get("first") or self._values[:1]  # not known of runs that older versions kept
         self._first = None if not first or first[0] is None else float(first[0])
 
