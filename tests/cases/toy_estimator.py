@@ -11,8 +11,8 @@ import numpy as np
 from crfield.core.checks import number
 from crfield.core.parameters import parameter
 from crfield.core.potentials import Potentials
-from crfield.data.labels import LabelCoder
-from crfield.estimators.base.sequences import sequence_target, without_weightless
+from crfield.data.labels import LabelCoder, sequence_target
+from crfield.estimators.base.sequences import without_weightless
 from crfield.estimators.chain.answers import ChainAnswers
 from crfield.estimators.markov.hmm import dense_rows
 from crfield.features.detect import encoder_for, encoder_from_state

@@ -141,6 +141,8 @@ def test_contract(body: str, case: tuple[Any, Any], min_count: int) -> None:
     header = json.loads(json.dumps(header))
     again = encoder_from_state(header, {name: array.copy() for name, array in arrays.items()})
     assert names(again, batch) == found
+    edge = (0, 0) if batch.edge is None else (batch.edge.width, batch.edge.n_dense)
+    assert encoder.widths == again.widths == (batch.node.width, batch.node.n_dense, *edge)
     if isinstance(encoder, FunctionEncoder):
         with pytest.raises(InputError, match="given again"):
             again.encode(X)

@@ -21,8 +21,7 @@ from hypothesis.extra import numpy as hnp
 
 from crfield.errors import InputError, ModelFileError
 from crfield.storage import archive as archive_module
-from crfield.storage.archive import Archive, read_archive, write_archive
-from crfield.storage.archive_front import DTYPES
+from crfield.storage.archive import DTYPES, Archive, read_archive, write_archive
 
 HEADER: dict[str, Any] = {
     "kind": "chain",
@@ -294,7 +293,7 @@ def test_deep_and_circular_headers_are_refused() -> None:
 
 
 def test_a_header_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crfield.storage.archive_front.MAX_HEADER", 100)
+    monkeypatch.setattr("crfield.storage.archive.MAX_HEADER", 100)
     with pytest.raises(InputError, match="Put long lists into arrays"):
         write_archive(io.BytesIO(), {"a": "x" * 100}, {})
 

@@ -358,7 +358,7 @@ def _knows(encoder: Encoder, X: TokenColumns | AttributeSequences) -> bool:
 
 
 def _first(encoder: Encoder) -> str:
-    return repr(encoder.node_name(0)) if encoder.encode([]).node.width else "none"
+    return repr(encoder.node_name(0)) if encoder.widths.sparse else "none"
 
 
 def names_for(reads: Reads, columns: str | None, label: str | None) -> tuple[str, str]:

@@ -19,7 +19,8 @@ from typing import Any, Literal, TypeVar
 
 from crfield.core.checks import Check
 
-_KEY = "parameter"
+_KEY, _TOLD = "parameter", "told"
+NOTHING: Any = object()  # of a value for which there is no substitute
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
@@ -57,9 +58,31 @@ def parameter(
     return field(default=default, kw_only=kw_only, metadata={_KEY: declared})
 
 
-def learnt(*, init: Literal[False] = False) -> Any:
-    """Declare an attribute that ``fit`` sets: known to type checkers, not a parameter."""
-    return field(init=init)
+@dataclass(frozen=True)
+class Told:
+    """How a model file holds an attribute that ``fit`` sets, beside the model itself."""
+
+    name: str  # in the header
+    to_json: Callable[[Any], Any]
+    from_json: Callable[[Any], Any]
+    missing: Any  # its value where a file does not tell, `NOTHING` for none at all
+
+
+def learnt(
+    *,
+    stored: str | None = None,
+    to_json: Callable[[Any], Any] = lambda value: value,
+    from_json: Callable[[Any], Any] = lambda found: found,
+    missing: Any = NOTHING,
+    init: Literal[False] = False,
+) -> Any:
+    """Declare an attribute that ``fit`` sets: known to type checkers, not a parameter.
+
+    ``stored`` is the name under which the header of a model file tells it, for what is no part of the model: its
+    value by ``to_json``, read by ``from_json``, which refuses what is damaged; ``missing`` where a file says nothing.
+    """
+    told = {} if stored is None else {_TOLD: Told(stored, to_json, from_json, missing)}
+    return field(init=init, metadata=told)
 
 
 @_cached
@@ -72,6 +95,23 @@ def declared_parameters(cls: type) -> dict[str, Declared]:
     >>> list(declared_parameters(Model))
     ['depth']
     """
+    return _declarations(cls, _KEY)
+
+
+@_cached
+def told_attributes(cls: type) -> dict[str, Told]:
+    """The learnt attributes that model files tell beside the model, by name.
+
+    >>> from crfield.core.estimator import Estimator
+    >>> class Model(Estimator):
+    ...     source_: str = learnt(stored="source")
+    >>> told_attributes(Model)["source_"].name
+    'source'
+    """
+    return _declarations(cls, _TOLD)
+
+
+def _declarations(cls: type, key: str) -> dict[str, Any]:
     if not hasattr(cls, "__dataclass_fields__"):
         return {}
-    return {each.name: each.metadata[_KEY] for each in fields(cls) if _KEY in each.metadata}
+    return {each.name: each.metadata[key] for each in fields(cls) if key in each.metadata}

@@ -8,6 +8,7 @@ say what each label would cost as an error (`crfield.core.costs`), for objective
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from crfield.core.graphs import Graphs
 from crfield.core.topology import Chains
-from crfield.errors import LabelError, ShapeError
+from crfield.errors import InputError, LabelError, ShapeError
 
 UNKNOWN = -1
 
@@ -93,3 +94,27 @@ class Target:
             mask[known] = False
         mask[known, self.labels[known]] = True
         return mask
+
+
+def check_weights(sample_weight: Sequence[float] | np.ndarray, n_sequences: int) -> np.ndarray:
+    """(B,) float64: one finite weight of at least 0 for each sequence, not all of them 0.
+
+    >>> check_weights([1, 0, 2.5], 3).tolist()
+    [1.0, 0.0, 2.5]
+    """
+    try:
+        weight = np.asarray(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"sample_weight must be one number for each sequence: {error}.") from None
+    if weight.shape != (n_sequences,):
+        raise ShapeError(
+            f"sample_weight must have one number for each of {n_sequences} sequences, got shape {weight.shape}. "
+            "Weights belong to sequences, not to steps."
+        )
+    good = np.isfinite(weight) & (weight >= 0)
+    if not good.all():
+        bad = int(np.argmin(good))
+        raise InputError(f"sample_weight must be finite and not negative, got {weight[bad]} for sequence {bad}.")
+    if n_sequences and not weight.any():
+        raise InputError(f"sample_weight is 0 for all {n_sequences} sequences, which leaves nothing to work with.")
+    return weight

@@ -21,10 +21,11 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from crfield.core.target import UNKNOWN
-from crfield.core.typing import Labels
+from crfield.core.target import UNKNOWN, Target, check_weights
+from crfield.core.topology import Chains
+from crfield.core.typing import Labels, Weights
 from crfield.data.label_json import label_from_json, label_to_json, shown
-from crfield.errors import LabelError, ModelFileError, NotFittedError, ShapeError
+from crfield.errors import InputError, LabelError, ModelFileError, NotFittedError, ShapeError
 
 _FOREIGN = -2
 _SETS = (set, frozenset)
@@ -217,6 +218,20 @@ class LabelCoder:
             f"unknown label {shown(label)}{within} at {_where(position, lengths)}: the model knows "
             f"{_listing(self._labels)}. Write None where the label is unknown, or train with this label."
         )
+
+
+def sequence_target(chains: Chains, labels: LabelCoder, y: Labels, sample_weight: Weights) -> Target:
+    """The target of labels y on chains; InputError where X holds no steps at all.
+
+    >>> target = sequence_target(Chains.from_lengths([2]), LabelCoder().fit([["a", "b"]]), [["b", None]], None)
+    >>> target.labels.tolist()
+    [1, -1]
+    """
+    codes, allowed = labels.encode(y, chains.lengths)
+    if chains.n_nodes == 0:
+        raise InputError("X holds no steps at all; at least one sequence with one step is needed to train.")
+    weight = None if sample_weight is None else check_weights(sample_weight, chains.n_sequences)
+    return Target(chains, labels.n_labels, codes, allowed, weight)
 
 
 def _sequences(y: Any) -> tuple[list[Any], list[int]]:

@@ -21,6 +21,7 @@ from crfield.core.checks import flag, one_of, share
 from crfield.core.estimator import RegressorMixin
 from crfield.core.parameters import parameter
 from crfield.core.quadratic import Gaussian, Quadratic
+from crfield.core.target import check_weights
 from crfield.core.typing import Graphlike, Labels, Parameters, Weights
 from crfield.data.batch import Columns
 from crfield.data.graphs.batch import GraphBatch
@@ -28,7 +29,7 @@ from crfield.data.large import refuse_large
 from crfield.errors import InputError, LabelError, ShapeError
 from crfield.estimators.base.fitted import Fitted
 from crfield.estimators.base.groups import MIN_COUNT, PENALTY, TOLERANCE, Optimised
-from crfield.estimators.base.sequences import StructuredData, check_weights, without_weightless
+from crfield.estimators.base.sequences import StructuredData, without_weightless
 from crfield.estimators.export.step_scores import StepScorer
 from crfield.estimators.export.streaming import Streaming
 from crfield.features.graphs.sequences_as_graphs import StepsOrGraphs

@@ -7,11 +7,29 @@ and a few arrays, so that a model file needs no pickle.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from crfield.data.batch import Batch
+
+
+class Widths(NamedTuple):
+    """How many columns an encoder makes, sparse and dense, of steps and of edges.
+
+    >>> Widths(3, dense=2).of_steps
+    5
+    """
+
+    sparse: int
+    dense: int = 0
+    edge: int = 0
+    edge_dense: int = 0
+
+    @property
+    def of_steps(self) -> int:
+        """Columns of a step, sparse and dense together."""
+        return self.sparse + self.dense
 
 
 class Encoder(Protocol):
@@ -25,6 +43,11 @@ class Encoder(Protocol):
 
     def encode(self, X: Any) -> Batch:
         """Encode X with the columns learnt in ``fit``."""
+        ...
+
+    @property
+    def widths(self) -> Widths:
+        """How many columns it makes, once it is fitted."""
         ...
 
     def node_name(self, column: int) -> str:

@@ -22,6 +22,7 @@ import numpy as np
 
 from crfield.data.batch import Batch
 from crfield.errors import FeatureError, InputError, ModelFileError
+from crfield.features.encoder import Widths
 from crfield.features.records import RecordEncoder
 
 __all__ = ["FeatureFunction", "FunctionEncoder"]
@@ -96,6 +97,12 @@ class FunctionEncoder:
     def encode(self, X: Any) -> Batch:
         """Call the functions on every step of X and encode with the columns learnt in ``fit``."""
         return self._batch(X, lambda encoder, records: encoder.encode(records))
+
+    @property
+    def widths(self) -> Widths:
+        """How many columns it makes; known without the functions, too."""
+        edge = self._edge.widths[:2] if self.transition_names else (0, 0)
+        return Widths(*self._node.widths[:2], *edge)
 
     def node_name(self, column: int) -> str:
         """Name of a sparse node column: ``f`` or ``f=value``."""

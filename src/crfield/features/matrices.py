@@ -23,6 +23,7 @@ from crfield.data.batch import Batch, Columns
 from crfield.errors import FeatureError, InputError, ModelFileError, NotFittedError, ShapeError
 from crfield.features.columns.select import check_min_count, drop_rare, keep_columns, unless_ones
 from crfield.features.columns.standardise import Scale
+from crfield.features.encoder import Widths
 from crfield.features.records import check_transition_features, read_options
 from crfield.features.transitions import EdgeChoice, NamedEdges, rising
 
@@ -117,6 +118,13 @@ class MatrixEncoder(NamedEdges):
         if self._scale is not None:
             node = self._scale.apply(node)
         return Batch(topology, node, None if self._edges is None else self._edges.take(topology, node))
+
+    @property
+    def widths(self) -> Widths:
+        """How many columns it makes."""
+        self._check_fitted()
+        sizes = (0, self._width) if self._kept is None else (len(self._kept), 0)
+        return Widths(*sizes, *(() if self._edges is None else self._edges.widths))
 
     def node_name(self, column: int) -> str:
         """Name of a sparse node column."""

@@ -26,6 +26,7 @@ from crfield.data.batch import Batch, Columns
 from crfield.errors import FeatureError, InputError, ModelFileError, NotFittedError
 from crfield.features.columns.select import check_min_count, drop_rare, renumber
 from crfield.features.columns.standardise import Scale
+from crfield.features.encoder import Widths
 from crfield.features.joined_items import join_items
 from crfield.features.known import check_records, suspicious
 from crfield.features.transitions import EdgeChoice, NamedEdges
@@ -108,6 +109,11 @@ class RecordEncoder(NamedEdges):
         if self._scale is not None:
             node = self._scale.apply(node)
         return Batch(topology, node, None if self._edges is None else self._edges.take(topology, node))
+
+    @property
+    def widths(self) -> Widths:
+        """How many columns it makes."""
+        return Widths(self.table.n_columns, self.table.n_dense, *(() if self._edges is None else self._edges.widths))
 
     def node_name(self, column: int) -> str:
         """Name of a sparse node column: ``name`` or ``name=value``."""

@@ -19,7 +19,7 @@ from sklearn.base import clone
 
 from crfield.data.batch import Batch
 from crfield.errors import InputError, ModelFileError, NotFittedError
-from crfield.features.encoder import Encoder
+from crfield.features.encoder import Encoder, Widths
 from crfield.features.matrices import MatrixEncoder
 from crfield.features.records import RecordEncoder
 
@@ -82,6 +82,11 @@ class TransformedEncoder:
         """The columns of X, as learnt in ``fit``."""
         inner = self.inner
         return inner.encode(self.transformer.transform(X))
+
+    @property
+    def widths(self) -> Widths:
+        """How many columns it makes."""
+        return self.inner.widths
 
     def with_inner(self, inner: Encoder) -> TransformedEncoder:
         """The same transformer before another encoder."""

@@ -36,6 +36,11 @@ class EdgeChoice:
         object.__setattr__(self, "columns", np.ascontiguousarray(self.columns, np.int32))
         object.__setattr__(self, "dense", np.ascontiguousarray(self.dense, np.int32))
 
+    @property
+    def widths(self) -> tuple[int, int]:
+        """How many columns of edges there are, sparse and dense."""
+        return len(self.columns), len(self.dense)
+
     def learn(self, topology: Chains, node: Columns, min_count: int) -> tuple[EdgeChoice, Columns]:
         """The choice without the columns seen on fewer than ``min_count`` edges, and the edge columns."""
         edge, remap = drop_rare(self.take(topology, node), max(min_count, 1))

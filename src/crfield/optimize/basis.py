@@ -238,6 +238,13 @@ class InBasis(Penalised):
         super().__init__(problem, penalty, n_jobs=n_jobs)
         self.basis = basis
 
+    @classmethod
+    def of(cls, objective: Penalised, basis: Basis) -> InBasis:
+        """The same problem and penalty in other coordinates; evaluations count on."""
+        made = cls(objective.problem, objective.penalty, basis, n_jobs=objective.n_jobs)
+        made.n_evaluations = objective.n_evaluations
+        return made
+
     def evaluate(self, point: Point, *, direction: np.ndarray | None = None, l1_norm: float | None = None) -> None:
         """Fill value, gradient, slope along ``direction`` and squared norm at ``point.weights``."""
         there = Point(self.basis.outward(point.weights), point.gradient)

@@ -39,9 +39,8 @@ from crfield.optimize.history import (
 from crfield.optimize.line_search import orthant_search, wolfe_search
 from crfield.optimize.penalty import Penalised, Penalty, Point
 from crfield.optimize.problem import Problem
-from crfield.optimize.renewal import PROVED, Renewal, renewal
 from crfield.optimize.resume import Found, RunState, State, refuse_state, steps_of_table, steps_table, taking_over
-from crfield.optimize.stopping import Stopping, steps_left
+from crfield.optimize.stopping import PROVED, Renewal, Stopping, renewal, steps_left
 
 Callback = Callable[[Step, np.ndarray], bool | None]
 
@@ -69,10 +68,8 @@ def history_size(n_weights: int, memory: int | None = None, single: bool | None 
 class _WithModel:
     """A `RunState` that also keeps what the quasi-Newton model of a run was made with."""
 
-    def __init__(
-        self, run_state: RunState, memory: int, single: bool, diagonal: np.ndarray | None, objective: Penalised
-    ) -> None:
-        self.run_state, self.header, self.objective = run_state, {"memory": memory, "single": single}, objective
+    def __init__(self, run_state: RunState, memory: int, single: bool, diagonal: np.ndarray | None) -> None:
+        self.run_state, self.header = run_state, {"memory": memory, "single": single}
         self.arrays = {} if diagonal is None else {"diagonal": diagonal}
 
     def found(self, phase: str) -> State | None:
@@ -84,8 +81,6 @@ class _WithModel:
 
         def whole() -> State:
             header, arrays = state()
-            if isinstance(self.objective, InBasis):
-                arrays |= {f"basis/{name}": part for name, part in self.objective.basis.state().items()}
             return self.header | header, self.arrays | arrays
 
         self.run_state.offer(phase, whole)
@@ -131,6 +126,8 @@ class _Run:
         header |= self.renewal.state()
         arrays = {"weights": here.weights, "gradient": here.gradient, "direction": self.direction}
         arrays["steps"] = steps_table(self.steps)
+        if isinstance(self.objective, InBasis):
+            arrays |= {f"basis/{name}": part for name, part in self.objective.basis.state().items()}
         return header, arrays | {f"history/{name}": part for name, part in self.history.state().items()}
 
     def restore(self, state: State) -> None:
@@ -252,8 +249,7 @@ class _Run:
 
     def go(self, max_iter: int) -> str:
         """Run to the end and say why it is the end."""
-        objective, stopping = self.objective, self.stopping
-        penalised = objective.penalty.penalised
+        stopping, penalised = self.stopping, self.objective.penalty.penalised
         if self.course is None:
             self.begin()
         elif stopping.stalled and self.gap > stopping.tol and not self.renewal.possible:
@@ -268,9 +264,9 @@ class _Run:
                 if self.gap <= stopping.tol:
                     return TOLERANCE
             if self.sparse:
-                taken = orthant_search(objective, self.here, self.there, self.direction, size=size)
+                taken = orthant_search(self.objective, self.here, self.there, self.direction, size=size)
             else:
-                taken = wolfe_search(objective, self.here, self.there, self.direction, slope=slope, size=size)
+                taken = wolfe_search(self.objective, self.here, self.there, self.direction, slope=slope, size=size)
             if taken is None:
                 if not len(self.history) and not self.renewal.possible:
                     return NO_IMPROVEMENT
@@ -343,7 +339,8 @@ class _Run:
 
         What was seen in other coordinates says nothing of the rates in these: history and clocks begin again.
         """
-        assert isinstance(self.objective, InBasis)
+        if not isinstance(self.objective, InBasis):  # the weights themselves are coordinates too
+            self.objective = InBasis.of(self.objective, Basis(np.ones(len(self.direction))))
         self.renewal.begin(believed=self.objective.renew(self.here))
         self.trust()
         self.stopping.restart()
@@ -470,12 +467,12 @@ def minimize(
         kept = {name.removeprefix("basis/"): part for name, part in found[1].items() if name.startswith("basis/")}
         with taking_over():
             basis = Basis.from_state(kept, n) if kept else None
-        renew = renew and bool(kept)
-    elif basis is None and renew:
-        basis = Basis(np.ones(n) if diagonal is None else np.sqrt(diagonal))
+        renew = renew and (bool(kept) or found[0].get("renews") is True)
+    elif basis is None and renew and diagonal is not None:
+        basis = Basis(np.sqrt(diagonal))
     objective = Penalised(problem, penalty, n_jobs=n_jobs)
     if basis is not None:
-        objective, diagonal, weights = InBasis(problem, penalty, basis, n_jobs=n_jobs), None, basis.inward(weights)
+        objective, diagonal, weights = InBasis.of(objective, basis), None, basis.inward(weights)
     run = _Run(
         objective,
         weights,
@@ -483,7 +480,7 @@ def minimize(
         stopping=Stopping(tol, convexity=penalty.l2 if penalty.penalised is None else 0.0),
         first_step=first_step,
         callback=callback,
-        run_state=None if run_state is None else _WithModel(run_state, memory, single, diagonal, objective),
+        run_state=None if run_state is None else _WithModel(run_state, memory, single, diagonal),
         renew=renew,
     )
     if found is not None:

@@ -12,7 +12,7 @@ coordinates. So each step takes the penalty as it is and a model of f from other
 That is a lasso (`optimize.lasso`: exact, with exact zeros). The step goes there, or part of the way (Lee, Sun &
 Saunders 2014, *Proximal Newton-type methods*). J begins as the unit matrix, which A is made for, and learns from
 every step (BFGS, of the root: Dennis & Schnabel 1983, section 9.2); where the end is far, or is to be proved, it is
-a root of the second derivative (`optimize.renewal`), which costs an evaluation for each weight. Then the gain of the
+a root of the second derivative (`optimize.stopping`), which costs an evaluation for each weight. Then the gain of the
 model is about the gap, and `converged` is claimed of four times that, and of what rounding leaves of F: sums of x w
 that cancel have few digits. A step costs an evaluation and O(W³) arithmetic: for hundreds of weights.
 """
@@ -41,9 +41,8 @@ from crfield.optimize.history import (
 from crfield.optimize.lasso import lasso_step
 from crfield.optimize.penalty import Penalty
 from crfield.optimize.problem import Problem
-from crfield.optimize.renewal import Renewal
 from crfield.optimize.resume import Found, RunState, State, steps_of_table, steps_table, taking_over
-from crfield.optimize.stopping import STALLED, Stopping
+from crfield.optimize.stopping import STALLED, Renewal, Stopping
 
 PHASE = "proximal_newton"
 DECREASE = 1e-4  # of what the model promises

@@ -25,6 +25,8 @@ from crfield.data.batch import Batch, Columns
 from crfield.errors import InputError, ModelFileError, ShapeError
 from crfield.kernels import linear
 
+MOST_LABELS = 65535  # of the kernels
+
 
 @dataclass(frozen=True, eq=False)
 class Layout:
@@ -197,7 +199,7 @@ class Layout:
 
     def _check(self) -> None:
         square = self.n_labels**2
-        ok = self.n_labels >= 1
+        ok = 1 <= self.n_labels <= MOST_LABELS
         ok &= self.pairs.dtype == np.int32 and self.pairs.ndim == 1 and _rising(self.pairs, square)
         for ptr, item, columns, limit in (
             (self.feature_ptr, self.feature_label, self.n_columns, self.n_labels),

@@ -16,7 +16,7 @@ import numpy as np
 import sklearn.exceptions
 
 from crfield.core.estimator import Estimator
-from crfield.core.parameters import declared_parameters, learnt
+from crfield.core.parameters import NOTHING, declared_parameters, learnt, told_attributes
 from crfield.core.typing import File, Parameters
 from crfield.data.labels import LabelCoder
 from crfield.errors import InputError, ModelFileError, NotFittedError
@@ -57,7 +57,9 @@ REPORTED: dict[str, type] = {  # what training may tell, and of which type it is
     "n_components_": int,
     "n_split_": int,
     "n_features_": int,
+    "n_seen_": int,
 }
+UNTOLD: dict[str, Any] = {"n_seen_": 0}  # what older files may lack
 
 
 class Fitted(Estimator, Generic[M], group=True):
@@ -143,7 +145,10 @@ class Fitted(Estimator, Generic[M], group=True):
         state = self._fitted.state()
         header = {"kind": self.kind, "parameters": self._stored_parameters()}
         if self.report:
-            header["report"] = {name: json_value(getattr(self, name)) for name in self.report}
+            header["report"] = {name: json_value(getattr(self, name, UNTOLD.get(name))) for name in self.report}
+        for name, told in told_attributes(type(self)).items():
+            if self.__dict__.get(name) is not None:
+                header[told.name] = told.to_json(self.__dict__[name])
         return State(header | state.header, state.arrays)
 
     def _stored_parameters(self) -> dict[str, Any]:
@@ -197,12 +202,16 @@ class Fitted(Estimator, Generic[M], group=True):
         """What a header says of training."""
         told = state.part("report").header if self.report else {}
         for name in self.report:
-            kind, value = REPORTED[name], told.get(name)
+            kind, value = REPORTED[name], told.get(name, UNTOLD.get(name))
             if kind is float and value is None:
                 value = math.nan  # JSON has no such number; some trainings know no objective
             if not isinstance(value, kind):
                 raise ModelFileError(f"the model file's report of training lacks {name}.")
             setattr(self, name, value)
+        for name, each in told_attributes(type(self)).items():
+            found = state.header.get(each.name)
+            if found is not None or each.missing is not NOTHING:
+                setattr(self, name, each.missing if found is None else each.from_json(found))
         self.history_ = []
 
     def _build(self, state: State) -> M:

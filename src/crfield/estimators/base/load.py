@@ -16,10 +16,7 @@ from crfield.errors import ModelFileError
 from crfield.features.templates.template import Template
 from crfield.features.transformed import TRANSFORMERS, transformer_from_state
 from crfield.storage import exchange
-from crfield.storage.archive import Archive, read_archive
-from crfield.storage.archive_front import MAGIC
-from crfield.storage.files import name_of, peek
-from crfield.storage.foreign.tools import chain_tool
+from crfield.storage.archive import Archive, NotAnArchive, read_archive
 from crfield.storage.state import State, check_numbers, reading
 
 HOMES: dict[str, str] = {
@@ -50,7 +47,6 @@ HOMES: dict[str, str] = {
     "stump_selector": "crfield.estimators.selected.stump_selector:StumpSelector",
     "tree_crf": "crfield.estimators.boosted.tree_crf:TreeCRF",
 }
-_MAGIC = 16  # bytes that tell the tool
 _PIPELINE = "pipeline"
 KINDS = (*HOMES, *TRANSFORMERS, _PIPELINE)
 
@@ -81,15 +77,16 @@ def load(
     ...     load(os.path.join(folder, "weather.crfield")).predict([[["rainy"]]])[0].tolist()
     ['read']
     """
-    name, start = name_of(path), peek(path, _MAGIC)
-    tool = None if start.startswith(MAGIC) else chain_tool(start)
-    if tool is not None:
-        with reading(name):
-            return import_module("crfield.compat.models").load_foreign(path, tool)
-    archive = read_archive(path, mmap=mmap)
-    with reading(name, given=functions is not None):
+    try:
+        archive = read_archive(path, mmap=mmap)
+    except NotAnArchive as error:
+        if error.tool is None:
+            raise
+        with reading(error.file):
+            return import_module("crfield.compat.models").load_foreign(path, error.tool)
+    with reading(archive.name, given=functions is not None):
         given = {"functions": functions, "transition_functions": transition_functions}
-        return _model(archive, name, given, lazy=mmap)
+        return _model(archive, archive.name, given, lazy=mmap)
 
 
 def _model(archive: Archive, name: str, functions: dict[str, Any], *, lazy: bool) -> Any:

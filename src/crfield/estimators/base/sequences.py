@@ -1,4 +1,4 @@
-"""The user's sequences, labels and weights as every model of them reads them: checked, and made into a `Target`."""
+"""The user's sequences, labels and weights as every model of them reads them."""
 
 from __future__ import annotations
 
@@ -8,49 +8,8 @@ from typing import Any
 import numpy as np
 
 from crfield.core.estimator import Estimator, Tags
-from crfield.core.target import Target
-from crfield.core.topology import Chains
+from crfield.core.target import Target, check_weights
 from crfield.core.typing import Labels, Sequences, Weights
-from crfield.data.labels import LabelCoder
-from crfield.errors import InputError, ShapeError
-
-
-def sequence_target(chains: Chains, labels: LabelCoder, y: Labels, sample_weight: Weights) -> Target:
-    """The target of labels y on chains; InputError where X holds no steps at all.
-
-    >>> target = sequence_target(Chains.from_lengths([2]), LabelCoder().fit([["a", "b"]]), [["b", None]], None)
-    >>> target.labels.tolist()
-    [1, -1]
-    """
-    codes, allowed = labels.encode(y, chains.lengths)
-    if chains.n_nodes == 0:
-        raise InputError("X holds no steps at all; at least one sequence with one step is needed to train.")
-    weight = None if sample_weight is None else check_weights(sample_weight, chains.n_sequences)
-    return Target(chains, labels.n_labels, codes, allowed, weight)
-
-
-def check_weights(sample_weight: Sequence[float] | np.ndarray, n_sequences: int) -> np.ndarray:
-    """(B,) float64: one finite weight of at least 0 for each sequence, not all of them 0.
-
-    >>> check_weights([1, 0, 2.5], 3).tolist()
-    [1.0, 0.0, 2.5]
-    """
-    try:
-        weight = np.asarray(sample_weight, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"sample_weight must be one number for each sequence: {error}.") from None
-    if weight.shape != (n_sequences,):
-        raise ShapeError(
-            f"sample_weight must have one number for each of {n_sequences} sequences, got shape {weight.shape}. "
-            "Weights belong to sequences, not to steps."
-        )
-    good = np.isfinite(weight) & (weight >= 0)
-    if not good.all():
-        bad = int(np.argmin(good))
-        raise InputError(f"sample_weight must be finite and not negative, got {weight[bad]} for sequence {bad}.")
-    if n_sequences and not weight.any():
-        raise InputError(f"sample_weight is 0 for all {n_sequences} sequences, which leaves nothing to work with.")
-    return weight
 
 
 def without_weightless(X: Sequences, y: Labels, sample_weight: Weights) -> tuple[Sequences, Labels, Weights]:
@@ -83,6 +42,7 @@ def taken(sequences: Sequences, numbers: Sequence[int] | np.ndarray) -> Sequence
 def right_share(codes: np.ndarray, target: Target, sample_weight: Weights) -> float:
     """Share of nodes whose label the target allows, as their sequences are weighted; unknown ones are left out.
 
+    >>> from crfield.core.topology import Chains
     >>> right_share(np.array([1, 0]), Target(Chains.from_lengths([2]), 2, np.array([1, 1])), None)
     0.5
     """

@@ -40,16 +40,16 @@ from crfield.core.checks import (
 from crfield.core.parameters import learnt, parameter
 from crfield.core.potentials import Potentials
 from crfield.core.states import StateSpace
-from crfield.core.target import Target
+from crfield.core.target import Target, check_weights
 from crfield.core.topology import Chains
 from crfield.core.typing import Labels, Seed, Sequences
 from crfield.data.batch import Batch, matrix_of
 from crfield.data.flat import chosen_nodes
-from crfield.data.labels import LabelCoder
+from crfield.data.labels import LabelCoder, sequence_target
 from crfield.errors import ConvergenceWarning, InputError, ShapeError
 from crfield.estimators.base.groups import PENALTY, Weighing
 from crfield.estimators.base.progress import Progress
-from crfield.estimators.base.sequences import check_weights, sequence_target, without_weightless
+from crfield.estimators.base.sequences import without_weightless
 from crfield.estimators.chain.answers import ChainAnswers
 from crfield.estimators.chain.crf import with_costs
 from crfield.estimators.explain.permutation import permuted_importances
@@ -105,8 +105,8 @@ class TreeChain:
         """The value whose `state` this is; ModelFileError for whatever does not fit."""
         labels, window = LabelCoder.from_json(state.header.get("labels")), int(parameters["window"])
         encoder = encoder_from_state(state.part("encoder").header, state.under("encoder"))
-        empty, n_columns = encoder.encode([]).node, state.integer("n_columns")
-        if n_columns != (2 * window + 1) * (empty.width + empty.n_dense):
+        n_columns = state.integer("n_columns")
+        if n_columns != (2 * window + 1) * encoder.widths.of_steps:
             refuse("the trees of the model file do not fit its encoder")
         field = TreeField.from_state(State({}, state.under("field")), n_columns=n_columns, n_labels=labels.n_labels)
         return cls(labels, encoder, window, field, RoundTable.from_json(state.header.get("rounds")))

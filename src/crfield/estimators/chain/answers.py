@@ -31,9 +31,15 @@ from crfield.estimators.export.streaming import Streaming
 from crfield.inference.chain import ChainEngine
 from crfield.inference.decode import DECODERS, best_marginals, check_decoder, legal_marginals
 from crfield.inference.labellings import path_scores
-from crfield.storage.state import State
 
 _WORDS = 100_000  # characters: a table may have thousands of columns
+
+
+def _read_source(found: Any) -> dict[str, str]:
+    good = isinstance(found, dict) and len(found) <= 20
+    if not good or not all(isinstance(w, str) and len(w) <= _WORDS for item in found.items() for w in item):
+        raise ModelFileError("the model file's words on the source of its data are damaged.")
+    return dict(found)
 
 
 class ChainModel(Model, Protocol):
@@ -59,7 +65,11 @@ class ChainAnswers(PosteriorAnswers, Streaming, StructuredData, Threaded, Fitted
     decode: str = parameter(one_of(*DECODERS), default="viterbi")
 
     classes_: np.ndarray = learnt()
-    source_: dict[str, str] = learnt()  # how the command line read the files of training, where it did
+    source_: dict[str, str] = learnt(  # how the command line read the files of training, where it did
+        stored="source",
+        to_json=lambda source: {str(name): str(value) for name, value in source.items()},
+        from_json=_read_source,
+    )
 
     @property
     def _coder(self) -> LabelCoder:
@@ -192,24 +202,6 @@ class ChainAnswers(PosteriorAnswers, Streaming, StructuredData, Threaded, Fitted
         labels, allowed = coder.encode(y, topology.lengths)
         target = Target(topology, coder.n_labels, labels, allowed)
         return right_share(codes, target, sample_weight)
-
-    # ------------------------------------------------------------------------ files
-
-    def _state(self) -> State:
-        state, source = super()._state(), self.__dict__.get("source_")
-        if not source:
-            return state
-        told = {str(name): str(value) for name, value in source.items()}
-        return State(state.header | {"source": told}, state.arrays)
-
-    def _set_report(self, state: State) -> None:
-        super()._set_report(state)
-        source = state.header.get("source")
-        if source is not None:
-            good = isinstance(source, dict) and len(source) <= 20
-            if not good or not all(isinstance(w, str) and len(w) <= _WORDS for item in source.items() for w in item):
-                raise ModelFileError("the model file's words on the source of its data are damaged.")
-            self.source_ = dict(source)
 
 
 # ------------------------------------------------------------ labels that are known or impossible

@@ -46,7 +46,9 @@ class ColumnChain(ChainExplanations, Paired[Any], ChainAnswers[Any], group=True)
     n_evaluations_: int = learnt()
     converged_: bool = learnt()
     stop_reason_: str = learnt()
-    plan_: Plan = learnt()
+    plan_: Plan = learnt(
+        stored="plan", to_json=Plan.to_json, from_json=Plan.from_json, missing=Plan("unknown", "unknown")
+    )
 
     # --------------------------------------------------------------- prediction
 
@@ -115,13 +117,5 @@ class ColumnChain(ChainExplanations, Paired[Any], ChainAnswers[Any], group=True)
 
     # ------------------------------------------------------------------ storage
 
-    def _state(self) -> State:
-        state = super()._state()
-        return State(state.header | {"plan": self.plan_.to_json()}, state.arrays)
-
     def _show_header(self, state: State) -> None:
         self.classes_ = LabelCoder.from_json(state.header.get("labels")).classes_
-
-    def _set_report(self, state: State) -> None:
-        super()._set_report(state)
-        self.plan_ = Plan.from_json(state.header.get("plan"))

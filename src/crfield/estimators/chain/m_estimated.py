@@ -17,9 +17,9 @@ import numpy as np
 from crfield.core.checks import function, integer, loudness, number, one_of
 from crfield.core.parameters import declared_parameters, parameter
 from crfield.core.typing import Labels, Sequences, Weights
-from crfield.data.labels import LabelCoder
+from crfield.data.labels import LabelCoder, sequence_target
 from crfield.estimators.base.groups import PENALTY, TOLERANCE, warn_unless_converged
-from crfield.estimators.base.sequences import sequence_target, without_weightless
+from crfield.estimators.base.sequences import without_weightless
 from crfield.estimators.chain.columns import ColumnChain
 from crfield.estimators.chain.crf import ChainCRF
 from crfield.estimators.chain.model import ColumnModel

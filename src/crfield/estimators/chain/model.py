@@ -50,6 +50,16 @@ class ColumnModel:
         layout = self.layout.plain if isinstance(self.layout, HigherOrderLayout) else self.layout
         return linear.Tagger(layout, self.weights[: layout.n_weights])
 
+    def check_columns(self) -> None:
+        """ModelFileError where encoder and layout, from a file, do not fit together."""
+        made, layout = self.encoder.widths, self.layout
+        wanted = (layout.n_columns, layout.n_dense, layout.n_edge_columns, layout.n_edge_dense)
+        if made != wanted:
+            raise ModelFileError(
+                f"the model file's encoder makes {tuple(made)} columns (sparse and dense, of steps and of edges) and "
+                f"its weights are for {wanted}. The file was edited or put together wrongly: save the model again."
+            )
+
     @property
     def higher_order(self) -> bool:
         """Whether a label looks back at more than one."""
@@ -76,18 +86,10 @@ class ColumnModel:
         return None if fixed is None or not fixed.forbids else np.isneginf(fixed.edge)
 
     def encode(self, X: Sequences) -> Batch:
-        """Columns of X, none too large; ModelFileError where encoder and layout, from a file, do not fit together."""
+        """Columns of X, none too large."""
         if self.encoded is not None:
             return self.encoded
-        batch, layout = self.encoder.encode(X), self.layout
-        edge = (0, 0) if batch.edge is None else (batch.edge.width, batch.edge.n_dense)
-        made = (batch.node.width, batch.node.n_dense, *edge)
-        wanted = (layout.n_columns, layout.n_dense, layout.n_edge_columns, layout.n_edge_dense)
-        if made != wanted:
-            raise ModelFileError(
-                f"the model file's encoder makes {made} columns (sparse and dense, of steps and of edges) and its "
-                f"weights are for {wanted}. The file was edited or put together wrongly: save the model again."
-            )
+        batch = self.encoder.encode(X)
         if batch.numeric:
             refuse_unbearable(batch, self.encoder, self.weights)
         return batch
@@ -144,21 +146,15 @@ class ColumnModel:
             raise ModelFileError(f"the model file has {n_states} labels but a layout for {layout.n_labels}.")
         weights = state.array("weights", (layout.n_weights,))
         check_numbers({"weights": weights})
-        functions = parameters.get("functions")
         part = state.part("encoder")
         encoder = encoder_from_state(
             part.header,
             dict(part.arrays),
-            functions=functions,
+            functions=parameters.get("functions"),
             transition_functions=parameters.get("transition_functions", ()),
         )
         model = cls(labels, encoder, layout, weights)
-        try:
-            model.tagger  # noqa: B018  (what the kernels would refuse is refused here)
-        except (ValueError, IndexError, OverflowError, MemoryError) as error:
-            raise ModelFileError(f"the model file's layout of the weights is damaged: {error}.") from None
-        if encoder.kind != "functions" or functions is not None:  # without its functions an encoder cannot encode
-            model.encode([])
+        model.check_columns()
         return model
 
 

@@ -20,14 +20,13 @@ from typing import Any
 import numpy as np
 
 from crfield.core.checks import integer
-from crfield.core.target import Target
+from crfield.core.target import Target, check_weights
 from crfield.core.typing import Feature, FilePath, Labels, Sequences, Transformer, Weights
 from crfield.data.batch import Batch
 from crfield.data.label_growth import grown_labels
 from crfield.data.labels import LabelCoder
 from crfield.data.large import refuse_large
 from crfield.errors import InputError, ModelFileError
-from crfield.estimators.base.sequences import check_weights
 from crfield.estimators.chain.early_stopping import numbered
 from crfield.estimators.chain.model import ColumnModel
 from crfield.features.columns.select import check_min_count, row_counts
@@ -178,9 +177,8 @@ def sharded(
 
 def check_columns(dataset: EncodedDataset, encoder: Encoder) -> None:
     """ModelFileError unless the data set has the columns that its encoder makes."""
-    empty = encoder.encode([])
-    edge = [0, 0] if empty.edge is None else [empty.edge.width, empty.edge.n_dense]
-    made = (empty.node.width, empty.node.n_dense, edge)
+    widths = encoder.widths
+    made = (widths.sparse, widths.dense, [widths.edge, widths.edge_dense])
     told = (dataset.n_columns, dataset.n_dense, dataset.edge_columns or [0, 0])
     if dataset.n_steps and made != told:
         raise ModelFileError(

@@ -36,12 +36,13 @@ from crfield.core.target import Target
 from crfield.core.typing import File, FilePath, LabelFeature, Labels, Seed, Sequences, Weights
 from crfield.data.batch import Batch
 from crfield.data.label_growth import grown_labels
-from crfield.data.labels import LabelCoder
+from crfield.data.labels import LabelCoder, sequence_target
 from crfield.data.large import refuse_large
 from crfield.errors import InputError
+from crfield.estimators.base.fitted import Fitted
 from crfield.estimators.base.groups import Callback, Optimised, Penalised, Threaded
 from crfield.estimators.base.progress import Progress
-from crfield.estimators.base.sequences import sequence_target, taken, without_weightless
+from crfield.estimators.base.sequences import taken, without_weightless
 from crfield.estimators.chain.calibration import cooled, fitted_temperature
 from crfield.estimators.chain.columns import ColumnChain
 from crfield.estimators.chain.early_stopping import HeldOut, check_validation, split_sequences
@@ -60,7 +61,6 @@ from crfield.storage.checkpoints import Checkpoint
 from crfield.storage.digests import digest
 from crfield.storage.encoded import EncodedDataset
 from crfield.storage.files import same_file
-from crfield.storage.state import State
 from crfield.training.chain.higher_order import HigherOrderParts
 from crfield.training.chain.partial_fit import PartialFit, begun, grown, take_pass
 from crfield.training.chain.plan import (
@@ -119,6 +119,7 @@ class ChainProblem:
 class TrainedChain(SolverOptions, ColumnChain, group=True):
     """A chain that a solver trains."""
 
+    report = (*Fitted.report, "n_seen_")
     n_seen_: int = learnt()
     temperature_: float = learnt()
     _pass: PartialFit | None = learnt()  # where partial_fit is
@@ -265,7 +266,7 @@ class TrainedChain(SolverOptions, ColumnChain, group=True):
         places = None
         if isinstance(before, ColumnModel):
             old = before.plain()
-            old.encode([])  # refuses an encoder and weights of a file that do not belong together
+            old.check_columns()
             found = grow(old.encoder, X, min_count=self.min_count)
             encoder, batch = found.encoder, found.batch
             refuse_large(batch, encoder)
@@ -377,16 +378,6 @@ class TrainedChain(SolverOptions, ColumnChain, group=True):
                 "not saved. Name another file."
             )
         super().save(path)
-
-    def _state(self) -> State:
-        state = super()._state()
-        state.header["report"]["n_seen_"] = int(self.__dict__.get("n_seen_", 0))
-        return state
-
-    def _set_report(self, state: State) -> None:
-        super()._set_report(state)
-        seen = state.header["report"].get("n_seen_")
-        self.n_seen_ = seen if type(seen) is int and seen >= 0 else 0
 
 
 def _same_size(one: Layout, other: Layout) -> bool:

@@ -24,11 +24,10 @@ from crfield.core.checks import flag, integer, loudness, number
 from crfield.core.parameters import learnt, parameter
 from crfield.core.potentials import Potentials
 from crfield.core.typing import Labels, Sequences
-from crfield.data.labels import LabelCoder
+from crfield.data.labels import LabelCoder, sequence_target
 from crfield.data.large import refuse_large
 from crfield.errors import DataWarning, InputError, LabelError, ShapeError
 from crfield.estimators.base.progress import Progress
-from crfield.estimators.base.sequences import sequence_target
 from crfield.estimators.chain.answers import ChainAnswers
 from crfield.estimators.choice.columns import ChosenColumns
 from crfield.estimators.choice.decoding import Decoding
@@ -223,7 +222,7 @@ class BestChain(ChainAnswers[ChosenModel], kind="best_chain", model=ChosenModel)
     def columns_(self) -> list[list[str]]:
         """Names of the columns that each of them reads, the one that tells most first."""
         model = self._fitted
-        names = model.names(model.encoder.encode([]))
+        names = model.names
         return [[names[k] for k in columns.numbers.tolist()] for columns in model.columns]
 
     def potentials(self, X: Sequences) -> Potentials:

@@ -34,7 +34,7 @@ def mixed_up(model: ChosenModel, batch: Batch, n: int | None) -> ImportanceList:
     (integer(0) | None)("n", n)
     if batch.topology.n_nodes == 0:
         raise InputError("X holds no steps at all; importances are means over steps.")
-    rows, names, rng = split_rows(batch), model.names(batch), np.random.default_rng(0)
+    rows, names, rng = split_rows(batch), model.names, np.random.default_rng(0)
     plain = model.chances(rows)
     table, ends = np.concatenate(rows), batch.topology.offsets[1:-1]
     found = []
@@ -50,7 +50,7 @@ def mixed_up(model: ChosenModel, batch: Batch, n: int | None) -> ImportanceList:
 def at_step(model: ChosenModel, batch: Batch, step: Any, n: int | None) -> ImportanceList:
     """The n columns that say most for or against the most probable label of a step of one sequence."""
     (integer(0) | None)("n", n)
-    rows, names = split_rows(batch)[0], model.names(batch)
+    rows, names = split_rows(batch)[0], model.names
     integer(0, most=len(rows) - 1)("step", step)
     if model.single_steps:
         rows, step = rows[step : step + 1], 0

@@ -75,8 +75,7 @@ class ChosenModel:
         """The value whose `state` this is; ModelFileError for whatever does not fit."""
         labels = LabelCoder.from_json(state.header.get("labels"))
         encoder = encoder_from_state(state.part("encoder").header, state.under("encoder"))
-        empty = encoder.encode([]).node
-        width, count = empty.width + empty.n_dense, state.integer("n_sources", least=1, most=MOST_SOURCES)
+        width, count = encoder.widths.of_steps, state.integer("n_sources", least=1, most=MOST_SOURCES)
         columns = tuple([ChosenColumns.from_state(state.part(f"columns{k}"), width) for k in range(count)])
         sources = tuple(
             [
@@ -90,11 +89,13 @@ class ChosenModel:
             refuse("the model file lacks its table of candidates")
         return cls(labels, encoder, columns, sources, decoding, ModelChoice.from_dict(found))
 
-    def names(self, batch: Batch) -> list[str]:
+    @property
+    def names(self) -> list[str]:
         """Names of all columns."""
+        widths = self.encoder.widths
         return [
-            *(self.encoder.node_name(k) for k in range(batch.node.width)),
-            *(self.encoder.dense_name(k) for k in range(batch.node.n_dense)),
+            *(self.encoder.node_name(k) for k in range(widths.sparse)),
+            *(self.encoder.dense_name(k) for k in range(widths.dense)),
         ]
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from crfield.core.target import Target
+from crfield.core.target import Target, check_weights
 from crfield.core.typing import Labels, Weights
 from crfield.data.graphs.batch import GraphBatch
 from crfield.data.graphs.graph import Graph
 from crfield.data.graphs.labels import GraphLabels
 from crfield.data.large import refuse_large
 from crfield.errors import InputError
-from crfield.estimators.base.sequences import check_weights
 from crfield.features.graphs.encoder import GraphEncoder
 
 

@@ -34,7 +34,7 @@ from crfield.estimators.graph.steps import (
     over_time,
     relation_tables,
 )
-from crfield.storage.state import State, refuse
+from crfield.storage.state import refuse
 
 
 def check_layers(name: str, layers: Any) -> None:
@@ -51,6 +51,12 @@ def check_layers(name: str, layers: Any) -> None:
         raise InputError(f"{name} must be a list of names, got {layers!r}.")
     if len(set(layers)) < len(layers):
         raise InputError(f"{name} must have different names, got {layers!r}.")
+
+
+def _read_shared(found: Any) -> bool:
+    if not isinstance(found, bool):
+        refuse("the model file does not say whether its layers share their features")
+    return found
 
 
 class FactorialCRF(GraphCRF, kind="factorial_crf"):
@@ -89,7 +95,9 @@ class FactorialCRF(GraphCRF, kind="factorial_crf"):
     distances: Sequence[int] = parameter(default=(1,))  # the builder of layers says what these two may be
     between: str | Sequence[tuple[str, str]] = parameter(default="all")
 
-    shared_: bool | None = learnt()  # whether all layers saw the same features; None where a file does not say
+    shared_: bool | None = learnt(  # whether all layers saw the same features; None where a file does not say
+        stored="shared", from_json=_read_shared, missing=None
+    )
 
     @property
     def layers_(self) -> list[str]:
@@ -150,19 +158,6 @@ class FactorialCRF(GraphCRF, kind="factorial_crf"):
             return self.potentials(steps)
 
         return NodeSteps(potentials, model.layout.sizes, model_digest(model))
-
-    # ------------------------------------------------------------------ storage
-
-    def _state(self) -> State:
-        state = super()._state()
-        return State(state.header | {"shared": self.shared_}, state.arrays)
-
-    def _set_report(self, state: State) -> None:
-        super()._set_report(state)
-        told = state.header.get("shared")  # files of earlier versions do not say
-        if not (told is None or isinstance(told, bool)):
-            refuse("the model file does not say whether its layers share their features")
-        self.shared_ = told
 
     def _shaped(self, rows: np.ndarray, X: Graphlike) -> np.ndarray:
         """Labels (T, layers); probabilities as dicts ``{layer: (T, labels)}``."""

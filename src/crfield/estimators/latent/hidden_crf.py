@@ -23,12 +23,13 @@ import numpy as np
 from crfield.core.checks import integer, resolve_jobs
 from crfield.core.estimator import ClassifierMixin
 from crfield.core.parameters import learnt, parameter
+from crfield.core.target import check_weights
 from crfield.core.typing import Labels, Sequences, Weights
 from crfield.data.labels import LabelCoder
 from crfield.errors import InputError, LabelError
 from crfield.estimators.base.fitted import read_only
 from crfield.estimators.base.groups import Columned
-from crfield.estimators.base.sequences import StructuredData, check_weights, without_weightless
+from crfield.estimators.base.sequences import StructuredData, without_weightless
 from crfield.estimators.export.step_scores import StepScorer
 from crfield.estimators.export.streaming import Streaming
 from crfield.estimators.latent.model import HiddenModel, with_window

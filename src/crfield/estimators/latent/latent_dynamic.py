@@ -29,10 +29,10 @@ from crfield.core.states import StateSpace, check_counts, count_for_each
 from crfield.core.topology import Chains
 from crfield.core.typing import Labels, Sequences, Weights
 from crfield.data.label_json import counts_from_json, counts_to_json
-from crfield.data.labels import LabelCoder
+from crfield.data.labels import LabelCoder, sequence_target
 from crfield.estimators.base.fitted import read_only
 from crfield.estimators.base.groups import Paired
-from crfield.estimators.base.sequences import sequence_target, without_weightless
+from crfield.estimators.base.sequences import without_weightless
 from crfield.estimators.chain.answers import ChainAnswers
 from crfield.estimators.chain.model import ColumnModel
 from crfield.estimators.explain.weights import strongest_features

@@ -27,10 +27,10 @@ from crfield.core.checks import flag, integer, number, one_of
 from crfield.core.parameters import learnt, parameter
 from crfield.core.potentials import Potentials
 from crfield.data.batch import Batch, matrix_of
-from crfield.data.labels import LabelCoder
+from crfield.data.labels import LabelCoder, sequence_target
 from crfield.data.large import ADVICE, largest_cell
 from crfield.errors import FeatureError, LabelError
-from crfield.estimators.base.sequences import sequence_target, without_weightless
+from crfield.estimators.base.sequences import without_weightless
 from crfield.estimators.base.sklearn_parts import fit_clone, node_weights
 from crfield.estimators.boosted.logit_boost import LogitBoost
 from crfield.estimators.chain.answers import ChainAnswers
@@ -115,7 +115,7 @@ class CountedMarkov:
         if (shares <= 0).any():
             refuse("'class_shares_' must be above 0")
         encoder = encoder_from_state(state.part("encoder").header, state.under("encoder"))
-        empty, told = encoder.encode([]).node, state.part("classifier")
+        told = state.part("classifier")
         return cls(
             labels,
             encoder,
@@ -123,7 +123,7 @@ class CountedMarkov:
             state.probabilities("start_probabilities_", (n,)),
             state.probabilities("transition_probabilities_", (n, n)),
             shares,
-            classifier_from_state(told, n, (2 * window + 1) * (empty.width + empty.n_dense)),
+            classifier_from_state(told, n, (2 * window + 1) * encoder.widths.of_steps),
             told.header.get("given") is True,
             StepCalibration.from_json(state.header.get("calibration"), n),
         )

@@ -34,10 +34,10 @@ from crfield.core.states import check_counts
 from crfield.core.topology import Chains
 from crfield.core.typing import Labels, Seed, Sequences, Weights
 from crfield.data.batch import Columns, matrix_of
-from crfield.data.labels import LabelCoder
+from crfield.data.labels import LabelCoder, sequence_target
 from crfield.data.large import ADVICE, LARGEST, ROOM, largest_cell, refuse_large
 from crfield.errors import DataWarning, FeatureError, InputError, LabelError
-from crfield.estimators.base.sequences import sequence_target, without_weightless
+from crfield.estimators.base.sequences import without_weightless
 from crfield.estimators.chain.answers import ChainAnswers
 from crfield.estimators.export.step_scores import StepScorer
 from crfield.estimators.markov.hmm_fit import refuse_missing, refuse_unobserved, trained

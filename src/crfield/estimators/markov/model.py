@@ -61,10 +61,10 @@ class HiddenMarkov:
             durations = Durations(least)
         part = state.part("encoder")
         encoder = encoder_from_state(part.header, part.arrays, missing=family.marginalises and "dense")  # type: ignore[arg-type]
-        made = encoder.encode([]).node
-        if made.width + made.n_dense != emissions.n_columns:
+        made = encoder.widths.of_steps
+        if made != emissions.n_columns:
             raise ModelFileError(
-                f"the model file's encoder makes {made.width + made.n_dense} columns and its densities are for "
+                f"the model file's encoder makes {made} columns and its densities are for "
                 f"{emissions.n_columns}. The file was edited or put together wrongly: save the model again."
             )
         return cls(labels, encoder, Markov(start, transition, emissions, durations))

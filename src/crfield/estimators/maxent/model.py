@@ -69,8 +69,7 @@ class MaxentModel:
         made = task.n_columns
         if reader.kind == "records":
             reader.encoder = encoder_from_state(state.part("encoder").header, state.under("encoder"))
-            node = reader.encoder.encode([]).node
-            made = node.width + node.n_dense
+            made = reader.encoder.widths.of_steps
         if made != width:
             refuse(f"the model file reads {made} columns and has weights for {width}")
         weights, size = state.array("weights", (None,)), len(task.classes)
@@ -142,7 +141,7 @@ class RowReader:
         if self.kind == "matrix":
             return [f"x[{k}]" for k in range(self.width)] if given is None else [str(name) for name in given]
         encoder: Any = self.encoder
-        sparse = encoder.encode([]).node.width
+        sparse = encoder.widths.sparse
         return [encoder.node_name(k) if k < sparse else encoder.dense_name(k - sparse) for k in range(self.width)]
 
 

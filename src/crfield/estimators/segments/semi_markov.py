@@ -21,6 +21,7 @@ from crfield.core.checks import Check, flag, one_of, resolve_jobs, threads
 from crfield.core.parameters import learnt, parameter
 from crfield.core.segments import Segmentation, SegmentBeliefs
 from crfield.core.semiring import Semiring
+from crfield.core.target import check_weights
 from crfield.core.topology import Chains
 from crfield.data.batch import Batch
 from crfield.data.label_json import counts_from_json, counts_to_json
@@ -28,7 +29,7 @@ from crfield.data.labels import LabelCoder
 from crfield.data.large import refuse_large
 from crfield.errors import DataWarning, InputError
 from crfield.estimators.base.groups import Optimised, Paired, Penalised
-from crfield.estimators.base.sequences import check_weights, without_weightless
+from crfield.estimators.base.sequences import without_weightless
 from crfield.estimators.export.step_scores import StepScorer
 from crfield.estimators.export.streaming import Streaming
 from crfield.estimators.segments.labels import (

@@ -34,11 +34,11 @@ from crfield.core.checks import (
 from crfield.core.parameters import learnt, parameter
 from crfield.core.potentials import Potentials
 from crfield.core.topology import Chains
-from crfield.data.labels import LabelCoder
+from crfield.data.labels import LabelCoder, sequence_target
 from crfield.errors import ConvergenceWarning
 from crfield.estimators.base.fitted import json_value
 from crfield.estimators.base.progress import Progress
-from crfield.estimators.base.sequences import sequence_target, without_weightless
+from crfield.estimators.base.sequences import without_weightless
 from crfield.estimators.chain.answers import ChainAnswers
 from crfield.estimators.chain.model import ColumnModel
 from crfield.estimators.export import MAX_LAG

@@ -30,12 +30,13 @@ from sklearn.base import clone
 from crfield.core.checks import Check, flag, is_integer, is_number, loudness, one_of, resolve_jobs, threads
 from crfield.core.estimator import Estimator
 from crfield.core.parameters import learnt, parameter
+from crfield.core.target import check_weights
 from crfield.data.label_growth import grown_labels
 from crfield.data.labels import LabelCoder
 from crfield.errors import ConvergenceWarning, InputError, NotFittedError
 from crfield.estimators.base.fitted import NotYetFitted
 from crfield.estimators.base.progress import Progress
-from crfield.estimators.base.sequences import check_weights, taken, without_weightless
+from crfield.estimators.base.sequences import taken, without_weightless
 from crfield.estimators.chain.crf import ChainCRF
 from crfield.estimators.chain.early_stopping import HeldOut, numbered
 from crfield.estimators.chain.training import SCORES, TrainedChain

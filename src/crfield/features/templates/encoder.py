@@ -28,6 +28,7 @@ from crfield.data.alphabet import UNKNOWN, Alphabet
 from crfield.data.batch import Batch, Columns
 from crfield.data.tokens import TokenColumns
 from crfield.errors import DataWarning, FeatureError, InputError, ModelFileError, NotFittedError
+from crfield.features.encoder import Widths
 from crfield.features.known import MANY, tell
 from crfield.features.templates.template import Pattern, Template, compile_patterns
 from crfield.kernels import columns as kernel
@@ -176,6 +177,12 @@ class TemplateEncoder:
         if self._alphabet is None or self._node is None or self._edge is None:
             raise NotFittedError("this TemplateEncoder has no columns yet. Call fit(X) first.")
         return self._alphabet, self._node, self._edge
+
+    @property
+    def widths(self) -> Widths:
+        """How many columns it makes."""
+        _, node, edge = self._fitted()
+        return Widths(node.width, edge=edge.width if self.template.bigrams else 0)
 
     def node_name(self, column: int) -> str:
         """Name of a node column as CRF++ writes it, such as ``U05:He/PRP``."""
