@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from crfield.metrics.schemes import guess_scheme as guess_scheme
     from crfield.metrics.schemes import spans as spans
     from crfield.metrics.schemes import tags_from_spans as tags_from_spans
+    from crfield.metrics.partial_spans import PartialSpanReport as PartialSpanReport
+    from crfield.metrics.partial_spans import partial_span_report as partial_span_report
     from crfield.metrics.scorers import SequenceScorer as SequenceScorer
     from crfield.metrics.scorers import edit_scorer as edit_scorer
     from crfield.metrics.scorers import label_f1_scorer as label_f1_scorer
@@ -44,6 +46,7 @@ else:
     _HOME = {
         "Confusion": "crfield.metrics.tokens",
         "LabelReport": "crfield.metrics.tokens",
+        "PartialSpanReport": "crfield.metrics.partial_spans",
         "Scores": "crfield.metrics.scores",
         "SegmentReport": "crfield.metrics.segment_scores",
         "SequenceScorer": "crfield.metrics.scorers",
@@ -59,6 +62,7 @@ else:
         "label_f1": "crfield.metrics.tokens",
         "label_f1_scorer": "crfield.metrics.scorers",
         "label_report": "crfield.metrics.tokens",
+        "partial_span_report": "crfield.metrics.partial_spans",
         "segment_f1": "crfield.metrics.segment_scores",
         "segment_f1_scorer": "crfield.metrics.scorers",
         "segment_report": "crfield.metrics.segment_scores",
