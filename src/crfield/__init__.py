@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from crfield.data.lengths import from_lengths as from_lengths
     from crfield.data.lengths import to_lengths as to_lengths
     from crfield.data.tokens import TokenColumns as TokenColumns
+    from crfield.estimators.active_learning import rank_for_labelling as rank_for_labelling
     from crfield.estimators.base.load import load as load
     from crfield.estimators.base.load import read_template as read_template
     from crfield.estimators.base.pipeline import Pipeline as Pipeline
@@ -172,6 +173,7 @@ else:
         "PlaceShift": "crfield.features.sensors.places.shift",
         "plot_timeline": "crfield.report.displays.timeline",
         "predict_by_group": "crfield.estimators.tuning.group_folds",
+        "rank_for_labelling": "crfield.estimators.active_learning",
         "ReadingFeatures": "crfield.features.sensors.places.transformer",
         "Readings": "crfield.data.clocks.readings",
         "Recordings": "crfield.features.relational.recordings",

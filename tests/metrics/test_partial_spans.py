@@ -72,4 +72,6 @@ def test_counts_equal_nervaluate(seed: int) -> None:
             assert getattr(ours[question], name) == pytest.approx(getattr(told, name), abs=1e-15), (question, name)
         for kind, rows in ours.kinds.items():
             told = theirs["entities"][kind][NAMES[question]]
-            assert [getattr(rows[question], name) for name in COUNTS[:5]] == [getattr(told, name) for name in COUNTS[:5]]
+            assert [getattr(rows[question], name) for name in COUNTS[:5]] == [
+                getattr(told, name) for name in COUNTS[:5]
+            ]

@@ -10,6 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from crfield.metrics.partial_spans import PartialSpanReport as PartialSpanReport
+    from crfield.metrics.partial_spans import partial_span_report as partial_span_report
     from crfield.metrics.schemes import Violation as Violation
     from crfield.metrics.schemes import check_scheme as check_scheme
     from crfield.metrics.schemes import convert as convert
@@ -17,8 +19,6 @@ if TYPE_CHECKING:
     from crfield.metrics.schemes import guess_scheme as guess_scheme
     from crfield.metrics.schemes import spans as spans
     from crfield.metrics.schemes import tags_from_spans as tags_from_spans
-    from crfield.metrics.partial_spans import PartialSpanReport as PartialSpanReport
-    from crfield.metrics.partial_spans import partial_span_report as partial_span_report
     from crfield.metrics.scorers import SequenceScorer as SequenceScorer
     from crfield.metrics.scorers import edit_scorer as edit_scorer
     from crfield.metrics.scorers import label_f1_scorer as label_f1_scorer

@@ -1,22 +1,23 @@
 """Scores of spans that are nearly right, as SemEval-2013 counts them: strict, exact, partial and type.
 
-A span with the right kind and one word too few is as wrong for conlleval as one that was made up. Who reads errors wants
-to know the difference, so task 9.1 of SemEval-2013 (Segura-Bedmar, Martínez & Herrero-Zazo 2013) asks four questions:
+A span with the right kind and one word too few is as wrong for conlleval as one that was made up. Who reads errors
+wants to know the difference, so task 9.1 of SemEval-2013 (Segura-Bedmar, Martínez & Herrero-Zazo 2013) asks four
+questions:
 
     strict    the same first and last step and the same kind
     exact     the same first and last step, whatever the kind
     partial   the same first and last step, or half a point for an overlap, whatever the kind
     type      an overlap with a span of the same kind
 
-Predicted spans are gone through from left to right. Each takes the first gold span, not yet taken, for which the answer
-is yes (for *type* the one whose ends are nearest); without one, the first that it overlaps, which is then *incorrect*
-(for partial: *partial*); without that it is *spurious*. Gold spans that nobody took are *missed*. With
+Predicted spans are gone through from left to right. Each takes the first gold span, not yet taken, for which the
+answer is yes (for *type* the one whose ends are nearest); without one, the first that it overlaps, which is then
+*incorrect* (for partial: *partial*); without that it is *spurious*. Gold spans that nobody took are *missed*. With
 
     possible = correct + incorrect + partial + missed        actual = correct + incorrect + partial + spurious
 
-precision is (correct + ½ partial) / actual and recall the same over possible. Spans overlap when they share at least a
-hundredth of the gold span. Counts equal those of the package nervaluate, over all kinds and for each kind alone, where
-only spans of that kind are looked at on either side.
+precision is (correct + ½ partial) / actual and recall the same over possible. Spans overlap when they share at
+least a hundredth of the gold span. Counts equal those of the package nervaluate, over all kinds and for each kind
+alone, where only spans of that kind are looked at on either side.
 """
 
 from __future__ import annotations
