@@ -149,6 +149,12 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
             "14 s",
             data="conll2002",
         ),
+        "active-entities": Entry(
+            "text.active_entities",
+            "Spanish names: which sentences to label next, by doubt or at random",
+            "10 s",
+            data="conll2002",
+        ),
         "hidden-labels": Entry(
             "text.hidden_labels",
             "chunks with half of the labels hidden, against half of the sentences",
