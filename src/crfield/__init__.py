@@ -14,6 +14,8 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from crfield.compat.convert import convert_model as convert_model
     from crfield.compat.convert import write_crfsuite_model as write_crfsuite_model
+    from crfield.compat.documents import marked as marked
+    from crfield.compat.documents import tagged as tagged
     from crfield.core.constraints import Constraints as Constraints
     from crfield.data.clocks.align import align as align
     from crfield.data.clocks.readings import Readings as Readings
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from crfield.data.graphs.graph import Graph as Graph
     from crfield.data.lengths import from_lengths as from_lengths
     from crfield.data.lengths import to_lengths as to_lengths
+    from crfield.data.texts.documents import Document as Document
+    from crfield.data.texts.documents import TextSpan as TextSpan
     from crfield.data.tokens import TokenColumns as TokenColumns
     from crfield.estimators.active_learning import rank_for_labelling as rank_for_labelling
     from crfield.estimators.base.load import load as load
@@ -104,9 +108,11 @@ if TYPE_CHECKING:
     from crfield.storage.exchange import read_columns as read_columns
     from crfield.storage.exchange import read_conllu as read_conllu
     from crfield.storage.exchange import read_crfsuite as read_crfsuite
+    from crfield.storage.exchange import read_documents as read_documents
     from crfield.storage.exchange import read_graphs as read_graphs
     from crfield.storage.exchange import write_columns as write_columns
     from crfield.storage.exchange import write_crfsuite as write_crfsuite
+    from crfield.storage.exchange import write_documents as write_documents
     from crfield.storage.exchange import write_graphs as write_graphs
     from crfield.storage.limits import file_growth as file_growth
 else:
@@ -208,6 +214,12 @@ else:
         "write_crfsuite_model": "crfield.compat.convert",
         "write_crfsuite": "crfield.storage.exchange",
         "write_graphs": "crfield.storage.exchange",
+        "write_documents": "crfield.storage.exchange",
+        "read_documents": "crfield.storage.exchange",
+        "marked": "crfield.compat.documents",
+        "tagged": "crfield.compat.documents",
+        "TextSpan": "crfield.data.texts.documents",
+        "Document": "crfield.data.texts.documents",
     }
 
     __all__ = ["__version__", *_HOME]  # noqa: PLE0604

@@ -1,4 +1,5 @@
-"""Files of other tools: CoNLL and CRF++ columns, CoNLL-U, CRFsuite attributes, CRF++ templates; graphs as JSON lines.
+"""Files of other tools: CoNLL and CRF++ columns, CoNLL-U, CRFsuite attributes, CRF++ templates; graphs as JSON lines;
+texts with marked spans of annotation tools.
 
 Every function takes a path, an open stream, or ``-`` for the standard streams, plain or gzip. What is read is
 parsed by `data`; errors name the file and the line.
@@ -12,12 +13,23 @@ from typing import Any
 
 import numpy as np
 
+from crfield.core.checks import one_of
 from crfield.data.attributes import AttributeSequences
 from crfield.data.graphs.graph import Graph
 from crfield.data.graphs.json import format_graphs, parse_graphs
+from crfield.data.texts.annotations import (
+    FORMATS,
+    format_brat,
+    format_doccano,
+    format_label_studio,
+    parse_brat,
+    parse_doccano,
+    parse_label_studio,
+)
 from crfield.data.texts.conll import format_columns, parse_columns
 from crfield.data.texts.conllu import Conllu, parse_conllu
 from crfield.data.texts.crfsuite import format_crfsuite, parse_crfsuite
+from crfield.data.texts.documents import Document
 from crfield.data.tokens import TokenColumns
 from crfield.errors import FormatError, TemplateError
 from crfield.storage.files import Source, name_of, read_bytes, read_text, write_text
@@ -161,3 +173,73 @@ def write_graphs(target: Source, graphs: Iterable[Graph], labels: Sequence[Any] 
     '{"nodes": 2, "edges": {"near": {"pairs": [[0, 1]]}}, "labels": ["a", "b"]}\n'
     """
     write_text(target, format_graphs(graphs, labels))
+
+
+def read_documents(source: Source, *, format: str | None = None) -> list[Document]:
+    r"""Texts with marked spans, as annotation tools export them.
+
+    ``format`` is "doccano" (JSON lines), "label_studio" (JSON) or "brat" (the ``.txt`` of a text, its ``.ann`` beside
+    it, or a folder of such pairs); guessed from the name if None. `crfield.tagged` makes tokens and tags of them.
+
+    >>> import io
+    >>> read_documents(io.StringIO('{"text": "Ana vive", "label": [[0, 3, "PER"]]}'), format="doccano")[0].words
+    ['Ana']
+    """
+    kind = _document_format(source, format)
+    if kind == "doccano":
+        return parse_doccano(read_text(source), file=name_of(source))
+    if kind == "label_studio":
+        return parse_label_studio(read_text(source), file=name_of(source))
+    if not isinstance(source, str | os.PathLike):
+        raise FormatError("BRAT keeps a text and its annotation in two files: give the path of the text or folder.")
+    path = os.fspath(source)
+    texts = [path]
+    if os.path.isdir(path):
+        texts = [os.path.join(path, name) for name in sorted(os.listdir(path)) if name.endswith(".txt")]
+    out = []
+    for text in texts:
+        stem = os.path.splitext(text)[0]
+        notes = read_text(f"{stem}.ann") if os.path.exists(f"{stem}.ann") else ""
+        out.append(parse_brat(read_text(f"{stem}.txt"), notes, name=os.path.basename(stem), file=f"{stem}.ann"))
+    return out
+
+
+def write_documents(target: Source, documents: Iterable[Document], *, format: str | None = None) -> None:
+    r"""Write texts with marked spans for an annotation tool; see `read_documents`. "brat" writes into a folder.
+
+    >>> import io
+    >>> stream = io.StringIO()
+    >>> write_documents(stream, [Document("Ana vive")], format="doccano")
+    >>> stream.getvalue()
+    '{"text": "Ana vive", "label": []}\n'
+    """
+    kind = _document_format(target, format)
+    if kind == "doccano":
+        write_text(target, format_doccano(documents))
+    elif kind == "label_studio":
+        write_text(target, format_label_studio(documents))
+    else:
+        if not isinstance(target, str | os.PathLike):
+            raise FormatError("BRAT keeps a text and its annotation in two files: give the path of a folder.")
+        os.makedirs(target, exist_ok=True)
+        for number, document in enumerate(documents):
+            name = document.name or f"{number:05d}"
+            if os.path.basename(name) != name or name in ("", ".", ".."):
+                raise FormatError(f"document {number} is called {name!r}, which is no name of a file.")
+            stem = os.path.join(os.fspath(target), name)
+            write_text(f"{stem}.txt", document.text)
+            write_text(f"{stem}.ann", format_brat(document))
+
+
+def _document_format(place: Source, format: str | None) -> str:
+    if format is not None:
+        one_of(*FORMATS)("format", format)
+        return format
+    name = name_of(place)
+    if name.endswith((".jsonl", ".ndjson", ".jsonl.gz")):
+        return "doccano"
+    if name.endswith((".json", ".json.gz")):
+        return "label_studio"
+    if name.endswith((".txt", ".ann")) or os.path.isdir(name):
+        return "brat"
+    raise FormatError(f"the name does not tell the format: give format=, one of {', '.join(FORMATS)}.", file=name)
