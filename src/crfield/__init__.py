@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from crfield.compat.convert import write_crfsuite_model as write_crfsuite_model
     from crfield.compat.documents import marked as marked
     from crfield.compat.documents import tagged as tagged
+    from crfield.compat.hub_columns import from_dataset as from_dataset
+    from crfield.compat.hub_columns import to_columns as to_columns
     from crfield.core.constraints import Constraints as Constraints
     from crfield.data.clocks.align import align as align
     from crfield.data.clocks.readings import Readings as Readings
@@ -214,6 +216,8 @@ else:
         "write_crfsuite_model": "crfield.compat.convert",
         "write_crfsuite": "crfield.storage.exchange",
         "write_graphs": "crfield.storage.exchange",
+        "to_columns": "crfield.compat.hub_columns",
+        "from_dataset": "crfield.compat.hub_columns",
         "write_documents": "crfield.storage.exchange",
         "read_documents": "crfield.storage.exchange",
         "marked": "crfield.compat.documents",

@@ -71,7 +71,8 @@ def tagged(
     out, cut, dropped = Tagged([], [], []), 0, 0
     for number, document in enumerate(documents):
         places = _checked(word_places(document.text) if tokenizer is None else tokenizer(document.text), document)
-        spans, broken = [], set()
+        spans: list[tuple[int, int, str]] = []
+        broken: set[int] = set()
         for first, last, label in sorted(document.spans, key=lambda span: (span.first - span.last, span.first)):
             inside = [k for k, (a, b) in enumerate(places) if a < last and b > first]
             if not inside:

@@ -38,7 +38,9 @@ def parse_doccano(text: str, *, file: str | None = None) -> list[Document]:
             if not isinstance(value, dict):
                 raise FormatError(f"expected a JSON object, got {line[:40]!r}.", file=file, line=number)
             words = value.get("text", value.get("data"))
-            found = next((value[key] for key in ("label", "labels", "entities") if value.get(key) is not None), [])
+            found: Any = next(
+                (value[key] for key in ("label", "labels", "entities") if value.get(key) is not None), []
+            )
             spans = [_doccano_span(item, file, number) for item in _list(found, "spans", file, number)]
             rest = {k: v for k, v in value.items() if k not in ("text", "data", "label", "labels", "entities")}
             out.append(_document(words, spans, str(value["id"]) if "id" in value else None, rest, file, number))
@@ -161,7 +163,7 @@ def _doccano_span(item: Any, file: str | None, line: int) -> TextSpan:
     if isinstance(item, dict):
         return _span(item.get("start_offset"), item.get("end_offset"), item.get("label"), file, line)
     if isinstance(item, list) and len(item) == 3:
-        return _span(*item, file, line)
+        return _span(item[0], item[1], item[2], file, line)
     raise FormatError(f"expected a span [first, last, label], got {str(item)[:40]}.", file=file, line=line)
 
 
