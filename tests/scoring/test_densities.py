@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.stats import multivariate_normal, norm
 from sklearn.mixture import GaussianMixture
 from sklearn.neighbors import KernelDensity
@@ -19,17 +20,18 @@ from crfield.scoring.densities.categorical import Categorical, Words
 from crfield.scoring.densities.full import FullGaussian
 from crfield.scoring.densities.gaussian import DiagonalGaussian, Fitting, family_named, family_of_kind
 from crfield.scoring.densities.mixture import GaussianMixtures
+from crfield.scoring.densities.poisson import Poisson
 from crfield.storage.archive import read_archive, write_archive
 from tests.cases.chains import native_level
 from tests.cases.estimators import as_arrays, as_strings, same, world
 
-NAMED = ("gaussian", "full", "mixture", "categorical")
+NAMED = ("gaussian", "full", "mixture", "categorical", "poisson")
 
 
 def data(emissions: Any, n: int = 30, seed: int = 0) -> tuple[Any, Any]:
     X, y = world(n, seed=seed)
     arrays = as_arrays(X)
-    return ([np.abs(x).astype(int) for x in arrays] if emissions == "categorical" else arrays), y
+    return ([np.abs(x).astype(int) for x in arrays] if emissions in ("categorical", "poisson") else arrays), y
 
 
 # ---------------------------------------------------------------------------------------------------------- kernel
@@ -177,7 +179,7 @@ def test_symbols() -> None:
         Words(np.array([[0.3, 0.3]]), np.array([0, 2]))
 
 
-@pytest.mark.parametrize("kind", ["full", "categorical", "words"])
+@pytest.mark.parametrize("kind", ["full", "categorical", "words", "poisson"])
 def test_gradients_in_free_parameters(kind: str) -> None:
     rng = np.random.default_rng(3)
     rows = rng.integers(3, size=(20, 2)).astype(float) if kind != "full" else rng.normal(size=(20, 3))
@@ -218,13 +220,37 @@ def test_every_family_learns_samples_and_is_stored(emissions: str, tmp_path: Pat
     loaded = crfield.load(tmp_path / "model.crfield")
     assert same(loaded.predict(X), model.predict(X))
     np.testing.assert_array_equal(loaded.log_likelihood(X), model.log_likelihood(X))
-    wider = HMM(emissions, deviation_factor=3.0).fit(X, y)
-    assert np.abs(np.concatenate(list(wider.predict_proba(X))) - 1 / 3).mean() < (
-        np.abs(np.concatenate(list(model.predict_proba(X))) - 1 / 3).mean()
-    )
+    if emissions == "poisson":
+        with pytest.raises(InputError, match="no width"):
+            HMM(emissions, deviation_factor=3.0).fit(X, y)
+    else:
+        wider = HMM(emissions, deviation_factor=3.0).fit(X, y)
+        assert np.abs(np.concatenate(list(wider.predict_proba(X))) - 1 / 3).mean() < (
+            np.abs(np.concatenate(list(model.predict_proba(X))) - 1 / 3).mean()
+        )
     if emissions != "mixture":
         trained = HMM(emissions, training="discriminative").fit(X, y)
         assert trained.log_prob(X, y).sum() > model.log_prob(X, y).sum()
+
+
+def test_poisson_rates() -> None:
+    """Against scipy's mass function, with cells that were not observed, and by EM from no labels."""
+    rng = np.random.default_rng(0)
+    rows = rng.poisson([2.0, 300.0], size=(50, 2)).astype(float)
+    family = Poisson.fit(rows, rng.dirichlet([1, 1, 1], 50))
+    expected = sum(stats.poisson.logpmf(rows[:, [d]], family.rate[:, d]) for d in range(2))
+    np.testing.assert_allclose(family.log_density(rows), expected, rtol=1e-10)
+    rows[3, 1] = np.nan
+    np.testing.assert_allclose(family.log_density(rows)[3], stats.poisson.logpmf(rows[3, 0], family.rate[:, 0]))
+    np.testing.assert_allclose(Poisson.fit(rows, np.ones((50, 1))).rate[0], np.nanmean(rows, axis=0))
+    assert (Poisson.fit(np.zeros((4, 1)), np.ones((4, 1))).rate > 0).all()
+    states = np.repeat(rng.permutation(np.tile([0, 1], 20)), 25)
+    counts = rng.poisson(np.array([[1.0], [7.0]])[states])
+    found = HMM("poisson", training="em", n_states=2).fit([counts])
+    np.testing.assert_allclose(np.sort(found.emissions_.rate.ravel()), [1.0, 7.0], rtol=0.15)
+    for wrong in (-1.0, 0.5, 1e300):
+        with pytest.raises(FeatureError, match="integers ≥ 0"):
+            Poisson.fit(np.array([[wrong]]), np.ones((1, 1)))
 
 
 def test_words_have_one_distribution() -> None:
@@ -261,7 +287,7 @@ def test_any_density(tmp_path: Path) -> None:
         HMM(KernelDensity).fit(X, y)
 
 
-@pytest.mark.parametrize("emissions", ["full", "mixture", "categorical"])
+@pytest.mark.parametrize("emissions", ["full", "mixture", "categorical", "poisson"])
 def test_damaged_densities(emissions: str, tmp_path: Path) -> None:
     X, y = data(emissions)
     HMM(emissions).fit(X, y).save(tmp_path / "good.crfield")

@@ -83,7 +83,7 @@ def test_fits_are_weighted_and_safe() -> None:
     with pytest.raises(ShapeError, match="rows must be"):
         family.log_density(np.zeros((3, 5)))
     with pytest.raises(InputError, match="emissions must be one of"):
-        family_named("poisson")
+        family_named("weibull")
 
 
 # -------------------------------------------------------------------------------------------------------- counting

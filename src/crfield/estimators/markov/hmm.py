@@ -67,11 +67,12 @@ class HMM(ChainAnswers[HiddenMarkov], kind="hmm", model=HiddenMarkov):
 
     Parameters
     ----------
-    emissions : "gaussian", "full", "mixture", "categorical", or an estimator
-        Family of p(x | label): independent normal columns; normal with all covariances; mixtures of ``n_components``
-        normal densities; symbols, which are columns of whole numbers, each a variable of its own, or words (strings),
-        all in one distribution; or an estimator of densities with ``fit`` and ``score_samples``, such as
-        scikit-learn's ``KernelDensity``, cloned for each label.
+    emissions : "gaussian", "full", "mixture", "categorical", "poisson", or an estimator
+        Family of p(x | label): independent normal columns; normal with all covariances; mixtures of
+        ``n_components`` normal densities; symbols, which are columns of whole numbers, each a variable of its own,
+        or words (strings), all in one distribution; counts, each column with a Poisson rate; or an estimator of
+        densities with ``fit`` and ``score_samples``, such as scikit-learn's ``KernelDensity``, cloned for each
+        label.
     training : "counting", "em" or "discriminative"
         Counting, and fitting densities to the steps of each label; Baum–Welch where some or all labels are unknown;
         or from the counted parameters on by gradient of log p(y | x), which mixtures and estimators do not have.

@@ -416,5 +416,7 @@ def _label_steps(
             "an estimator of densities is code, which cannot be written to a file. Train with emissions='gaussian', "
             "'full', 'mixture' or 'categorical' to export."
         )
+    if emissions.kind == "poisson":
+        why = "Poisson emissions are not written to files. Train with another family to export."
     tables = {"start": start, "end": end, "transitions": transitions}
     return single_steps(model, tables, varied=False, window=0, more=more, why=why)

@@ -328,10 +328,11 @@ FAMILIES = {
     "full": ("crfield.scoring.densities.full", "FullGaussian"),
     "mixture": ("crfield.scoring.densities.mixture", "GaussianMixtures"),
     "categorical": ("crfield.scoring.densities.categorical", "Categorical"),
+    "poisson": ("crfield.scoring.densities.poisson", "Poisson"),
     "words": ("crfield.scoring.densities.categorical", "Words"),
     "density": ("crfield.scoring.densities.fitted", "FittedDensities"),
 }
-_BY_NAME = ("gaussian", "full", "mixture", "categorical")
+_BY_NAME = ("gaussian", "full", "mixture", "categorical", "poisson")
 
 
 def family_named(name: Any) -> Any:
