@@ -27,12 +27,12 @@ from studies.text.spanish_entities import read_names
 RANDOM = "at random"
 WAYS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
-        "least confidence": {"by": "least_confidence"},
-        "margin": {"by": "margin"},
-        "entropy": {"by": "entropy"},
+        "least confidence": {"by": "least_confidence", "per_step": False},
+        "margin": {"by": "margin", "per_step": False},
+        "entropy": {"by": "entropy", "per_step": False},
         "entropy per step": {"by": "entropy", "per_step": True},
-        "n-best entropy": {"by": "n_best_entropy"},
-        "entropy, diverse": {"by": "entropy", "diversity": 0.3},
+        "n-best entropy": {"by": "n_best_entropy", "per_step": False},
+        "entropy, diverse": {"by": "entropy", "per_step": False, "diversity": 0.3},
     }
 )
 CANDIDATES = 4  # times as many sentences as the budget of a round may need are ranked

@@ -30,7 +30,7 @@ def enumerated(model: ChainCRF, x: Any) -> np.ndarray:
 
 @pytest.mark.parametrize("by", ["least_confidence", "margin", "entropy", "n_best_entropy"])
 def test_doubts_are_those_of_all_labellings(model: ChainCRF, by: str) -> None:
-    ranking = rank_for_labelling(model, X, by=by, n_best=4)
+    ranking = rank_for_labelling(model, X, by=by, per_step=False, n_best=4)
     assert sorted(ranking.numbers.tolist()) == list(range(len(X)))
     assert (np.diff(ranking.doubts) <= 1e-12).all()
     for s, doubt in zip(ranking.numbers, ranking.doubts):
@@ -62,13 +62,13 @@ def test_what_is_known_is_not_doubted(model: ChainCRF) -> None:
 def test_diversity_picks_unlike_sequences(model: ChainCRF) -> None:
     doubtful = max(range(len(X)), key=lambda s: float(model.entropy([X[s]])[0]))
     twice = [X[doubtful], X[doubtful], [["w0"]], [["w5"]]]
-    assert sorted(rank_for_labelling(model, twice, 2, by="entropy").numbers.tolist()) == [0, 1]
-    picked = rank_for_labelling(model, twice, 2, by="entropy", diversity=0.9).numbers.tolist()
+    assert sorted(rank_for_labelling(model, twice, 2, per_step=False).numbers.tolist()) == [0, 1]
+    picked = rank_for_labelling(model, twice, 2, per_step=False, diversity=0.9).numbers.tolist()
     assert picked[0] == 0
     assert picked[1] in (2, 3)
     # as a slow program says it
     pool = X + twice
-    ranking = rank_for_labelling(model, pool, 6, by="entropy", diversity=0.4)
+    ranking = rank_for_labelling(model, pool, 6, per_step=False, diversity=0.4)
     assert ranking.numbers.tolist() == slowly(model, pool, 6, 0.4)
 
 
@@ -115,7 +115,7 @@ def test_other_models_that_know_probabilities() -> None:
     labels = [["u" if row[0] > 0 else "d" for row in x] for x in numbers]
     for model in (crfield.HMM(), crfield.MEMM(), crfield.LatentDynamicCRF(max_iter=20, tol=0.1)):
         model.fit(numbers, labels)
-        ranking = rank_for_labelling(model, numbers, 2)
+        ranking = rank_for_labelling(model, numbers, 2, by="least_confidence", per_step=False)
         assert len(ranking.numbers) == 2
         assert ((ranking.doubts >= 0) & (ranking.doubts <= 1)).all()
 

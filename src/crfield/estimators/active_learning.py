@@ -10,7 +10,10 @@ strategies for sequence labeling tasks*). With p(y | x) over whole labellings, y
     n_best_entropy      the same over the n best labellings alone, their probabilities made to sum to one
 
 All grow with the length of a sequence, and so does the work of labelling it: ``per_step`` divides by the number of
-steps, which asks for the most doubt for the least work.
+steps, which asks for the most doubt for the least work. That is the default, with the entropy, which grows about as
+the length does. Where work is counted in tokens, doubts that are not divided buy few long sequences and were about
+as good as chance in a study of Spanish names (``crfield experiment active-entities``); divided, half of the tokens
+did.
 
 The most doubtful sequences of a corpus are often doubtful for one and the same reason. ``diversity`` λ picks one
 after the other, each by its doubt less its likeness to what was picked before (maximal marginal relevance,
@@ -54,15 +57,15 @@ def rank_for_labelling(
     X: Sequences,
     k: int | None = None,
     *,
-    by: str = "least_confidence",
-    per_step: bool = False,
+    by: str = "entropy",
+    per_step: bool = True,
     diversity: float = 0.0,
     n_best: int = 10,
     known: Labels | None = None,
 ) -> Ranking:
     """The ``k`` sequences of X (all of them by default) whose labels would teach a fitted model most.
 
-    ``by`` is how doubt is measured: "least_confidence", "margin", "entropy" or "n_best_entropy" (of ``n_best``
+    ``by`` is how doubt is measured: "entropy", "least_confidence", "margin" or "n_best_entropy" (of ``n_best``
     labellings); ``per_step`` divides it by the length. ``diversity`` between 0 and 1 weighs how unlike the chosen
     ones should be. ``known`` has labels that are known already, None where they are not, as in ``predict``: what is
     left in doubt counts. Sequences without steps come last.
@@ -71,7 +74,7 @@ def rank_for_labelling(
     >>> made = crfield.make_phrases(60, random_state=0)
     >>> X = [crfield.phrase_features(tokens) for tokens in made.tokens]
     >>> model = crfield.ChainCRF().fit(X[:20], made.labels[:20])
-    >>> ranking = rank_for_labelling(model, X[20:], 3, by="entropy")
+    >>> ranking = rank_for_labelling(model, X[20:], 3)
     >>> len(ranking.numbers), bool((np.diff(ranking.doubts) <= 0).all())
     (3, True)
     """
