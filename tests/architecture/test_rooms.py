@@ -40,7 +40,7 @@ ROOMS: dict[str, set[str]] = {
     "boosting": BELOW_TRAINING | {"training"},
     "selection": BELOW_TRAINING | {"training"},
     "estimators": BELOW_TRAINING | {"training", "boosting", "selection", "report"},
-    "compat": {"estimators", "storage", "metrics", "features", "scoring", "data", "core"},
+    "compat": {"estimators", "storage", "metrics", "inference", "features", "scoring", "data", "core"},
     "report": {"metrics", "inference", "features", "scoring", "data", "core"},
     "cli": BELOW_TRAINING | {"training", "boosting", "selection", "estimators", "compat", "report"},
     "studies": BELOW_TRAINING | {"training", "boosting", "selection", "estimators", "compat", "report"},

@@ -4,10 +4,11 @@
     model = hmm.GaussianHMM(n_components=3).fit(X, lengths)
 
 `GaussianHMM`, `GMMHMM`, `CategoricalHMM`, `MultinomialHMM` and `PoissonHMM` have its parameters, attributes
-(``startprob_``, ``transmat_``, ``means_``, ``covars_`` …) and methods, and the same likelihoods step by step from the same
-start. Three things are more: the beliefs of all sequences are computed in one compiled call, in logarithms; cells that
-are NaN are integrated out (Gaussian and Poisson); and ``fit(X, lengths, labels=…)`` takes the states that are known,
-−1 where they are not. For labels with names, durations, streaming and files see `crfield.HMM`.
+(``startprob_``, ``transmat_``, ``means_``, ``covars_`` …) and methods, and the same likelihoods step by step from
+the same start. Three things are more: the beliefs of all sequences are computed in one compiled call, in
+logarithms; cells that are NaN are integrated out (Gaussian and Poisson); and ``fit(X, lengths, labels=…)`` takes
+the states that are known, −1 where they are not. For labels with names, durations, streaming and files see
+`crfield.HMM`.
 """
 
 from crfield.compat.hmmlearn.base import BaseHMM, ConvergenceMonitor
@@ -16,10 +17,10 @@ from crfield.compat.hmmlearn.gaussian import GaussianHMM
 from crfield.compat.hmmlearn.mixtures import GMMHMM
 
 __all__ = [
+    "GMMHMM",
     "BaseHMM",
     "CategoricalHMM",
     "ConvergenceMonitor",
-    "GMMHMM",
     "GaussianHMM",
     "MultinomialHMM",
     "PoissonHMM",

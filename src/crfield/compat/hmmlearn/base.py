@@ -4,8 +4,8 @@ One step of EM is one call of the chain engine for all sequences, end to end:
 
     node_t(s) = log p(x_t | s) + [t first] log startprob(s)          edge(s, s') = log transmat(s, s')
 
-whose beliefs are the posteriors (N, S) and the expected transitions (S, S). States that are known forbid all others at
-their step. What differs between models is a density and its M step: a subclass has
+whose beliefs are the posteriors (N, S) and the expected transitions (S, S). States that are known forbid all others
+at their step. What differs between models is a density and its M step: a subclass has
 
     _densities(X)              → (N, S) log p(x | s)
     _maximise(X, posteriors)   sets its attributes to the best for these weights
@@ -150,6 +150,9 @@ class BaseHMM(BaseEstimator):
         known = self._known(labels, len(X))
         self._begin(X)
         self._check()
+        if known is not None and len(np.unique(known[known >= 0])) == self.n_components:
+            # Clusters have numbers of their own: begin with what is known of every state.
+            self._maximise(X, (known[:, None] == np.arange(self.n_components)).astype(float))
         self.monitor_.tol, self.monitor_.n_iter, self.monitor_.verbose = self.tol, self.n_iter, self.verbose
         self.monitor_._reset()
         for _ in range(self.n_iter):
@@ -287,7 +290,7 @@ class BaseHMM(BaseEstimator):
         return -2 * self.score(X, lengths) + 2 * sum(self._free_parameters().values())
 
     def bic(self, X: Any, lengths: Any = None) -> float:
-        """The Bayesian information criterion, −2 log-likelihood + parameters · log n_samples: the lower, the better."""
+        """The Bayesian one, −2 log-likelihood + parameters · log n_samples: the lower, the better."""
         return -2 * self.score(X, lengths) + sum(self._free_parameters().values()) * float(np.log(len(X)))
 
     # ------------------------------------------------------------------ checks
@@ -314,8 +317,8 @@ class BaseHMM(BaseEstimator):
         whole = known.shape == (n_samples,) and np.issubdtype(known.dtype, np.integer)
         if not whole or known.min(initial=0) < -1 or known.max(initial=0) >= self.n_components:
             raise ValueError(
-                f"labels must hold a state of 0 … {self.n_components - 1} for each of {n_samples} samples, or -1 where "
-                "it is not known"
+                f"labels must hold a state of 0 … {self.n_components - 1} for each of {n_samples} samples, or -1 "
+                "where it is not known"
             )
         return known
 

@@ -4,4 +4,4 @@ from crfield.compat.hmmlearn.counts import CategoricalHMM, MultinomialHMM, Poiss
 from crfield.compat.hmmlearn.gaussian import GaussianHMM
 from crfield.compat.hmmlearn.mixtures import GMMHMM
 
-__all__ = ["CategoricalHMM", "GMMHMM", "GaussianHMM", "MultinomialHMM", "PoissonHMM"]
+__all__ = ["GMMHMM", "CategoricalHMM", "GaussianHMM", "MultinomialHMM", "PoissonHMM"]
