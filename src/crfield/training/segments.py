@@ -89,10 +89,11 @@ class FusedSegments:
         total, found, pairs = segments.expectations(
             data.batch.topology.offsets,
             states.most,
-            states.parts(parts, data.marks),
+            states.tables(parts, data.marks),
             self.marks,
             states.edge(edge),
             factor=self.weight,
+            space=states.labels,
             n_jobs=self.n_jobs,
         )
         gradient[:] = self.scorer.pull(states.label_parts(found, data.marks), states.label_edge(pairs), data)
