@@ -85,6 +85,12 @@ class Columns {
   Columns(const Given& given, const std::vector<int32_t>& label) : width_(given.width), column_(label) {
     if (given.space)
       for (int32_t& c : column_) c = given.space[c];
+    readers_.assign((size_t)width_ + 1, 0);
+    for (int32_t c : column_) readers_[c + 1]++;
+    for (int64_t c = 0; c < width_; c++) readers_[c + 1] += readers_[c];
+    std::vector<int32_t> next(readers_.begin(), readers_.end() - 1);
+    reader_.resize(column_.size());
+    for (size_t k = 0; k < column_.size(); k++) reader_[next[column_[k]]++] = (int32_t)k;
   }
   // The steps of a sequence that begins with step `first`, padded with zeros.
   const double* take(const double* from, int64_t first, int64_t steps, int stride, double* to) const {
@@ -99,17 +105,19 @@ class Columns {
   }
   // The other way: each column is the sum of the places that read it.
   void give(const double* rows, int64_t first, int64_t steps, int stride, double factor, double* out) const {
-    const int64_t L = (int64_t)column_.size();
     out += first * width_;
-    for (int64_t n = 0; n < steps; n++, out += width_, rows += stride) {
-      std::fill(out, out + width_, 0.0);
-      for (int64_t k = 0; k < L; k++) out[column_[k]] += rows[k] * factor;
-    }
+    const int32_t *readers = readers_.data(), *reader = reader_.data();
+    for (int64_t n = 0; n < steps; n++, out += width_, rows += stride)
+      for (int64_t c = 0; c < width_; c++) {
+        double sum = 0;
+        for (int32_t k = readers[c]; k < readers[c + 1]; k++) sum += rows[reader[k]];
+        out[c] = sum * factor;
+      }
   }
 
  private:
   int64_t width_;
-  std::vector<int32_t> column_;
+  std::vector<int32_t> column_, readers_, reader_;  // (L) of a place; the places that read each column
 };
 
 // What is added up over the sequences of a thread, labels as the caller numbers them.
