@@ -216,7 +216,9 @@ def _refuse_sums(semiring: Semiring, what: str) -> None:
 
 def _two_labels(potentials: Potentials) -> np.ndarray:
     """(N, 2) the two possible labels of each node, the same one twice where there are fewer."""
-    possible = ~np.isneginf(potentials.node)
+    possible = potentials.node > -np.inf
+    if potentials.n_labels == 2 and possible.all():
+        return np.tile(np.array([0, 1]), (len(possible), 1))
     count = possible.sum(axis=1)
     if (count > 2).any():
         node = int(np.argmax(count > 2))
