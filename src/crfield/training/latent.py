@@ -48,7 +48,7 @@ from crfield.scoring.layout import Layout
 from crfield.scoring.linear import LinearScorer
 from crfield.training.chain.fused import FusedChain
 from crfield.training.column_basis import Moments, column_basis, column_places, measured, mixed, numeric
-from crfield.training.latent_starts import RACE, Pause, clustered_start
+from crfield.training.latent_starts import RACE, Pause, clustered_states, start_of
 from crfield.training.likelihood import fit_likelihood, history_pairs, numeric_basis
 from crfield.training.parallel import run_each
 
@@ -93,6 +93,7 @@ class LatentChain:
     ) -> None:
         self.layout, self.batch, self.target, self.n_jobs = layout, batch, target, n_jobs
         self.space = space
+        self._basis: tuple[Penalty, Basis | None] | None = None
         self._fused: FusedChain | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -116,11 +117,18 @@ class LatentChain:
         """Whether there are numeric columns, which can tell states apart."""
         return self.space is not None and self.fused.moments is not None and not self.fused.moments.even
 
+    def basis(self, penalty: Penalty) -> Basis | None:
+        """The coordinates of numeric columns, made once for all starts."""
+        if self._basis is None or self._basis[0] is not penalty:
+            self._basis = penalty, numeric_basis(self.fused, penalty)
+        return self._basis[1]
+
     def clustered_start(self, penalty: Penalty, seed: int) -> tuple[np.ndarray, int]:
         """Weights by clusters of the columns, and the evaluations they took."""
         assert self.space is not None
-        given = (self.layout, self.batch, self.target, self.space, self.fused.moments, penalty)
-        return clustered_start(*given, seed=seed, n_jobs=self.n_jobs)
+        states = clustered_states(self.batch, self.fused.moments, self.target, self.space, seed)
+        basis = self.basis(penalty)
+        return start_of(states, self.layout, self.batch, self.target, penalty, basis, n_jobs=self.n_jobs)
 
     def evaluate(self, weights: np.ndarray, gradient: np.ndarray) -> float:
         """free − clamped; the gradient is written to ``gradient``."""
@@ -410,26 +418,27 @@ def run_start(
     tol: float,
     max_iter: int,
     pause: Pause,
+    travels: bool,
     callback: Callback | None = None,
 ) -> tuple[Result, Pause]:
     """Follow gradients on numeric columns from one start, or on from where it paused, to ``max_iter`` steps.
 
     The basis stays that of the columns: where F is not convex its second derivative, at one evaluation for each
-    weight, proves nothing.
+    weight, proves nothing. A pause that ``travels`` to another process must have its state with it.
     """
     result = minimize(
         problem.fused,
         start,
         penalty,
         memory=history_pairs(problem.n_weights, penalty),
-        basis=numeric_basis(problem.fused, penalty),
+        basis=problem.basis(penalty),
         tol=tol,
         max_iter=max_iter,
         n_jobs=problem.n_jobs,
         callback=callback,
         run_state=pause,
     )
-    return result, pause.keep()
+    return result, pause.keep() if travels else pause
 
 
 # ------------------------------------------------------------------------------------------ from several starts
@@ -472,7 +481,7 @@ def fit_best(
     steps = min(RACE, max_iter) if race and len(starts) > 1 else max_iter
     cases: list[tuple[Any, ...]] = [(problem, penalty, start, training, tol, max_iter, heard) for start in starts]
     if race:
-        cases = [(problem, penalty, start, tol, steps, Pause(), heard) for start in starts]
+        cases = [(problem, penalty, start, tol, steps, Pause(), apart, heard) for start in starts]
     threads = problem.n_jobs
     problem.n_jobs = 1 if apart else n_jobs
 
@@ -492,7 +501,7 @@ def fit_best(
         best = min(results, key=lambda k: (results[k].value, k))
         if race and not ended and results[best].reason == MAX_ITER and steps < max_iter:
             problem.n_jobs = n_jobs
-            on = (problem, penalty, starts[best], tol, max_iter, pauses[best], callback)
+            on = (problem, penalty, starts[best], tol, max_iter, pauses[best].keep(), False, callback)
             take(best, run_start(*on)[0])  # type: ignore[arg-type]
     except KeyboardInterrupt:
         if not results:

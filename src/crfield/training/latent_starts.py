@@ -24,13 +24,14 @@ import numpy as np
 from crfield.core.states import StateSpace
 from crfield.core.target import UNKNOWN, Target
 from crfield.data.batch import Batch
+from crfield.optimize.basis import Basis
 from crfield.optimize.lbfgs import minimize
 from crfield.optimize.penalty import Penalty
 from crfield.optimize.resume import State
 from crfield.scoring.layout import Layout
 from crfield.training.chain.fused import FusedChain
 from crfield.training.column_basis import Moments, numeric_blocks
-from crfield.training.likelihood import history_pairs, numeric_basis
+from crfield.training.likelihood import history_pairs
 
 ROUNDS = 8  # of Lloyd's algorithm
 GUESSES = 6  # steps of the problem in which states are known
@@ -74,10 +75,10 @@ def clustered_states(batch: Batch, moments: Moments, target: Target, space: Stat
     rows = np.concatenate([block for block, _ in numeric_blocks(batch.node, moments.sparse)])  # (N, C)
     spread = rows.std(axis=0)
     rows = (rows - rows.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-    states = np.full(len(rows), UNKNOWN)
-    allowed = np.asarray(space.label_sums(target.mask.astype(np.float64))) > 0  # (N, L)
-    known = allowed.sum(axis=1) == 1
-    label, first = allowed.argmax(axis=1), np.cumsum(space.counts) - space.counts
+    states, mask = np.full(len(rows), UNKNOWN), target.mask
+    label = space.label_of_state[mask.argmax(axis=1)]  # of the first and of the last state that a step may take
+    known = label == space.label_of_state[space.n_states - 1 - mask[:, ::-1].argmax(axis=1)]
+    first = np.cumsum(space.counts) - space.counts
     for code, count in enumerate(space.counts.tolist()):
         own = np.flatnonzero(known & (label == code))
         if len(own):
@@ -101,30 +102,25 @@ def _lloyd(rows: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray
     return np.asarray(nearest)
 
 
-def clustered_start(
+def start_of(
+    states: np.ndarray,
     layout: Layout,
     batch: Batch,
     target: Target,
-    space: StateSpace,
-    moments: Moments,
     penalty: Penalty,
+    basis: Basis | None,
     *,
-    seed: int,
     n_jobs: int = 1,
 ) -> tuple[np.ndarray, int]:
-    """(W,) weights that a few steps make of states known by clusters, and the evaluations that took."""
-    states = clustered_states(batch, moments, target, space, seed)
+    """(W,) weights that a few steps make of known ``states`` (N,), and the evaluations that took."""
     allowed = None if (states != UNKNOWN).all() else target.mask
-    guessed = FusedChain(
-        layout, batch, Target(target.topology, layout.n_labels, states, allowed, target.weight), n_jobs=n_jobs
-    )
-    guessed.columns, guessed.moments = layout, moments
+    known = Target(target.topology, layout.n_labels, states, allowed, target.weight)
     found = minimize(
-        guessed,
+        FusedChain(layout, batch, known, n_jobs=n_jobs),
         np.zeros(layout.n_weights),
         penalty,
         memory=history_pairs(layout.n_weights, penalty),
-        basis=numeric_basis(guessed, penalty),
+        basis=basis,
         max_iter=GUESSES,
         n_jobs=n_jobs,
     )
