@@ -56,34 +56,36 @@ inline double highest(V x) {
 #endif
 }
 
-// Σ_k row_k · e_{-k} for k in [from, stop), in four sums that do not wait for each other
-inline V convolve(const double* row, const double* e, int64_t stride, int64_t from, int64_t stop) {
+// Σ_k row_k · e_{k · way} for k in [from, stop), in four sums that do not wait for each other. The last term, k = from, is
+// that of the step before in the recursion: whatever can be added up without it is by then.
+inline V products(const double* row, const double* e, int64_t stride, int64_t way, int64_t from, int64_t stop) {
   V a = V{}, b = V{}, c = V{}, d = V{};
-  int64_t k = from;
-  const double *x = row + from * stride, *y = e - from * stride;
-  for (; k + 4 <= stop; k += 4, x += 4 * stride, y -= 4 * stride) {
-    a += load(x) * load(y);
-    b += load(x + stride) * load(y - stride);
-    c += load(x + 2 * stride) * load(y - 2 * stride);
-    d += load(x + 3 * stride) * load(y - 3 * stride);
+  int64_t k = stop;
+  const double *x = row + stop * stride, *y = e + stop * way;
+  for (; k - 4 >= from; k -= 4) {
+    x -= 4 * stride, y -= 4 * way;
+    a += load(x + 3 * stride) * load(y + 3 * way);
+    b += load(x + 2 * stride) * load(y + 2 * way);
+    c += load(x + stride) * load(y + way);
+    d += load(x) * load(y);
   }
-  for (; k < stop; k++, x += stride, y -= stride) a += load(x) * load(y);
-  return (a + b) + (c + d);
+  for (; k > from; k--) {
+    x -= stride, y -= way;
+    a += load(x) * load(y);
+  }
+  return (b + c) + (a + d);
 }
 
-// Σ_k row_k · q_k for k in [from, stop)
-inline V correlate(const double* row, const double* q, int64_t stride, int64_t from, int64_t stop) {
-  V a = V{}, b = V{}, c = V{}, d = V{};
-  int64_t k = from;
-  const double *x = row + from * stride, *y = q + from * stride;
-  for (; k + 4 <= stop; k += 4, x += 4 * stride, y += 4 * stride) {
-    a += load(x) * load(y);
-    b += load(x + stride) * load(y + stride);
-    c += load(x + 2 * stride) * load(y + 2 * stride);
-    d += load(x + 3 * stride) * load(y + 3 * stride);
+// Σ_i x_i · table_i, a row of L numbers times a table (L, stride)
+inline V row_times(const double* x, const double* table, int64_t stride, int labels) {
+  V a = V{}, b = V{};
+  int i = 0;
+  for (; i + 2 <= labels; i += 2, table += 2 * stride) {
+    a += fill(x[i]) * load(table);
+    b += fill(x[i + 1]) * load(table + stride);
   }
-  for (; k < stop; k++, x += stride, y += stride) a += load(x) * load(y);
-  return (a + b) + (c + d);
+  if (i < labels) a += fill(x[i]) * load(table);
+  return a + b;
 }
 
 // exp where it is in range; `wrong` gets a lane that is not zero where it is not, or where x is no number
@@ -144,7 +146,7 @@ double segment_products(const segments::Products& p) {
     const V steps = fill((double)(n + 1));
     for (int v = 0; v < vectors; v++) {
       const int64_t k = v * LANES, stop = reach < p.deep[v] ? reach : p.deep[v];
-      const V sum = convolve(row + k, e + k, stride, p.from[v], stop), least = load(p.least + k);
+      const V sum = products(row + k, e + k, stride, -stride, p.from[v], stop), least = load(p.least + k);
       const V here = load(c + k) + load(p.node + n * stride + k);
       store(c + k, here);
       const V x = sum * exp_within(p.last ? here + load(p.last + n * stride + k) : here, wrong);
@@ -164,11 +166,7 @@ double segment_products(const segments::Products& p) {
       for (int v = 0; v < vectors; v++) store(end + v * LANES, load(a + v * LANES) / fill(sum));
       break;
     }
-    for (int v = 0; v < vectors; v++) {
-      V sum = V{};
-      for (int i = 0; i < L; i++) sum += fill(a[i]) * load(p.prob + i * stride + v * LANES);
-      store(into + v * LANES, sum);
-    }
+    for (int v = 0; v < vectors; v++) store(into + v * LANES, row_times(a, p.prob + v * LANES, stride, L));
     const double top = highest(best);
     V scale = both;
     if (!(top < HIGH && top > LOW && highest(far) < DRIFT)) {
@@ -195,7 +193,10 @@ double segment_products(const segments::Products& p) {
     for (int v = 0; v < vectors; v++) {
       const int64_t k = v * LANES;
       const V x = p.first ? load(p.first + (n + 1) * stride + k) - load(c + k) : -load(c + k);
-      store(begun + k, load(into + k) * scale * exp_within(x, wrong));
+      const V sum = load(into + k);
+      wrong = (sum > V{}) & (sum < fill(LEAST)) ? fill(1.0) : wrong;  // its inverse would not be a number
+      store(begun + k, sum * scale * exp_within(x, wrong));
+      store(into + k, sum > V{} ? fill(1.0) / sum : V{});
     }
   }
   if (highest(wrong) > 0) return failed;
@@ -209,21 +210,16 @@ double segment_products(const segments::Products& p) {
     if (n + 1 < T) {
       const double *a = p.ending + n * stride, *after = p.start + (n + 1) * stride;
       double* into = p.into + n * stride;
-      for (int v = 0; v < vectors; v++) {
-        const V x = load(into + v * LANES);
-        store(into + v * LANES, x > V{} ? load(after + v * LANES) / x : V{});
-      }
+      for (int v = 0; v < vectors; v++)
+        store(into + v * LANES, load(after + v * LANES) * load(into + v * LANES));
       for (int i = 0; i < L; i++) {
         const V weight = fill(a[i] * p.factor);
         double* counts = p.counts + i * stride;
         for (int v = 0; v < vectors; v++)
           store(counts + v * LANES, load(counts + v * LANES) + weight * load(into + v * LANES));
       }
-      for (int v = 0; v < vectors; v++) {
-        V sum = V{};
-        for (int j = 0; j < L; j++) sum += fill(into[j]) * load(p.prob_back + j * stride + v * LANES);
-        store(end + v * LANES, sum * load(a + v * LANES));
-      }
+      for (int v = 0; v < vectors; v++)
+        store(end + v * LANES, row_times(into, p.prob_back + v * LANES, stride, L) * load(a + v * LANES));
     }
     const int64_t reach = n + 1 < D ? n + 1 : D;
     const bool marks = p.ptr[n] < p.ptr[n + 1];
@@ -269,7 +265,8 @@ double segment_products(const segments::Products& p) {
           for (stop = d + 1; p.base[n + stop] == block;) stop++;
         const int64_t from = d > p.from[v] ? d : p.from[v];
         if (from < stop)
-          sum += correlate(p.length + k, share + k, stride, from, stop) * load(p.window + (block + n) * stride + k);
+          sum += products(p.length + k, share + k, stride, stride, from, stop) *
+                 load(p.window + (block + n) * stride + k);
         d = stop;
       }
       const V now = load(inside + k) + load(end + k), left = now - sum;
