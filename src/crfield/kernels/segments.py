@@ -12,8 +12,8 @@ gradients without writing (N, D, L) numbers out: a sequence's scores are made in
 
 Sums over a segment are built step by step from the shorter one, and their gradients likewise: one addition for each
 (n, d, j). The compiled body needs none: without means the ends of a segment and its length are factors, and sums over
-lengths convolutions (`native/segments/products.cpp`). *Marked* segments carry items, say their text: those that end with node n are the places
-``ptr[n]:ptr[n+1]`` of ``steps`` (their d) and ``item``; item k has the labels
+lengths convolutions (`native/segments/products.cpp`). *Marked* segments carry items, say their text: those that end
+with node n are the places ``ptr[n]:ptr[n+1]`` of ``steps`` (their d) and ``item``; item k has the labels
 ``item_label[item_ptr[k]:item_ptr[k+1]]``, a weight each.
 """
 
@@ -175,7 +175,21 @@ def expectations(
     )
     length, weight, edge_out = np.zeros_like(parts.length), np.zeros(marks.n_weights), np.zeros_like(edge)
     choice.body("segments").expectations(
-        offsets, limit, space, *asked, edge, weights, total, node, first, last, mean, length, weight, edge_out, max(1, n_jobs)
+        offsets,
+        limit,
+        space,
+        *asked,
+        edge,
+        weights,
+        total,
+        node,
+        first,
+        last,
+        mean,
+        length,
+        weight,
+        edge_out,
+        max(1, n_jobs),
     )
     return total, Parts(node, length, first, last, mean, weight, states=len(space) > 0), edge_out
 

@@ -123,7 +123,9 @@ def whitening(
 ) -> np.ndarray:
     """(K, K) the matrix T of D columns, and of intercepts behind them, of which every row has one.
 
-    ``shares`` (intercepts,) says how many of the rows have each of these; equally many unless given. ``mean`` (D,) and ``gram`` (D, D) = Σ (x − mean)(x − mean)ᵀ, or only its diagonal (D,), are over ``count`` rows,
+    ``shares`` (intercepts,) says how many of the rows have each of these; equally many unless given.
+
+    ``mean`` (D,) and ``gram`` (D, D) = Σ (x − mean)(x − mean)ᵀ, or only its diagonal (D,), are over ``count`` rows,
     sums already multiplied by how much a row bends the objective; ``ridge`` (K,) is what the penalty adds for each
     weight. Without an intercept, columns cannot be centred, and the mean is one more direction in which they bend.
 

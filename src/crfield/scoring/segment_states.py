@@ -76,11 +76,11 @@ class SegmentStates:
         if self.plain:
             return parts
         label = self.space.label_of_state
-        node, first, last, mean = (
-            None if part is None else part[:, label] for part in (parts.node, parts.first, parts.last, parts.mean)
+        first, last, mean = (
+            None if part is None else part[:, label] for part in (parts.first, parts.last, parts.mean)
         )
         own = self.tables(parts, marks)
-        return replace(own, node=node, first=first, last=last, mean=mean, states=False)
+        return replace(own, node=parts.node[:, label], first=first, last=last, mean=mean, states=False)
 
     def tables(self, parts: Parts, marks: Marks) -> Parts:
         """The same with only the tables of lengths and items spread over states; steps keep those of labels."""

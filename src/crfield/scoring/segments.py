@@ -254,7 +254,8 @@ class SegmentScorer:
             roles = {role: wide[:, k * labels : (k + 1) * labels] for k, role in enumerate(layout.roles)}
         if "sum" in roles:
             node += roles.pop("sum")
-        return Parts(node, layout.lengths(weights), **roles, weight=weights[part["texts"]]), edge
+        first, last, mean = (roles.get(role) for role in ("first", "last", "mean"))
+        return Parts(node, layout.lengths(weights), first, last, mean, weights[part["texts"]]), edge
 
     def score(self, weights: np.ndarray, data: SegmentData, *, n_jobs: int = 1) -> SegmentPotentials:
         """Potentials over states, N · D · S numbers."""

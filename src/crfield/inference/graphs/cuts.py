@@ -2,8 +2,9 @@
 
 Where neighbours only ever *attract* (agreeing scores at least as much as disagreeing, summed over both ways), the
 best labelling of any graph, loops and all, is a smallest cut (Greig, Porteous & Seheult 1989, *Exact maximum a
-posteriori estimation for binary images*). One kernel goes from the scores to the cut (`kernels.flow.best_states`); what
-it does not take, forbidden pairs and edges that repel, `two_states` prepares. Both prove it to rounding: `exact` is set only if the cut's gap is at most 1e-12 of the sum of all scores. Two labels means two *possible* labels for
+posteriori estimation for binary images*). One kernel goes from the scores to the cut (`kernels.flow.best_states`);
+what it does not take, forbidden pairs and edges that repel, `two_states` prepares. Both prove it to rounding: `exact`
+is set only if the cut's gap is at most 1e-12 of the sum of all scores. Two labels means two *possible* labels for
 each node; nodes may have different pairs of labels, and one or none. Edges that repel are fine as long as renaming
 labels node by node turns all of them into attracting ones, which is always so on forests and on grids whose edges
 all repel. On loops where that fails the problem is NP-hard (`CutEngine.repelling` says what then).
@@ -234,9 +235,7 @@ def _two_labels(potentials: Potentials) -> np.ndarray:
 def _by_one_cut(potentials: Potentials, labels: np.ndarray) -> tuple[np.ndarray, bool] | None:
     """States (N,) of two labels each and whether they are proven best; None where a single cut cannot tell."""
     topology = potentials.topology
-    found = best_states(
-        potentials.node, potentials.edge, potentials.tables, topology.tails, topology.heads, labels
-    )
+    found = best_states(potentials.node, potentials.edge, potentials.tables, topology.tails, topology.heads, labels)
     return None if found is None else (found[0], found[1] <= ROUNDING * found[2])
 
 

@@ -36,7 +36,7 @@ def minimum_cut(
     back: np.ndarray,
     side: np.ndarray,
 ) -> float:
-    """Body of `crfield.kernels.flow.minimum_cut`; the source's side is written to the last array, the gap returned."""
+    """Body of `crfield.kernels.flow.minimum_cut`: the source's side to the last array, the gap returned."""
     n = len(excess)
     sizes = {len(x) for x in (starts, ends, forward, back)}
     if len(sizes) > 1 or side.shape != (n,):
@@ -44,7 +44,12 @@ def minimum_cut(
     if not np.isfinite(excess).all():
         raise ValueError("excess must be finite")
     places = np.concatenate([starts, ends])
-    if (places < 0).any() or (places >= n).any() or (starts == ends).any() or not (np.minimum(forward, back) >= 0).all():
+    if (
+        (places < 0).any()
+        or (places >= n).any()
+        or (starts == ends).any()
+        or not (np.minimum(forward, back) >= 0).all()
+    ):
         raise ValueError("an arc leads nowhere, to itself, or has a capacity below 0")
     side[:], gap = _cut(excess, starts, ends, forward, back)
     return gap
@@ -93,7 +98,7 @@ def best_states(
     labels: np.ndarray,
     state: np.ndarray,
 ) -> tuple[bool, float, float]:
-    """Body of `crfield.kernels.flow.best_states`: whether it is so simple, gap and size; states to the last array."""
+    """Body of `crfield.kernels.flow.best_states`: whether it is simple, gap and size; states to the last array."""
     n, edges = len(node), len(tails)
     if labels.shape != (n, 2) or state.shape != (n,) or {len(heads), len(tables)} != {edges}:
         raise ValueError("scores, labels and edges do not fit")

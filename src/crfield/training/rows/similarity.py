@@ -3,9 +3,9 @@
 Columns of landmarks differ as the eigenvalues of their Gram matrix do, some thousands of times smaller than others.
 The curvature of the loss along them is known in advance, Σ_n φ_nd² · p (1 − p), and the root of its inverse is the
 diagonal that L-BFGS starts from. Evaluating costs a product of matrices, N · D · L, beside which a long history is
-free; with columns of single precision it takes half the time. Sequences with one full table of neighbours are a chain,
-weight for weight: they are scored, summed over and pulled back sequence by sequence while their columns are in the
-cache (`training.chain.fused`), which is faster still.
+free; with columns of single precision it takes half the time. Sequences with one full table of neighbours are a
+chain, weight for weight: they are scored, summed over and pulled back one by one while their columns are in the cache
+(`training.chain.fused`), which is faster still.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ def fit_mapped(
     if not plan.exact or plan.objective in ("perceptron", "hinge", "contrastive"):
         options: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "n_jobs": n_jobs, "rng": rng}
         return fit_graph(scorer, batch, target, penalty, plan, start=start, callback=callback, **options)
-    problem: FusedChain | FullBatch | None = None if single else fused_problem(layout, batch, target, plan, n_jobs=n_jobs)
+    problem: FusedChain | FullBatch | None = (
+        None if single else fused_problem(layout, batch, target, plan, n_jobs=n_jobs)
+    )
     if problem is None:
         problem = mapped_problem(layout, batch, target, plan, single=single)
     pairs = HISTORY_BYTES // max(16 * layout.n_weights, 1)
