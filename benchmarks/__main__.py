@@ -26,6 +26,7 @@ COMPARISONS = (
     "trees",
     "families",
     "segments",
+    "relatives",
     "selection",
     "streaming",
     "m-estimator",

@@ -10,6 +10,8 @@
 #include "level.hpp"
 #include "memory.hpp"
 #include "segments/contract.hpp"
+#include "segments/given.hpp"
+#include "segments/products.hpp"
 #include "segments/shape.hpp"
 #include "threads.hpp"
 
@@ -113,83 +115,22 @@ void pad(const Shape& shape, int64_t steps, int stride, const double* from, doub
   }
 }
 
-// Parts of scores, checked against each other.
-struct Given {
-  const int32_t *limit, *steps, *item, *item_label;
-  const int64_t *ptr, *item_ptr;
-  const double *node, *first, *last, *mean, *weight;
-  int64_t weights;
-  Buffer<double> length;  // (D, stride), -inf beyond the limits
-
-  // Limits are looked at before anything is put in their order.
-  static const int32_t* checked(const Shape& shape, const Codes& limit) {
-    require(shaped(limit, shape.labels), "limits do not fit the lengths");
-    for (int64_t j = 0; j < shape.labels; j++)
-      require(limit(j) >= 1 && limit(j) <= shape.most, "limits do not fit the lengths");
-    return limit.data();
-  }
-
-  Given(const Shape& shape, const Order& order, int stride, const Codes& limit_, const Array2<const double>& node_,
-        const Part& first_, const Part& last_, const Part& mean_, const Array2<const double>& length_, const Ints& ptr_,
-        const Codes& steps_, const Codes& item_, const Ints& item_ptr_, const Codes& item_label_,
-        const Array1<const double>& weight_)
-      : limit(limit_.data()),
-        steps(steps_.data()),
-        item(item_.data()),
-        item_label(item_label_.data()),
-        ptr(ptr_.data()),
-        item_ptr(item_ptr_.data()),
-        node(node_.data()),
-        first(first_ ? first_->data() : nullptr),
-        last(last_ ? last_->data() : nullptr),
-        mean(mean_ ? mean_->data() : nullptr),
-        weight(weight_.data()),
-        weights((int64_t)weight_.shape(0)) {
-    const int64_t N = shape.nodes, L = shape.labels, D = shape.most;
-    for (const Part* part : {&first_, &last_, &mean_})
-      require(!*part || shaped(**part, N, L), "a part does not fit the steps");
-    const int64_t marks = (int64_t)item_.shape(0), items = (int64_t)item_ptr_.shape(0) - 1;
-    require(shaped(ptr_, N + 1) && ptr[0] == 0 && ptr[N] == marks && items >= 0 && shaped(steps_, marks) &&
-                item_ptr[0] == 0 && item_ptr[items] == (int64_t)item_label_.shape(0) && shaped(item_label_, weights),
-            "marks do not fit");
-    for (int64_t k = 0; k < items; k++) require(item_ptr[k] <= item_ptr[k + 1], "item_ptr must not fall");
-    for (int64_t k = 0; k < weights; k++) require(item_label[k] >= 0 && item_label[k] < L, "a label is out of range");
-    for (int64_t s = 0; s < shape.sequences; s++)
-      for (int64_t n = shape.begin(s); n < shape.offsets[s + 1]; n++) {
-        require(ptr[n] >= 0 && ptr[n] <= ptr[n + 1] && ptr[n + 1] <= marks, "marks must not fall");
-        for (int64_t m = ptr[n]; m < ptr[n + 1]; m++)
-          require(steps[m] >= 1 && steps[m] <= D && steps[m] <= n - shape.begin(s) + 1 && item[m] >= 0 && item[m] < items,
-                  "a marked segment is too long, begins before its sequence, or has an unknown item");
-      }
-    length.resize(D * stride);
-    for (int64_t d = 0; d < D; d++)
-      for (int64_t j = 0; j < stride; j++)
-        length[d * stride + j] = j < L && d < limit[order.label[j]] ? length_(d, order.label[j]) : -INF;
-  }
-
-  Own own(const Shape& shape, const Order& order, int64_t s, int stride) const {
-    Own o;
-    o.steps = shape.steps(s), o.labels = (int)shape.labels, o.stride = stride, o.most = (int)shape.most;
-    o.wide = order.wide.data(), o.place = order.place.data();
-    o.length = length.data(), o.ptr = ptr + shape.begin(s);
-    o.mark_steps = steps, o.item = item, o.item_ptr = item_ptr, o.item_label = item_label, o.weight = weight;
-    return o;
-  }
-};
-
-// Parts of one sequence after the other as rows of the sweep, and their gradients back in the caller's shape.
+// Parts of one sequence after the other as rows of the sweep, and room for their gradients.
 class Rows {
  public:
   Rows(const Shape& shape, const Order& order, int stride) : shape_(shape), order_(order), stride_(stride) {
     spare_.resize(2 * stride);
   }
   void load(const Given& given, int64_t s, Own& o) {
-    const int64_t at = shape_.begin(s) * shape_.labels, size = o.steps * stride_;
+    const int64_t size = o.steps * stride_;
     rows_.resize(4 * size);
-    rows_.zero();
     double* to = rows_.data();
-    o.node = take(given.node, at, o.steps, to), o.first = take(given.first, at, o.steps, to + size);
-    o.last = take(given.last, at, o.steps, to + 2 * size), o.mean = take(given.mean, at, o.steps, to + 3 * size);
+    const Columns columns(given, order_.label);
+    const int64_t first = shape_.begin(s);
+    o.node = columns.take(given.node, first, o.steps, stride_, to);
+    o.first = columns.take(given.first, first, o.steps, stride_, to + size);
+    o.last = columns.take(given.last, first, o.steps, stride_, to + 2 * size);
+    o.mean = columns.take(given.mean, first, o.steps, stride_, to + 3 * size);
     o.spare = spare_.data();
   }
   void clear_outputs(Own& o) {
@@ -197,21 +138,8 @@ class Rows {
     out_.zero();
     o.node_out = out_.data(), o.mean_out = o.mean ? out_.data() + o.steps * stride_ : nullptr;
   }
-  void give(const double* rows, int64_t s, double factor, double* out) const {
-    out += shape_.begin(s) * shape_.labels;
-    for (int64_t n = 0; n < shape_.steps(s); n++)
-      for (int64_t j = 0; j < shape_.labels; j++)
-        out[n * shape_.labels + j] = rows[n * stride_ + order_.place[j]] * factor;
-  }
 
  private:
-  const double* take(const double* from, int64_t at, int64_t steps, double* to) const {
-    if (!from) return nullptr;
-    for (int64_t n = 0; n < steps; n++)
-      for (int64_t k = 0; k < shape_.labels; k++)
-        to[n * stride_ + k] = from[at + n * shape_.labels + order_.label[k]];
-    return to;
-  }
   const Shape& shape_;
   const Order& order_;
   int stride_;
@@ -317,37 +245,53 @@ void expand(Ints offsets, Codes limit, Array2<const double> node, Part first, Pa
   });
 }
 
-void expectations(Ints offsets, Codes limit, Array2<const double> node, Part first, Part last, Part mean,
+void expectations(Ints offsets, Codes limit, Codes space, Array2<const double> node, Part first, Part last, Part mean,
                   Array2<const double> length, Ints ptr, Codes steps, Codes item, Ints item_ptr, Codes item_label,
                   Array1<const double> weight, Array3<const double> edge, Array1<const double> factor,
                   Array1<double> total, Array2<double> node_out, PartOut first_out, PartOut last_out, PartOut mean_out,
                   Array2<double> length_out, Array1<double> weight_out, Array3<double> edge_out, int n_jobs) {
-  const int64_t N = (int64_t)node.shape(0), D = (int64_t)length.shape(0), L = (int64_t)node.shape(1);
-  require(offsets.shape(0) >= 1 && (int64_t)length.shape(1) == L && item_ptr.shape(0) >= 1, "parts do not fit");
+  const int64_t N = (int64_t)node.shape(0), D = (int64_t)length.shape(0), L = (int64_t)length.shape(1);
+  const int64_t width = (int64_t)node.shape(1);
+  require(offsets.shape(0) >= 1 && item_ptr.shape(0) >= 1, "parts do not fit");
+  const bool own_columns = space.shape(0) == 0;
+  require(own_columns ? width == L : shaped(space, L), "labels of states do not fit");
+  for (int64_t j = 0; j < (own_columns ? 0 : L); j++)
+    require(space(j) >= 0 && space(j) < width, "labels of states do not fit");
   const Shape shape(offsets, N, D, L, &edge);
   const Kernels* k = best_kernels();
   const int stride = padded(L, k), parts = shape.parts(n_jobs);
   const Order order(shape, stride, k->lanes, Given::checked(shape, limit));
   const Given given(shape, order, stride, limit, node, first, last, mean, length, ptr, steps, item, item_ptr, item_label,
-                    weight);
-  require(shaped(factor, shape.sequences) && shaped(total, shape.sequences) && shaped(node_out, N, L) &&
+                    weight, own_columns ? nullptr : space.data());
+  require(shaped(factor, shape.sequences) && shaped(total, shape.sequences) && shaped(node_out, N, width) &&
               (bool)first == (bool)first_out && (bool)last == (bool)last_out && (bool)mean == (bool)mean_out &&
-              (!first_out || shaped(*first_out, N, L)) && (!last_out || shaped(*last_out, N, L)) &&
-              (!mean_out || shaped(*mean_out, N, L)) && shaped(length_out, D, L) && shaped(weight_out, given.weights) &&
-              shaped(edge_out, edge.shape(0), L, L),
+              (!first_out || shaped(*first_out, N, width)) && (!last_out || shaped(*last_out, N, width)) &&
+              (!mean_out || shaped(*mean_out, N, width)) && shaped(length_out, D, L) &&
+              shaped(weight_out, given.weights) && shaped(edge_out, edge.shape(0), L, L),
           "outputs do not fit");
   nb::gil_scoped_release unlocked;
   const Table table(k, shape, order, edge.data(), stride);
+  const Columns columns(given, order.label);
+  const std::optional<ProductTables> products =
+      ProductTables::fitting(k, shape, stride, limit.data(), length, edge, (bool)mean);
   const std::vector<int64_t> cut = shape.cut(parts);
-  const int64_t F = given.weights;
-  std::vector<std::vector<double>> pairs((size_t)parts, std::vector<double>(shape.shared ? L * L : 0, 0.0));
-  std::vector<std::vector<double>> lengths((size_t)parts, std::vector<double>(D * stride, 0.0));
-  std::vector<std::vector<double>> weights((size_t)parts, std::vector<double>(F, 0.0));
+  std::vector<Sums> sums((size_t)parts);
   run_parts(parts, [&](int p) {
+    Sums& own_sums = sums[p];
+    own_sums.clear(shape, given.weights);
     Scratch scratch(shape, order, stride);
     Rows rows(shape, order, stride);
+    std::vector<double> lengths(D * stride, 0.0);
+    std::optional<ProductRows> quick;
+    if (products) quick.emplace(*products, shape, given, stride);
     for (int64_t s = cut[p]; s < cut[p + 1]; s++) {
-      Sweep w = scratch.at(shape.steps(s));
+      const int64_t begin = shape.begin(s), T = shape.steps(s);
+      if (quick && quick->run(k, s, factor(s), own_sums.weights.data())) {
+        total(s) = quick->total();
+        quick->give(s, factor(s), node_out, first_out, last_out);
+        continue;
+      }
+      Sweep w = scratch.at(T);
       Own own = given.own(shape, order, s, stride);
       rows.load(given, s, own);
       k->expand(own, w.score);
@@ -355,25 +299,24 @@ void expectations(Ints offsets, Codes limit, Array2<const double> node, Part fir
       if (!shape.shared) w.each_out = edge_out.data() + shape.first_edge[s] * L * L;
       total(s) = k->sum(table.of(shape, edge.data(), s), w);
       rows.clear_outputs(own);
-      own.length_out = lengths[p].data(), own.weight_out = weights[p].data();
+      own.length_out = lengths.data(), own.weight_out = own_sums.weights.data();
       k->collect(own, w);
-      rows.give(own.node_out, s, 1.0, node_out.data());
-      if (mean_out) rows.give(own.mean_out, s, 1.0, mean_out->data());
-      if (first_out) rows.give(w.start, s, factor(s), first_out->data());
-      if (last_out) rows.give(w.end, s, factor(s), last_out->data());
+      columns.give(own.node_out, begin, T, stride, 1.0, node_out.data());
+      if (mean_out) columns.give(own.mean_out, begin, T, stride, 1.0, mean_out->data());
+      if (first_out) columns.give(w.start, begin, T, stride, factor(s), first_out->data());
+      if (last_out) columns.give(w.end, begin, T, stride, factor(s), last_out->data());
     }
-    if (shape.shared) scratch.add_pairs(table.edges(), pairs[p].data());
-  });
-  if (shape.shared) std::fill(edge_out.data(), edge_out.data() + L * L, 0.0);
-  std::fill(length_out.data(), length_out.data() + D * L, 0.0);
-  std::fill(weight_out.data(), weight_out.data() + F, 0.0);
-  for (int p = 0; p < parts; p++) {
-    if (shape.shared)
-      for (int64_t q = 0; q < L * L; q++) edge_out.data()[q] += pairs[p][q];
     for (int64_t d = 0; d < D; d++)
-      for (int64_t j = 0; j < L; j++) length_out(d, j) += lengths[p][d * stride + order.place[j]];
-    for (int64_t f = 0; f < F; f++) weight_out(f) += weights[p][f];
-  }
+      for (int64_t j = 0; j < L; j++) own_sums.lengths[d * L + j] += lengths[d * stride + order.place[j]];
+    if (shape.shared) scratch.add_pairs(table.edges(), own_sums.pairs.data());
+    if (quick) quick->add(own_sums);
+  });
+  Sums all;
+  all.clear(shape, given.weights);
+  for (const Sums& part : sums) all.add(part);
+  if (shape.shared) std::copy(all.pairs.begin(), all.pairs.end(), edge_out.data());
+  std::copy(all.lengths.begin(), all.lengths.end(), length_out.data());
+  std::copy(all.weights.begin(), all.weights.end(), weight_out.data());
 }
 
 }  // namespace segments

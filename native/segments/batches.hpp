@@ -21,7 +21,7 @@ void max_product(Ints offsets, Array3<const double> segment, Array3<const double
 void expand(Ints offsets, Codes limit, Array2<const double> node, Part first, Part last, Part mean,
             Array2<const double> length, Ints ptr, Codes steps, Codes item, Ints item_ptr, Codes item_label,
             Array1<const double> weight, Array3<double> out, int n_jobs);
-void expectations(Ints offsets, Codes limit, Array2<const double> node, Part first, Part last, Part mean,
+void expectations(Ints offsets, Codes limit, Codes space, Array2<const double> node, Part first, Part last, Part mean,
                   Array2<const double> length, Ints ptr, Codes steps, Codes item, Ints item_ptr, Codes item_label,
                   Array1<const double> weight, Array3<const double> edge, Array1<const double> factor,
                   Array1<double> total, Array2<double> node_out, PartOut first_out, PartOut last_out, PartOut mean_out,

@@ -62,6 +62,38 @@ struct Own {
   double* spare = nullptr;         // (2, stride) scratch
 };
 
+// One sequence on its way through the recursion in products (products.cpp): no score of a segment is written down. Rows
+// are in the order of `from`, padded with zeros; all arrays begin at its first step.
+struct Products {
+  int64_t steps = 0;
+  int labels = 0, stride = 0, most = 0;
+  const int32_t *from = nullptr, *deep = nullptr;  // (vectors) the lengths d - 1 in [from, deep) that a vector has
+  const double* least = nullptr;   // (stride) the fewest steps of a label; padding: infinity
+  const int32_t* place = nullptr;  // (L) where a label stands in a row
+  const double *node = nullptr, *first = nullptr, *last = nullptr;  // (T, stride); first and last may be null
+  const double* length = nullptr;  // (D, stride) exp(score - length_top), 0 for lengths that a label does not have
+  double length_top = 0;
+  const double* prob = nullptr;    // (L, stride) exp(edge - edge_top), 0 where forbidden
+  const double* prob_back = nullptr;  // its transpose
+  double edge_top = 0;
+  const int64_t* ptr = nullptr;    // (T + 1) places of marks
+  const int32_t *mark_steps = nullptr, *item = nullptr, *item_label = nullptr;
+  const int64_t* item_ptr = nullptr;
+  const double* weight = nullptr;
+  double factor = 1;               // how much the sequence counts in what is added up
+  double* window = nullptr;        // (room, stride) scratch: segments that began, one block of steps after the other
+  int64_t room = 0;
+  int64_t* base = nullptr;         // (T) scratch: the segments that began with m lie in row base[n] + m for ends n
+  double *ending = nullptr, *into = nullptr, *inverse = nullptr, *share = nullptr, *pushed = nullptr;  // (T, stride)
+  double* marked = nullptr;        // (steps with marks, D, stride) scratch: lengths with the marks of a step
+  double* spare = nullptr;         // (3, stride) scratch
+  double *start = nullptr, *end = nullptr, *inside = nullptr;  // (T, stride) out: probabilities
+  double* lengths = nullptr;       // (D, stride) += factor Σ, to be multiplied by length
+  double* lengths_marked = nullptr;  // (D, stride) += factor Σ probabilities, of steps with marks
+  double* counts = nullptr;        // (L, stride) += factor Σ, to be multiplied by prob
+  double* weight_out = nullptr;    // (F) +=
+};
+
 struct Kernels {
   int level, lanes;
   double (*sum)(const Edges&, const Sweep&);                                // total
@@ -69,6 +101,7 @@ struct Kernels {
   void (*expand)(const Own&, double* score);                                // (T, D, stride)
   void (*collect)(const Own&, const Sweep&);
   void (*exponentiate)(int64_t n, const double* x, double shift, double* out);
+  double (*products)(const Products&);                                      // total; NaN: to be done in logs
 };
 
 const Kernels* kernels_level0();

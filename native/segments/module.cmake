@@ -1,3 +1,3 @@
 crfield_module(_segments native/segments/module.cpp
   PLAIN native/segments/batches.cpp
-  LEVELLED native/segments/sweep.cpp native/segments/parts.cpp)
+  LEVELLED native/segments/sweep.cpp native/segments/parts.cpp native/segments/products.cpp)

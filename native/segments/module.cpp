@@ -14,8 +14,8 @@ NB_MODULE(_segments, module) {
   module.def("expand", &expand, arg("offsets"), arg("limit"), arg("node"), arg("first").none(), arg("last").none(),
              arg("mean").none(), arg("length"), arg("ptr"), arg("steps"), arg("item"), arg("item_ptr"),
              arg("item_label"), arg("weight"), arg("out"), arg("n_jobs"));
-  module.def("expectations", &expectations, arg("offsets"), arg("limit"), arg("node"), arg("first").none(),
-             arg("last").none(), arg("mean").none(), arg("length"), arg("ptr"), arg("steps"), arg("item"),
+  module.def("expectations", &expectations, arg("offsets"), arg("limit"), arg("space"), arg("node"),
+             arg("first").none(), arg("last").none(), arg("mean").none(), arg("length"), arg("ptr"), arg("steps"), arg("item"),
              arg("item_ptr"), arg("item_label"), arg("weight"), arg("edge"), arg("factor"), arg("total"),
              arg("node_out"), arg("first_out").none(), arg("last_out").none(), arg("mean_out").none(),
              arg("length_out"), arg("weight_out"), arg("edge_out"), arg("n_jobs"));

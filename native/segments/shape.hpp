@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -78,6 +79,39 @@ struct Order {
     for (int64_t d = 0; d < shape.most; d++) {
       while (vectors && deep[vectors - 1] <= d) vectors--;
       wide[d] = (int32_t)vectors;
+    }
+  }
+};
+
+// Where states stand in a row of products: those with the same first length side by side, so that a vector whose states
+// all have one length only, say, is read at that length only.
+struct ProductOrder {
+  std::vector<int32_t> label, place;  // (L) the state at a place; the place of a state
+  std::vector<int32_t> from, deep;    // (vectors) the lengths d - 1 in [from, deep) that some state of it has
+  std::vector<double> least;          // (stride) the fewest steps of a state; padding: infinity
+
+  // `possible(d, j)`: whether state j may last d + 1 steps.
+  template <class Possible>
+  ProductOrder(const Shape& shape, int stride, int lanes, const Possible& possible)
+      : label((size_t)shape.labels),
+        place((size_t)shape.labels),
+        from((size_t)(stride / lanes), (int32_t)shape.most),
+        deep((size_t)(stride / lanes), 0),
+        least((size_t)stride, std::numeric_limits<double>::infinity()) {
+    std::vector<int32_t> low((size_t)shape.labels, (int32_t)shape.most), high((size_t)shape.labels, 0);
+    for (int64_t j = 0; j < shape.labels; j++)
+      for (int64_t d = 0; d < shape.most; d++)
+        if (possible(d, j)) low[j] = std::min<int32_t>(low[j], (int32_t)d), high[j] = (int32_t)d + 1;
+    std::iota(label.begin(), label.end(), 0);
+    std::stable_sort(label.begin(), label.end(), [&](int32_t i, int32_t j) {
+      return low[i] != low[j] ? low[i] < low[j] : high[i] > high[j];
+    });
+    for (int64_t k = 0; k < shape.labels; k++) {
+      const int32_t j = label[k];
+      place[j] = (int32_t)k;
+      from[k / lanes] = std::min(from[k / lanes], low[j]);
+      deep[k / lanes] = std::max(deep[k / lanes], high[j]);
+      if (high[j]) least[k] = low[j] + 1.0;
     }
   }
 };

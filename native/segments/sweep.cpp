@@ -264,6 +264,7 @@ void segment_exponentiate(int64_t n, const double* x, double shift, double* out)
 
 void segment_expand(const segments::Own&, double*);
 void segment_collect(const segments::Own&, const segments::Sweep&);
+double segment_products(const segments::Products&);
 
 }  // namespace CRFIELD_LEVEL_NAME
 
@@ -272,7 +273,7 @@ namespace segments {
 const Kernels* CRFIELD_JOIN(kernels_level, CRFIELD_LEVEL)() {
   using namespace CRFIELD_LEVEL_NAME;
   static const Kernels table{CRFIELD_LEVEL,   LANES,           segment_sum, segment_best, segment_expand,
-                             segment_collect, segment_exponentiate};
+                             segment_collect, segment_exponentiate, segment_products};
   return &table;
 }
 

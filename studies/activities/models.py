@@ -43,7 +43,7 @@ from crfield.estimators.boosted.tree_crf import TreeCRF
 from crfield.estimators.chain.crf import ChainCRF
 from crfield.estimators.markov.hmm import HMM
 from crfield.inference.chain import ChainEngine
-from crfield.training.markov.segment_memory import SegmentStates
+from crfield.training.segment_memory import SegmentStates
 from studies.activities.stacked_chain import StackedChain
 
 LOGISTIC, BOOSTED = "logistic regression", "gradient boosting"

@@ -28,7 +28,7 @@ from crfield.core.topology import Chains
 from crfield.errors import InputError
 from crfield.inference.chain import ChainEngine
 from crfield.objectives.contrast import Contrast
-from crfield.training.markov.segment_memory import SegmentStates
+from crfield.training.segment_memory import SegmentStates
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ import pytest
 
 from crfield.errors import InputError
 from crfield.features.sensors.readings import means_about, reading_columns
-from crfield.training.markov.segment_memory import SegmentStates, with_memory
+from crfield.training.segment_memory import SegmentStates, with_memory
 from studies.activities import stacked_chain
 from studies.activities.models import (
     BOOSTED,

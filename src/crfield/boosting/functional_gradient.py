@@ -33,7 +33,6 @@ import numpy as np
 
 from crfield.boosting.chain_slopes import Labelled, Slopes
 from crfield.boosting.round_table import Round
-from crfield.boosting.segment_memory import SegmentMemory
 from crfield.boosting.tree_field import TreeField
 from crfield.boosting.weak_learners.candidates import Candidates, Table
 from crfield.boosting.weak_learners.responses import LEAST_WEIGHT, centred
@@ -42,6 +41,7 @@ from crfield.boosting.weak_learners.tree_scorer import FlatTree, TreeSum
 from crfield.boosting.weak_learners.trees import fit_tree
 from crfield.core.target import Target
 from crfield.optimize.history import CALLBACK, INTERRUPTED, Step
+from crfield.training.segment_memory import SegmentMemory
 
 LIMIT = 4.0  # of a leaf's Newton step before the learning rate: where beliefs are sure and wrong, curvature vanishes
 DEEP, SMALL_TABLES = 4, 64  # levels from which most nodes have few rows, and joint bins for these

@@ -7,7 +7,7 @@ The second sum is there only if transitions were boosted too; its trees read the
 Dietterich, Ashenfelter & Bulatov (2004). Whatever the scores are made of, they are `Potentials`, so every engine and
 every report applies.
 
-With a memory b and c are states, pairs of labels (`crfield.boosting.segment_memory`), and answers are among the paths
+With a memory b and c are states, pairs of labels (`crfield.training.segment_memory`), and answers are among the paths
 of states that labellings have.
 """
 
@@ -17,12 +17,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from crfield.boosting.segment_memory import SegmentMemory
 from crfield.boosting.weak_learners.candidates import Table
 from crfield.boosting.weak_learners.tree_scorer import TreeSum
 from crfield.core.potentials import Potentials
 from crfield.core.topology import Chains
 from crfield.storage.state import State, refuse
+from crfield.training.segment_memory import SegmentMemory
 
 PARTS = ("prior", "start", "end", "table")
 

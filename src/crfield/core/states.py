@@ -20,6 +20,8 @@ from crfield.core.checks import is_integer
 from crfield.core.target import UNKNOWN, Target
 from crfield.errors import InputError, ShapeError
 
+FEW = 4096  # states times labels: a product with zeros and ones is then faster than sums of stretches
+
 
 @dataclass(frozen=True, eq=False)
 class StateSpace:
@@ -72,7 +74,7 @@ class StateSpace:
         """(N, L) probabilities of labels, each the sum over its states (N, S)."""
         if self.plain:
             return node
-        if (np.diff(self.label_of_state) >= 0).all():
+        if self.n_states * self.n_labels > FEW and (np.diff(self.label_of_state) >= 0).all():
             return np.add.reduceat(node, np.cumsum(self.counts) - self.counts, axis=1)
         return node @ np.eye(self.n_labels)[self.label_of_state]
 

@@ -34,10 +34,21 @@ def path_scores(potentials: Potentials, path: np.ndarray) -> np.ndarray:
     >>> path_scores(scores, np.array([0, 1])).tolist()
     [2.5]
     """
-    topology = potentials.topology
-    local = segment_sums(potentials.node[np.arange(topology.n_nodes), path], topology.offsets)
-    joint = potentials.edge[potentials.tables, path[topology.tails], path[topology.heads]]
-    return local + segment_sums(joint, topology.edge_offsets)
+    topology, labels = potentials.topology, potentials.n_labels
+    local = np.take(potentials.node.reshape(-1), np.arange(topology.n_nodes) * labels + path)
+    joint = np.take(potentials.edge.reshape(-1), _pairs(potentials, path))
+    return segment_sums(local, topology.offsets) + segment_sums(joint, topology.edge_offsets)
+
+
+def _pairs(potentials: Potentials, path: np.ndarray) -> np.ndarray:
+    """(E,) where the scores of the pairs of labels lie in the tables, written as one row."""
+    topology, labels = potentials.topology, potentials.n_labels
+    path = path.astype(np.int64, copy=False)
+    place = np.take(path, topology.tails) * labels
+    place += np.take(path, topology.heads)
+    if len(potentials.edge) != 1:
+        place += potentials.tables * labels**2
+    return place
 
 
 def segment_sums(x: np.ndarray, offsets: np.ndarray) -> np.ndarray:
@@ -54,12 +65,10 @@ def one_hot(
 ) -> tuple[np.ndarray, np.ndarray]:
     """A labelling as zeros and ones in the shape of the scores; all zeros where it is not ``possible`` (B,)."""
     topology, labels = potentials.topology, potentials.n_labels
-    nodes, edges = np.arange(topology.n_nodes), np.arange(topology.n_edges)
+    cell, place = np.arange(topology.n_nodes) * labels + path, _pairs(potentials, path)
     if possible is not None and not possible.all():
-        nodes, edges = nodes[possible[topology.sequence_of_node]], edges[possible[topology.sequence_of_edge]]
-    node = np.zeros_like(potentials.node)
-    node[nodes, path[nodes]] = 1.0
-    before, after = path[topology.tails[edges]].astype(np.int64), path[topology.heads[edges]]
-    place = (potentials.tables[edges] * labels + before) * labels + after
+        cell, place = cell[possible[topology.sequence_of_node]], place[possible[topology.sequence_of_edge]]
+    node = np.zeros(potentials.node.shape)
+    node.reshape(-1)[cell] = 1.0
     edge = np.bincount(place, minlength=potentials.edge.size).astype(np.float64)
     return node, edge.reshape(potentials.edge.shape)

@@ -11,8 +11,9 @@ gradients without writing (N, D, L) numbers out: a sequence's scores are made in
                        + Σ_{items of (n, d)} weight(item, j)                       −∞ where d > limit_j
 
 Sums over a segment are built step by step from the shorter one, and their gradients likewise: one addition for each
-(n, d, j). *Marked* segments carry items, say their text: those that end with node n are the places
-``ptr[n]:ptr[n+1]`` of ``steps`` (their d) and ``item``; item k has the labels
+(n, d, j). The compiled body needs none: without means the ends of a segment and its length are factors, and sums over
+lengths convolutions (`native/segments/products.cpp`). *Marked* segments carry items, say their text: those that end
+with node n are the places ``ptr[n]:ptr[n+1]`` of ``steps`` (their d) and ``item``; item k has the labels
 ``item_label[item_ptr[k]:item_ptr[k+1]]``, a weight each.
 """
 
@@ -113,6 +114,7 @@ class Parts:
     last: np.ndarray | None = None  # (N, L)
     mean: np.ndarray | None = None  # (N, L)
     weight: np.ndarray | None = None  # (F,) of items
+    states: bool = False  # whether lengths are those of states, (D, S), and the others those of labels
 
     def __post_init__(self) -> None:
         for name in ("node", "length", "first", "last", "mean", "weight"):
@@ -122,7 +124,8 @@ class Parts:
                 object.__setattr__(self, name, value)
             if value is not None and name not in ("length", "weight") and value.shape != self.node.shape:
                 raise ShapeError(f"{name} must be {self.node.shape} as node is, got {value.shape}.")
-        if self.node.ndim != 2 or self.length.ndim != 2 or self.length.shape[1] != self.node.shape[1]:
+        fits = self.node.ndim == 2 and self.length.ndim == 2
+        if not fits or not (self.states or self.length.shape[1] == self.node.shape[1]):
             raise ShapeError(f"node must be (N, L) and length (D, L), got {self.node.shape}, {self.length.shape}.")
 
 
@@ -146,9 +149,13 @@ def expectations(
     edge: np.ndarray,
     *,
     factor: np.ndarray | None = None,
+    space: np.ndarray | None = None,
     n_jobs: int = 1,
 ) -> tuple[np.ndarray, Parts, np.ndarray]:
     """Log Z (B,) and its gradient in the parts and in ``edge``; sequence s counts ``factor[s]`` times in these.
+
+    With ``space`` (S,), the label of each of S states, limits, lengths, marks and edges are those of states, and the
+    parts in the shape of nodes, which the states of a label share, those of labels; so are their gradients.
 
     >>> parts = Parts(np.zeros((2, 1)), np.zeros((2, 1)))
     >>> total, found, pairs = expectations(np.array([0, 2]), np.array([2]), parts, Marks.none(2), np.zeros((1, 1, 1)))
@@ -156,7 +163,8 @@ def expectations(
     (2.0, [[1.0], [0.5]], [[[0.5]]])
     """
     edge = np.ascontiguousarray(edge, np.float64)
-    asked = _asked(offsets, limit, parts, marks)
+    offsets, limit, *asked = _asked(offsets, limit, parts, marks)  # type: ignore[assignment]
+    space = np.zeros(0, np.int32) if space is None else np.ascontiguousarray(space, np.int32)
     total = np.empty(len(offsets) - 1)
     weights = np.ones(len(total)) if factor is None else np.ascontiguousarray(factor, np.float64)
     if weights.shape != total.shape:
@@ -167,9 +175,23 @@ def expectations(
     )
     length, weight, edge_out = np.zeros_like(parts.length), np.zeros(marks.n_weights), np.zeros_like(edge)
     choice.body("segments").expectations(
-        *asked, edge, weights, total, node, first, last, mean, length, weight, edge_out, max(1, n_jobs)
+        offsets,
+        limit,
+        space,
+        *asked,
+        edge,
+        weights,
+        total,
+        node,
+        first,
+        last,
+        mean,
+        length,
+        weight,
+        edge_out,
+        max(1, n_jobs),
     )
-    return total, Parts(node, length, first, last, mean, weight), edge_out
+    return total, Parts(node, length, first, last, mean, weight, states=len(space) > 0), edge_out
 
 
 def _asked(offsets: np.ndarray, limit: np.ndarray, parts: Parts, marks: Marks) -> tuple[np.ndarray | None, ...]:

@@ -112,8 +112,18 @@ class Basis:
         return cls(scale, blocks)
 
 
-def whitening(mean: np.ndarray, gram: np.ndarray, count: float, *, ridge: np.ndarray, intercepts: int) -> np.ndarray:
+def whitening(
+    mean: np.ndarray,
+    gram: np.ndarray,
+    count: float,
+    *,
+    ridge: np.ndarray,
+    intercepts: int,
+    shares: np.ndarray | None = None,
+) -> np.ndarray:
     """(K, K) the matrix T of D columns, and of intercepts behind them, of which every row has one.
+
+    ``shares`` (intercepts,) says how many of the rows have each of these; equally many unless given.
 
     ``mean`` (D,) and ``gram`` (D, D) = Σ (x − mean)(x − mean)ᵀ, or only its diagonal (D,), are over ``count`` rows,
     sums already multiplied by how much a row bends the objective; ``ridge`` (K,) is what the penalty adds for each
@@ -134,6 +144,8 @@ def whitening(mean: np.ndarray, gram: np.ndarray, count: float, *, ridge: np.nda
     change[width:, :width] = -mean / spread
     bend = np.full(size, count / max(intercepts, 1))  # of centred columns of one size, and of intercepts
     bend[:width] = count
+    if shares is not None:
+        bend[width:] = count * shares
     if not whole:
         return change / np.sqrt(np.maximum(bend + ridge @ change**2, 1e-300))
     even = np.diag(bend)

@@ -114,16 +114,15 @@ class Layout:
             raise InputError(f"transition_pairs must be 'observed', 'all' or 'none', got {transition_pairs!r}.")
         labels = target.n_labels
         rows, items = _met_labels(target)
-        edges, met_pairs = _met_pairs(target, rows, items)
         ptr = label = edge_ptr = edge_pair = None
         if feature_pairs == "observed":
             ptr, label = _observe(batch.node, rows, items, labels)
             if batch.edge is not None:
-                edge_ptr, edge_pair = _observe(batch.edge, edges, met_pairs, labels * labels)
+                edge_ptr, edge_pair = _observe(batch.edge, *_met_pairs(target, rows, items), labels * labels)
         elif batch.edge is None:
             edge_ptr, edge_pair = np.zeros(1, np.int64), np.zeros(0, np.int32)
         if transition_pairs == "observed":
-            pairs = np.unique(met_pairs).astype(np.int32)
+            pairs = _different_pairs(target, rows, items)
         elif transition_pairs == "none":
             pairs = np.zeros(0, np.int32)
         else:
@@ -244,10 +243,25 @@ def _met_pairs(target: Target, rows: np.ndarray, items: np.ndarray) -> tuple[np.
     if target.allowed is None:
         codes = target.labels.astype(np.int64)
         return np.arange(len(heads)), (codes[heads - 1] * labels + codes[heads]).astype(np.int32)
-    met = np.zeros((len(target.labels), labels), dtype=bool)
-    met[rows, items] = True
+    met = _met_table(target, rows, items)
     edge, before, after = np.nonzero(met[heads - 1][:, :, None] & met[heads][:, None, :])
     return edge, (before * labels + after).astype(np.int32)
+
+
+def _met_table(target: Target, rows: np.ndarray, items: np.ndarray) -> np.ndarray:
+    """(N, L) bool: the labels that a step is met with."""
+    met = np.zeros((len(target.labels), target.n_labels), dtype=bool)
+    met[rows, items] = True
+    return met
+
+
+def _different_pairs(target: Target, rows: np.ndarray, items: np.ndarray) -> np.ndarray:
+    """The label pairs i·L + j that some edge is met with, sorted; counted by one product of tables."""
+    heads = target.topology.heads
+    if target.allowed is None:
+        return np.unique(_met_pairs(target, rows, items)[1]).astype(np.int32)
+    met = _met_table(target, rows, items).astype(np.float32)
+    return np.flatnonzero(met[heads - 1].T @ met[heads] > 0).astype(np.int32)
 
 
 def _observe(columns: Columns, rows: np.ndarray, items: np.ndarray, n_items: int) -> tuple[np.ndarray, np.ndarray]:

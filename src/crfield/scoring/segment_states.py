@@ -16,6 +16,7 @@ states are labels.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -58,10 +59,15 @@ class SegmentStates:
         again = full | (whole[label] == 1)
         return cls(space, np.where(full, whole[label], 1).astype(np.int32), whole[label] - short, again)
 
-    @property
+    @cached_property
     def plain(self) -> bool:
         """Whether states are labels and any may follow any."""
         return self.space.plain and bool(self.again.all())
+
+    @property
+    def labels(self) -> np.ndarray | None:
+        """(S,) the label of each state as kernels take it; None where states are labels."""
+        return None if self.plain else self.space.label_of_state
 
     # ------------------------------------------------------------------- scores of labels to scores of states
 
@@ -70,13 +76,23 @@ class SegmentStates:
         if self.plain:
             return parts
         label = self.space.label_of_state
-        steps = np.arange(1, len(parts.length) + 1)[:, None]
-        length = np.where((steps >= self.least) & (steps <= self.most), parts.length[:, label], -np.inf)
-        node, first, last, mean = (
-            None if part is None else part[:, label] for part in (parts.node, parts.first, parts.last, parts.mean)
+        first, last, mean = (
+            None if part is None else part[:, label] for part in (parts.first, parts.last, parts.mean)
         )
-        weight = None if parts.weight is None else parts.weight[self._items(marks)[0]]
-        return Parts(node, length, first, last, mean, weight)  # type: ignore[arg-type]
+        own = self.tables(parts, marks)
+        return replace(own, node=parts.node[:, label], first=first, last=last, mean=mean, states=False)
+
+    def tables(self, parts: Parts, marks: Marks) -> Parts:
+        """The same with only the tables of lengths and items spread over states; steps keep those of labels."""
+        if self.plain:
+            return parts
+        steps = np.arange(1, len(parts.length) + 1)[:, None]
+        length = parts.length[:, self.space.label_of_state]
+        length = np.where((steps >= self.least) & (steps <= self.most), length, -np.inf)
+        weight = parts.weight
+        if weight is not None and marks.n_weights:
+            weight = weight[self._items(marks)[0]]
+        return replace(parts, length=length, weight=weight, states=True)
 
     def edge(self, edge: np.ndarray) -> np.ndarray:
         """(1 | E, S, S) scores of neighbours; −∞ where a label does not follow itself."""
@@ -95,7 +111,7 @@ class SegmentStates:
         state = (self._first[marks.item_label[source]] + number).astype(np.int32)
         return replace(marks, item_ptr=item_ptr, item_label=state)
 
-    @property
+    @cached_property
     def _first(self) -> np.ndarray:
         """(L,) the first state of each label."""
         return np.cumsum(self.space.counts) - self.space.counts
@@ -108,17 +124,13 @@ class SegmentStates:
     # ----------------------------------------------------------------- answers over states to answers over labels
 
     def label_parts(self, parts: Parts, marks: Marks) -> Parts:
-        """Gradients in the parts, each label the sum of its states."""
+        """Gradients in what `tables` gave, each label the sum of its states."""
         if self.plain:
             return parts
-        node, length, first, last, mean = (
-            None if part is None else self._sums(part)
-            for part in (parts.node, parts.length, parts.first, parts.last, parts.mean)
-        )
         weight = parts.weight
-        if weight is not None:
+        if weight is not None and marks.n_weights:
             weight = np.bincount(self._items(marks)[0], weight, minlength=marks.n_weights)
-        return Parts(node, length, first, last, mean, weight)  # type: ignore[arg-type]
+        return replace(parts, length=self._sums(parts.length), weight=weight, states=False)
 
     def label_edge(self, edge: np.ndarray) -> np.ndarray:
         """(1 | E, L, L) of pairs of labels."""
@@ -132,7 +144,7 @@ class SegmentStates:
 
     def _sums(self, table: np.ndarray) -> np.ndarray:
         """Sums over the states of each label, which are the last axis."""
-        return np.add.reduceat(table, self._first, axis=-1)
+        return table if self.space.plain else np.add.reduceat(table, self._first, axis=-1)
 
     # ------------------------------------------------------------------------------------------- segmentations
 

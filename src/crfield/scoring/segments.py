@@ -46,7 +46,12 @@ class SegmentData:
     batch: Batch
     marks: Marks
 
-    @property
+    @cached_property
+    def columns(self) -> Batch:
+        """The batch without its columns of edges."""
+        return Batch(self.batch.topology, self.batch.node)
+
+    @cached_property
     def bare(self) -> Batch:
         """The batch without its columns of steps."""
         nodes = self.batch.topology.n_nodes
@@ -245,12 +250,12 @@ class SegmentScorer:
         node, edge = linear.Tagger(layout.base, weights[part["base"]]).scores(data.bare, n_jobs=n_jobs)
         roles: dict[str, np.ndarray] = {}
         if layout.roles:
-            columns = Batch(data.batch.topology, data.batch.node)
-            wide, _ = linear.Tagger(layout.steps, weights[part["steps"]]).scores(columns, n_jobs=n_jobs)
+            wide, _ = linear.Tagger(layout.steps, weights[part["steps"]]).scores(data.columns, n_jobs=n_jobs)
             roles = {role: wide[:, k * labels : (k + 1) * labels] for k, role in enumerate(layout.roles)}
         if "sum" in roles:
             node += roles.pop("sum")
-        return Parts(node, layout.lengths(weights), **roles, weight=weights[part["texts"]]), edge
+        first, last, mean = (roles.get(role) for role in ("first", "last", "mean"))
+        return Parts(node, layout.lengths(weights), first, last, mean, weights[part["texts"]]), edge
 
     def score(self, weights: np.ndarray, data: SegmentData, *, n_jobs: int = 1) -> SegmentPotentials:
         """Potentials over states, N · D · S numbers."""
@@ -270,8 +275,7 @@ class SegmentScorer:
             named = {"sum": parts.node, "mean": parts.mean, "first": parts.first, "last": parts.last}
             wide = np.concatenate([named[role] for role in layout.roles], axis=1)
             none = np.zeros((1, layout.steps.n_labels, layout.steps.n_labels))
-            columns = Batch(data.batch.topology, data.batch.node)
-            out[layout.part["steps"]] = linear.pull(layout.steps, columns, wide, none)
+            out[layout.part["steps"]] = linear.pull(layout.steps, data.columns, wide, none)
         lengths = out[layout.part["length"]].reshape(-1, layout.n_labels)
         weighted = np.flatnonzero(layout.bins >= 0)
         np.add.at(lengths, layout.bins[weighted], parts.length[weighted])

@@ -179,11 +179,18 @@ def column_places(layout: Layout, moments: Moments) -> np.ndarray:
 
 
 def mixed(
-    places: np.ndarray, intercepts: np.ndarray, moments: Moments, share: float, ridge: np.ndarray
+    places: np.ndarray,
+    intercepts: np.ndarray,
+    moments: Moments,
+    share: float,
+    ridge: np.ndarray,
+    *,
+    shares: np.ndarray | None = None,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Blocks of a `Basis` for weights ``places`` (C, M) of columns and groups, with their ``intercepts`` (J, M).
 
-    A row counts in one of the J intercepts of a group, and bends the objective by 1 / ``share``.
+    A row counts in one of the J intercepts of a group, ``shares`` (J,) of them in each, and bends the objective by
+    1 / ``share``.
     """
     kinds, of_group = np.unique(places >= 0, axis=1, return_inverse=True)
     for kind in range(kinds.shape[1] if len(places) else 0):
@@ -200,6 +207,7 @@ def mixed(
                 moments.count / share,
                 ridge=ridge[block[:, 0]],
                 intercepts=len(intercepts),
+                shares=shares,
             ),
         )
 

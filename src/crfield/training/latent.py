@@ -15,6 +15,8 @@ free(w) − c·w + penalty(w) smaller, a convex problem (the M step; Dempster, L
 short the M step. Gradients need fewer evaluations; EM is there to compare, and for starts that must not be left: its
 short M steps go in the weights' own coordinates, whatever the columns.
 
+Gradients on numeric columns begin with one start that looks at them, and starts race (`training.latent_starts`).
+
 A problem here is an `optimize.problem.Problem` with the two halves beside ``evaluate``. Starts are independent of
 each other, so with several jobs each goes to a process of its own (`training.parallel`).
 """
@@ -32,6 +34,7 @@ import numpy as np
 from crfield.core.checks import one_of
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
+from crfield.core.states import StateSpace
 from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.data.batch import Batch
@@ -45,7 +48,8 @@ from crfield.scoring.layout import Layout
 from crfield.scoring.linear import LinearScorer
 from crfield.training.chain.fused import FusedChain
 from crfield.training.column_basis import Moments, column_basis, column_places, measured, mixed, numeric
-from crfield.training.likelihood import fit_likelihood, history_pairs
+from crfield.training.latent_starts import RACE, Pause, clustered_states, start_of
+from crfield.training.likelihood import fit_likelihood, history_pairs, numeric_basis
 from crfield.training.parallel import run_each
 
 TRAININGS = ("gradient", "em")
@@ -79,10 +83,17 @@ class Halves(Protocol):
 
 
 class LatentChain:
-    """Chains over states whose target allows several: ``evaluate`` by the fused kernel, halves by the plain path."""
+    """Chains over states whose target allows several: ``evaluate`` by the fused kernel, halves by the plain path.
 
-    def __init__(self, layout: Layout, batch: Batch, target: Target, *, n_jobs: int = 1) -> None:
+    ``space`` says which states belong to which label; with it, numeric columns can be put into clusters.
+    """
+
+    def __init__(
+        self, layout: Layout, batch: Batch, target: Target, *, space: StateSpace | None = None, n_jobs: int = 1
+    ) -> None:
         self.layout, self.batch, self.target, self.n_jobs = layout, batch, target, n_jobs
+        self.space = space
+        self._basis: tuple[Penalty, Basis | None] | None = None
         self._fused: FusedChain | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -100,6 +111,24 @@ class LatentChain:
             packed = FusedChain(self.layout, self.batch, self.target, n_jobs=self.n_jobs)
             self._fused = measured(packed, self.layout, self.batch, self.target)
         return self._fused
+
+    @property
+    def telling(self) -> bool:
+        """Whether there are numeric columns, which can tell states apart."""
+        return self.space is not None and self.fused.moments is not None and not self.fused.moments.even
+
+    def basis(self, penalty: Penalty) -> Basis | None:
+        """The coordinates of numeric columns, made once for all starts."""
+        if self._basis is None or self._basis[0] is not penalty:
+            self._basis = penalty, numeric_basis(self.fused, penalty)
+        return self._basis[1]
+
+    def clustered_start(self, penalty: Penalty, seed: int) -> tuple[np.ndarray, int]:
+        """Weights by clusters of the columns, and the evaluations they took."""
+        assert self.space is not None
+        states = clustered_states(self.batch, self.fused.moments, self.target, self.space, seed)
+        basis = self.basis(penalty)
+        return start_of(states, self.layout, self.batch, self.target, penalty, basis, n_jobs=self.n_jobs)
 
     def evaluate(self, weights: np.ndarray, gradient: np.ndarray) -> float:
         """free − clamped; the gradient is written to ``gradient``."""
@@ -382,12 +411,42 @@ def fit_start(
     )
 
 
+def run_start(
+    problem: LatentChain,
+    penalty: Penalty,
+    start: np.ndarray,
+    tol: float,
+    max_iter: int,
+    pause: Pause,
+    travels: bool,
+    callback: Callback | None = None,
+) -> tuple[Result, Pause]:
+    """Follow gradients on numeric columns from one start, or on from where it paused, to ``max_iter`` steps.
+
+    The basis stays that of the columns: where F is not convex its second derivative, at one evaluation for each
+    weight, proves nothing. A pause that ``travels`` to another process must have its state with it.
+    """
+    result = minimize(
+        problem.fused,
+        start,
+        penalty,
+        memory=history_pairs(problem.n_weights, penalty),
+        basis=problem.basis(penalty),
+        tol=tol,
+        max_iter=max_iter,
+        n_jobs=problem.n_jobs,
+        callback=callback,
+        run_state=pause,
+    )
+    return result, pause.keep() if travels else pause
+
+
 # ------------------------------------------------------------------------------------------ from several starts
 
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """The best of several starts, and F at the end of each."""
+    """The best of several starts, and F where each was left."""
 
     best: Result
     values: np.ndarray  # (n_init,)
@@ -403,32 +462,52 @@ def fit_best(
     tol: float,
     max_iter: int,
     n_jobs: int = 1,
+    race: bool = False,
     callback: Callback | None = None,
     after: Callable[[int, Result], None] | None = None,
 ) -> Trained:
     """Train from every start and keep the smallest F; the first of equal ones.
 
-    With several jobs and no callback each start has a process of its own; ``after(number, result)`` hears of each
-    that ends. The answer is the same either way. Ctrl-C keeps the best of what is there.
+    With ``race`` (a `LatentChain` that tells, by gradients) all run a few steps, and the lowest then goes on alone;
+    ``values`` are then where each was left. With several jobs and no callback each start has a process of its own;
+    ``after(number, result)`` hears of each that ends. The answer is the same either way. Ctrl-C keeps the best of
+    what is there.
     """
     one_of(*TRAININGS)("training", training)
     results: dict[int, Result] = {}
+    pauses: dict[int, Pause] = {}
     apart = n_jobs > 1 and len(starts) > 1 and callback is None
-    cases = [(problem, penalty, start, training, tol, max_iter, None if apart else callback) for start in starts]
+    heard = None if apart else callback
+    steps = min(RACE, max_iter) if race and len(starts) > 1 else max_iter
+    cases: list[tuple[Any, ...]] = [(problem, penalty, start, training, tol, max_iter, heard) for start in starts]
+    if race:
+        cases = [(problem, penalty, start, tol, steps, Pause(), apart, heard) for start in starts]
     threads = problem.n_jobs
     problem.n_jobs = 1 if apart else n_jobs
+
+    def take(number: int, result: Result) -> bool:
+        results[number] = result
+        if after is not None:
+            after(number, result)
+        return result.reason in (INTERRUPTED, CALLBACK)
+
     try:
-        for number, result in run_each(fit_start, cases, n_jobs=n_jobs if apart else 1):
-            results[number] = result
-            if after is not None:
-                after(number, result)
-            if result.reason in (INTERRUPTED, CALLBACK):
+        ended = False
+        for number, found in run_each(run_start if race else fit_start, cases, n_jobs=n_jobs if apart else 1):
+            result, pauses[number] = found if race else (found, Pause())
+            ended = take(number, result)
+            if ended:
                 break
+        best = min(results, key=lambda k: (results[k].value, k))
+        if race and not ended and results[best].reason == MAX_ITER and steps < max_iter:
+            problem.n_jobs = n_jobs
+            on = (problem, penalty, starts[best], tol, max_iter, pauses[best].keep(), False, callback)
+            take(best, run_start(*on)[0])  # type: ignore[arg-type]
     except KeyboardInterrupt:
         if not results:
             raise
     finally:
         problem.n_jobs = threads
     values = np.array([results[k].value if k in results else np.nan for k in range(len(starts))])
-    best = results[int(np.nanargmin(values))]
-    return Trained(best, values, sum(result.n_evaluations for result in results.values()))
+    best = int(np.nanargmin(values))
+    return Trained(results[best], values, sum(result.n_evaluations for result in results.values()))

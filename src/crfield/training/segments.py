@@ -89,10 +89,11 @@ class FusedSegments:
         total, found, pairs = segments.expectations(
             data.batch.topology.offsets,
             states.most,
-            states.parts(parts, data.marks),
+            states.tables(parts, data.marks),
             self.marks,
             states.edge(edge),
             factor=self.weight,
+            space=states.labels,
             n_jobs=self.n_jobs,
         )
         gradient[:] = self.scorer.pull(states.label_parts(found, data.marks), states.label_edge(pairs), data)
@@ -143,8 +144,14 @@ def segment_basis(problem: FusedSegments, penalty: Penalty) -> Basis | None:
         of_segments = Batch(Chains.from_lengths(np.ones(len(rows), np.int64)), Columns(*empty, dense=rows))
         lengths = np.arange(layout.n_weights)[part["length"]].reshape(-1, labels)
         lengths = lengths if (layout.bins >= 0).all() else lengths[:0]
+        met_lengths = problem.counts[lengths].sum(axis=1) if len(lengths) else np.zeros(0)
         blocks += mixed(
-            np.concatenate(list(places.values())), lengths, Moments.of(of_segments, by_segment), labels, ridge
+            np.concatenate(list(places.values())),
+            lengths,
+            Moments.of(of_segments, by_segment),
+            labels,
+            ridge,
+            shares=met_lengths / max(float(met_lengths.sum()), 1e-300) if len(lengths) else None,
         )
     return Basis(scale, tuple(blocks))
 

@@ -15,13 +15,13 @@ import crfield
 from crfield import TreeCRF, partial_dependence
 from crfield.boosting.chain_slopes import Labelled
 from crfield.boosting.functional_gradient import HELD_OUT
-from crfield.boosting.segment_memory import SegmentMemory
 from crfield.boosting.tree_field import TreeField
 from crfield.boosting.weak_learners.tree_scorer import TreeSum
 from crfield.core.costs import label_weights, node_costs
 from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.errors import InputError, ModelFileError, ShapeError
+from crfield.training.segment_memory import SegmentMemory
 from tests.estimators.boosted.test_tree_crf import some_data
 
 Data = tuple[list[np.ndarray], list[list[str]]]

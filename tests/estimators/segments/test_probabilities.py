@@ -148,3 +148,17 @@ def test_files_of_before_keep_their_normaliser(tmp_path: Path) -> None:
     new.save(tmp_path / "new.crfield")
     np.testing.assert_array_equal(crfield.load(tmp_path / "new.crfield").log_prob(X, ways), new.log_prob(X, ways))
     assert np.exp(new.log_prob(X, ways)).sum() == pytest.approx(1.0, abs=1e-10)
+
+
+@pytest.mark.filterwarnings("ignore::crfield.errors.DataWarning")
+@pytest.mark.parametrize("most", [2, 10])
+@pytest.mark.parametrize("roles", [("sum", "first", "last"), ("sum",), ("mean", "last")])
+def test_steps_are_sums_of_segments(body: str, most: int, roles: tuple[str, ...]) -> None:
+    """What `predict_proba` and marginal labels read is what the probabilities of all segments add up to."""
+    model = SemiMarkovCRF(max_length=most, segment_text=["word"], step_features=roles).fit(sentences(), LABELS)
+    fitted, X = model._fitted, [*sentences(), []]
+    chains, inside, starts = fitted.steps(X, n_jobs=1)
+    found = [beliefs for _, beliefs in fitted.beliefs(X, n_jobs=1)]
+    np.testing.assert_allclose(inside, np.concatenate([b.node for b in found]), atol=1e-12)
+    np.testing.assert_allclose(starts, np.concatenate([b.starts for b in found]), atol=1e-12)
+    assert [len(table) for table in model.predict_proba(X)] == chains.lengths.tolist()

@@ -30,6 +30,8 @@ from crfield.inference.chain import ChainEngine
 from crfield.objectives.contrast import Contrast
 from crfield.scoring.similarity import GivenSimilarity, Similarity, similarity_of, spread
 from crfield.selection.methods.cliques import Refit, select_cliques
+from crfield.training.rows import similarity as mapped_training
+from crfield.training.rows.similarity import fused_problem, mapped_problem
 
 RNG = np.random.default_rng
 SIMILARITIES = {
@@ -501,3 +503,31 @@ def test_products_of_columns_far_from_zero_are_told_of() -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             similarity_of(kind, rows + 100.0)
+
+
+@pytest.mark.parametrize("partial", [False, True])
+def test_sequences_are_trained_as_a_fused_chain(partial: bool) -> None:
+    """The same value and slope as the plain path, weight for weight; graphs and other tables take the plain path."""
+    rng = np.random.default_rng(3)
+    X = [rng.normal(size=(n, 2)) for n in (5, 1, 4)]
+    y: list[Any] = [rng.integers(0, 3, len(x)).tolist() for x in X]
+    if partial:
+        y[0][1], y[2][0] = None, {0, 2}
+    seen: list[tuple[Any, ...]] = []
+
+    def spy(layout: Any, batch: Any, target: Any, plan: Any, **options: Any) -> Any:
+        made = fused_problem(layout, batch, target, plan, **options)
+        seen.append((made, mapped_problem(layout, batch, target, plan), layout.n_weights))
+        return made
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mapped_training, "fused_problem", spy)
+        KernelCRF().fit(X, y)
+        KernelCRF(relations={"+1": "potts"}).fit(X, y)
+        KernelCRF().fit([chain(x) for x in X], y)
+    made, plain, size = seen[0]
+    weights = rng.normal(size=size)
+    one, other = np.empty(size), np.empty(size)
+    assert made.evaluate(weights, one) == pytest.approx(plain.evaluate(weights, other), rel=1e-12)
+    np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+    assert seen[1][0] is None

@@ -17,8 +17,8 @@ from crfield.core.topology import Chains
 from crfield.errors import InputError, ShapeError
 from crfield.inference.graphs.brute import BruteEngine
 from crfield.inference.graphs.cuts import CutEngine, ExpansionEngine
-from crfield.inference.graphs.max_flow import minimum_cut
 from crfield.inference.labellings import one_hot, path_scores
+from crfield.kernels.flow import minimum_cut
 from tests.cases.chains import assert_totals, examples
 from tests.cases.grid_worlds import grid_edges
 

@@ -21,7 +21,6 @@ import numpy as np
 
 from crfield.boosting.functional_gradient import TRANSITIONS, Grown, Growth, grow_field
 from crfield.boosting.round_table import RoundTable
-from crfield.boosting.segment_memory import SegmentMemory
 from crfield.boosting.tree_field import TreeField
 from crfield.boosting.weak_learners.candidates import BINS, Table
 from crfield.core.checks import (
@@ -65,6 +64,7 @@ from crfield.report.importance import ImportanceList
 from crfield.report.weights import TransitionTable
 from crfield.storage.state import State, refuse
 from crfield.training.chain.partial_fit import take_target
+from crfield.training.segment_memory import SegmentMemory
 
 PART = number(above=0, most=1)
 HELD_OUT = Check("a number ≥ 0 and < 1", lambda value: is_number(value) and 0 <= value < 1)
@@ -137,7 +137,7 @@ class TreeCRF(Weighing, ChainAnswers[TreeChain], kind="tree_crf", model=TreeChai
         columns of the later step (K² values for K labels: for few labels); or none: steps are independent.
     memory : bool
         Whether scores and transitions also depend on the label of the segment before the present one
-        (`crfield.boosting.segment_memory`): for activities that follow a script. Changes of label that training never
+        (`crfield.training.segment_memory`): for activities that follow a script. Changes of label that training never
         saw are then impossible.
     window : int
         Trees also see the columns of this many steps before and after.

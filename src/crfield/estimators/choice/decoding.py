@@ -7,7 +7,7 @@ A factor below 1 takes back what neighbouring steps tell twice. There are three 
 - *steps*: no edges; each step has its most probable label;
 - *Markov model*: a state is a label, transitions are counted (Bourlard & Morgan 1994);
 - *memory*: a state is a pair (label of the segment before, label), so that the chain is of second order in segments
-  (`crfield.training.markov.segment_memory`).
+  (`crfield.training.segment_memory`).
 
 Whatever the probabilities come from, be it a classifier, the marginals of a trained chain or the mean of several, the
 form and the factor are chosen by held-out groups like any setting.
@@ -26,7 +26,7 @@ from crfield.core.states import StateSpace
 from crfield.core.topology import Chains
 from crfield.inference.chain import ChainEngine
 from crfield.storage.state import State, refuse
-from crfield.training.markov.segment_memory import SegmentStates
+from crfield.training.segment_memory import SegmentStates
 
 STEPS, MARKOV, MEMORY = "steps", "Markov model", "memory"
 FORMS = (STEPS, MARKOV, MEMORY)

@@ -42,7 +42,7 @@ from crfield.estimators.selected.crf import SelectedCRF
 from crfield.inference.chain import ChainEngine
 from crfield.kernels.probabilities import softmax
 from crfield.storage.state import State, refuse
-from crfield.training.markov.segment_memory import with_memory
+from crfield.training.segment_memory import with_memory
 
 LOGISTIC, BOOSTING, GAUSSIAN = "logistic regression", "boosting", "Gaussian"
 COLUMNS, LATENT, SELECTED, TREES, SEGMENTS = (

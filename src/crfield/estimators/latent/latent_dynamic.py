@@ -80,9 +80,10 @@ class LatentDynamicCRF(
     training : "gradient" or "em"
         How the objective is made small; see `crfield.training.latent`.
     n_init : int
-        Random starts, of which the best is kept.
+        Starts, of which the best is kept. They are random; on numeric columns the first looks at the columns, and all
+        run a few steps before the lowest goes on alone (`crfield.training.latent_starts`).
     start_scale : float
-        Standard deviation of the weights at a start.
+        Standard deviation of the weights at a random start.
     tol, max_iter
         Training stops when the objective is estimated to be within the fraction ``tol`` of its (local) optimum, or
         after ``max_iter`` steps.
@@ -100,7 +101,7 @@ class LatentDynamicCRF(
     Attributes
     ----------
     classes_, states_ : labels, and (label, number) of every latent state
-    objective_, start_objectives_ : of the best start, and of each
+    objective_, start_objectives_ : of the best start, and of each where it was left
     n_iter_, n_evaluations_, history_, converged_, stop_reason_ : of the best start; evaluations of all
 
     Examples
@@ -133,7 +134,7 @@ class LatentDynamicCRF(
         encoder, batch = self._learn_columns(X)
         target = states.target(sequence_target(batch.topology, labels, y, sample_weight))
         layout = self._layout(encoder, batch, target)
-        problem = LatentChain(layout, batch, target, n_jobs=resolve_jobs(self.n_jobs))
+        problem = LatentChain(layout, batch, target, space=states, n_jobs=resolve_jobs(self.n_jobs))
         penalty = self._penalty(spared=None if self.penalize_intercepts else layout.intercepts)
         result, starts = self._train(problem, penalty, hidden=not states.plain)
         self._learn(

@@ -1,4 +1,4 @@
-"""How both latent models are trained: from random starts, of which the best is kept."""
+"""How both latent models are trained: from several starts, of which the best is kept."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from crfield.estimators.base.groups import Optimised, Penalised, Threaded
 from crfield.estimators.base.progress import Progress
 from crfield.optimize.history import Result, Step
 from crfield.optimize.penalty import Penalty
-from crfield.training.latent import TRAININGS, Halves, fit_best
+from crfield.training.latent import TRAININGS, Halves, LatentChain, fit_best
 
 
 class LatentTraining(Penalised, Optimised, Threaded):
@@ -35,6 +35,11 @@ class LatentTraining(Penalised, Optimised, Threaded):
         starts: list[np.ndarray | None] = [None]
         if hidden:
             starts = [rng.normal(scale=self.start_scale, size=problem.n_weights) for _ in range(self.n_init)]
+        race, spent = False, 0
+        if hidden and self.training == "gradient" and not penalty.l1 and isinstance(problem, LatentChain):
+            race = problem.telling
+            if race:
+                starts[0], spent = problem.clustered_start(penalty, int(rng.integers(2**63)))
         alone = jobs == 1 or len(starts) == 1
         with Progress(self.verbose, total=self.max_iter, description=type(self).__name__) as progress:
 
@@ -55,6 +60,7 @@ class LatentTraining(Penalised, Optimised, Threaded):
                     tol=self.tol,
                     max_iter=int(self.max_iter),
                     n_jobs=jobs,
+                    race=race,
                     callback=watch if self.callback is not None or (self.verbose and alone) else None,
                     after=after,
                 )
@@ -66,4 +72,4 @@ class LatentTraining(Penalised, Optimised, Threaded):
                     "the processes of n_jobs > 1 ended at once. In a script, put what it does under "
                     "`if __name__ == '__main__':`, or set n_jobs=1."
                 ) from error
-        return replace(trained.best, n_evaluations=trained.n_evaluations), trained.values
+        return replace(trained.best, n_evaluations=trained.n_evaluations + spent), trained.values

@@ -7,7 +7,7 @@ answers for a large X need no more memory than its longest sequence, or a fixed 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -80,6 +80,28 @@ class SegmentModel:
             cut = _sliced(parts, begin, end)
             scores = segments.expand(own.offsets, states.most, cut, _marked(marks, begin, end), n_jobs=n_jobs)
             yield states, SegmentPotentials(scores, table, own)
+
+    def steps(self, X: Any, *, n_jobs: int) -> tuple[Chains, np.ndarray, np.ndarray]:
+        """Chains of X; how likely each step lies in (N, L), and begins (N, L), a segment of each label.
+
+        They are gradients of the total, so no score or probability of a single segment is ever written down.
+        """
+        data, layout = self.data(X), self.layout
+        chains = data.batch.topology
+        states = layout.states(chains)
+        parts, edge = SegmentScorer(layout).parts(self.weights, data, n_jobs=n_jobs)
+        if parts.first is None:
+            parts = replace(parts, first=np.zeros_like(parts.node))
+        _, found, _ = segments.expectations(
+            chains.offsets,
+            states.most,
+            states.tables(parts, data.marks),
+            states.marks(data.marks),
+            states.edge(edge),
+            space=states.labels,
+            n_jobs=n_jobs,
+        )
+        return chains, found.node, np.asarray(found.first)
 
     def best(self, X: Any, *, n_jobs: int) -> Segmentation:
         """The best segmentation of X."""

@@ -19,7 +19,7 @@ import numpy as np
 
 from crfield.core.checks import Check, flag, one_of, resolve_jobs, threads
 from crfield.core.parameters import learnt, parameter
-from crfield.core.segments import Segmentation, SegmentBeliefs
+from crfield.core.segments import Segmentation
 from crfield.core.semiring import Semiring
 from crfield.core.target import check_weights
 from crfield.core.topology import Chains
@@ -43,7 +43,7 @@ from crfield.estimators.segments.labels import (
     written_tags,
 )
 from crfield.estimators.segments.lengths import Lengths, check_max_length, length_bins, length_choice, length_limits
-from crfield.estimators.segments.model import SegmentModel, joined
+from crfield.estimators.segments.model import SegmentModel
 from crfield.features.columns.segment_features import Symbol, Trie, check_symbols, symbols_of
 from crfield.features.encoder import Encoder
 from crfield.inference.decode import DECODERS, best_marginals
@@ -241,7 +241,7 @@ class SemiMarkovCRF(Streaming, Paired[SegmentModel], Penalised, Optimised, kind=
         if self.decode == "viterbi":
             cut = model.best(X, n_jobs=jobs)
         else:
-            cut = joined([_likeliest(chains, beliefs) for chains, beliefs in model.beliefs(X, n_jobs=jobs)])
+            cut = _likeliest(*model.steps(X, n_jobs=jobs))
         return cut.joined() if model.joins else cut
 
     def _step_scorer(self, *, history: int | None = None) -> StepScorer:
@@ -265,7 +265,8 @@ class SemiMarkovCRF(Streaming, Paired[SegmentModel], Penalised, Optimised, kind=
 
         Columns are ``classes_``, the labels of segments, also where ``predict`` writes tags.
         """
-        return self._tables(X, "node")
+        chains, inside, _ = self._fitted.steps(X, n_jobs=resolve_jobs(self.n_jobs))
+        return _by_sequence([inside[a:b] for a, b in pairwise(chains.offsets.tolist())])
 
     def predict_marginals(self, X: Any) -> list[list[dict[Hashable, float]]]:
         """The same as one dict ``{label: probability}`` for each step."""
@@ -278,7 +279,10 @@ class SemiMarkovCRF(Streaming, Paired[SegmentModel], Penalised, Optimised, kind=
 
         Entry [t, d − 1, j] is of the segment of label j whose d steps end with step t.
         """
-        return self._tables(X, "segment")
+        found: list[np.ndarray] = []
+        for chains, beliefs in self._fitted.beliefs(X, n_jobs=resolve_jobs(self.n_jobs)):
+            found += [beliefs.segment[a:b] for a, b in pairwise(chains.offsets.tolist())]
+        return _by_sequence(found)
 
     def segment_proba(self, X: Any, segments: Sequence[Sequence[Segment]]) -> list[list[float]]:
         """The probability of each given segment (start, stop, label), say of those that `predict_segments` found."""
@@ -297,16 +301,6 @@ class SemiMarkovCRF(Streaming, Paired[SegmentModel], Penalised, Optimised, kind=
                 long = stop - start
                 row.append(float(table[stop - 1, long - 1, codes[label]]) if long <= table.shape[1] else 0.0)
             out.append(row)
-        return out
-
-    def _tables(self, X: Any, name: str) -> np.ndarray:
-        found = []
-        for chains, beliefs in self._fitted.beliefs(X, n_jobs=resolve_jobs(self.n_jobs)):
-            table = getattr(beliefs, name)
-            found += [table[a:b] for a, b in pairwise(chains.offsets.tolist())]
-        out = np.empty(len(found), dtype=object)
-        for s, table in enumerate(found):
-            out[s] = table
         return out
 
     def log_prob(self, X: Any, y: Any) -> np.ndarray:
@@ -386,11 +380,19 @@ class SemiMarkovCRF(Streaming, Paired[SegmentModel], Penalised, Optimised, kind=
         return tags
 
 
-def _likeliest(chains: Chains, beliefs: SegmentBeliefs) -> Segmentation:
+def _by_sequence(tables: list[np.ndarray]) -> np.ndarray:
+    """A 1-D object array of one table for each sequence."""
+    out = np.empty(len(tables), dtype=object)
+    for s, table in enumerate(tables):
+        out[s] = table
+    return out
+
+
+def _likeliest(chains: Chains, inside: np.ndarray, starts: np.ndarray) -> Segmentation:
     """The likeliest label of each step; a segment begins where that changes, or a beginning is likelier than not."""
-    codes = best_marginals(beliefs.node)
+    codes = best_marginals(inside)
     rows = np.arange(len(codes))
-    begins = beliefs.starts[rows, codes] > 0.5 * beliefs.node[rows, codes]
+    begins = starts[rows, codes] > 0.5 * inside[rows, codes]
     begins[1:] |= codes[1:] != codes[:-1]
     begins[chains.offsets[:-1][chains.lengths > 0]] = True
     start = np.flatnonzero(begins)

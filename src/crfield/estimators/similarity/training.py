@@ -111,8 +111,7 @@ def chosen_basis(basis: str, rows: Sequence[Any]) -> str:
     """The basis that is meant for the rows (N, K) of each kind: "auto" is exact for few different ones."""
     if basis != "auto":
         return basis
-    small = sum(len(distinct(some[: 4 * EXACT_ROWS])) for some in rows) <= EXACT_ROWS
-    small = small and sum(len(distinct(some)) for some in rows) <= EXACT_ROWS
+    small = sum(len(distinct(some, most=EXACT_ROWS)) for some in rows) <= EXACT_ROWS
     return "exact" if small else "nystroem"
 
 

@@ -168,15 +168,17 @@ def pick_landmarks(rows: Any, n_components: int, rng: np.random.Generator) -> np
     return np.sort(np.array(chosen, dtype=np.int64))
 
 
-def distinct(rows: Any) -> np.ndarray:
-    """Numbers of the first of each group of equal rows, rising.
+def distinct(rows: Any, most: int | None = None) -> np.ndarray:
+    """Numbers of the first of each group of equal rows, rising; with ``most`` it ends where there are more than that.
 
-    >>> distinct(np.array([[2.0], [1.0], [2.0]])).tolist()
-    [0, 1]
+    >>> distinct(np.array([[2.0], [1.0], [2.0]])).tolist(), len(distinct(np.arange(9.0)[:, None], most=3))
+    ([0, 1], 4)
     """
     first: dict[bytes, int] = {}
     for number in range(rows.shape[0]):
         first.setdefault(_key(rows, number), number)
+        if most is not None and len(first) > most:
+            break
     return np.array(sorted(first.values()), dtype=np.int64)
 
 

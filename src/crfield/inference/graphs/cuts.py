@@ -2,7 +2,8 @@
 
 Where neighbours only ever *attract* (agreeing scores at least as much as disagreeing, summed over both ways), the
 best labelling of any graph, loops and all, is a smallest cut (Greig, Porteous & Seheult 1989, *Exact maximum a
-posteriori estimation for binary images*). `two_states` does the work and `max_flow` proves it to rounding: `exact`
+posteriori estimation for binary images*). One kernel goes from the scores to the cut (`kernels.flow.best_states`);
+what it does not take, forbidden pairs and edges that repel, `two_states` prepares. Both prove it to rounding: `exact`
 is set only if the cut's gap is at most 1e-12 of the sum of all scores. Two labels means two *possible* labels for
 each node; nodes may have different pairs of labels, and one or none. Edges that repel are fine as long as renaming
 labels node by node turns all of them into attracting ones, which is always so on forests and on grids whose edges
@@ -23,7 +24,9 @@ There is no sum over labellings in a cut: LOG is refused.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache, partial
 
 import numpy as np
 
@@ -33,8 +36,9 @@ from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.errors import InputError, ShapeError
 from crfield.inference.graphs.feasible import possible_labelling
-from crfield.inference.graphs.two_states import Links, TwoStates, solve
+from crfield.inference.graphs.two_states import ROUNDING, Links, TwoStates, solve
 from crfield.inference.labellings import check_scores, one_hot, path_scores
+from crfield.kernels.flow import best_states
 
 REPELLING = ("refuse", "roof")
 
@@ -69,6 +73,11 @@ class CutEngine:
         check_scores(potentials)
         labels = _two_labels(potentials)
         topology = potentials.topology
+        found = _by_one_cut(potentials, labels)
+        if found is not None:
+            state, exact = found
+            path = np.where(state, labels[:, 1], labels[:, 0])
+            return _labelled(potentials, path, impossible=np.zeros(0, np.int64), exact=exact)
         links = Links.of(topology.n_nodes, topology.tails, topology.heads)
         problem = _two_state_problem(potentials, labels, links)
         solution = solve(problem, roof=self.repelling == "roof", start=problem.node.argmax(axis=1))
@@ -145,7 +154,7 @@ class ExpansionEngine:
     def _settle(self, potentials: Potentials, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, bool, int]:
         """Better labels, graphs (B,) that have none at all, whether it converged, and the cycles run."""
         topology = potentials.topology
-        links = Links.of(topology.n_nodes, topology.tails, topology.heads)
+        links = cache(partial(Links.of, topology.n_nodes, topology.tails, topology.heads))
         broken, impossible, spent = (
             np.isneginf(path_scores(potentials, labels)),
             np.zeros(topology.n_sequences, bool),
@@ -166,7 +175,7 @@ class ExpansionEngine:
         return labels, impossible, settled and bool((broken == impossible).all()), spent + cycles
 
     def _cycle(
-        self, potentials: Potentials, labels: np.ndarray, links: Links, *, only: np.ndarray
+        self, potentials: Potentials, labels: np.ndarray, links: Callable[[], Links], *, only: np.ndarray
     ) -> tuple[np.ndarray, bool, int]:
         """Offer all labels in turn to the graphs ``only`` (B,) until none is taken."""
         owner = potentials.topology.sequence_of_node
@@ -182,7 +191,9 @@ class ExpansionEngine:
                 if takes.any():
                     # A node that may not move has one label twice, which leaves it one state.
                     both = np.stack([labels, np.where(takes, offer, labels)], axis=1)
-                    moved = both[np.arange(len(labels)), solve(_two_state_problem(potentials, both, links)).state]
+                    found = _by_one_cut(potentials, both)
+                    state = solve(_two_state_problem(potentials, both, links())).state if found is None else found[0]
+                    moved = np.where(state, both[:, 1], both[:, 0])
                     value = path_scores(potentials, moved)
                     better = value > score
                     labels = np.where(better[owner], moved, labels)
@@ -206,7 +217,9 @@ def _refuse_sums(semiring: Semiring, what: str) -> None:
 
 def _two_labels(potentials: Potentials) -> np.ndarray:
     """(N, 2) the two possible labels of each node, the same one twice where there are fewer."""
-    possible = ~np.isneginf(potentials.node)
+    possible = potentials.node > -np.inf
+    if potentials.n_labels == 2 and possible.all():
+        return np.tile(np.array([0, 1]), (len(possible), 1))
     count = possible.sum(axis=1)
     if (count > 2).any():
         node = int(np.argmax(count > 2))
@@ -217,6 +230,13 @@ def _two_labels(potentials: Potentials) -> np.ndarray:
     if not potentials.n_labels:
         return np.zeros((len(possible), 2), np.int64)
     return np.stack([possible.argmax(axis=1), potentials.n_labels - 1 - possible[:, ::-1].argmax(axis=1)], axis=1)
+
+
+def _by_one_cut(potentials: Potentials, labels: np.ndarray) -> tuple[np.ndarray, bool] | None:
+    """States (N,) of two labels each and whether they are proven best; None where a single cut cannot tell."""
+    topology = potentials.topology
+    found = best_states(potentials.node, potentials.edge, potentials.tables, topology.tails, topology.heads, labels)
+    return None if found is None else (found[0], found[1] <= ROUNDING * found[2])
 
 
 def _two_state_problem(potentials: Potentials, labels: np.ndarray, links: Links) -> TwoStates:

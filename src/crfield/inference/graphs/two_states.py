@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crfield.inference.graphs.max_flow import minimum_cut
+from crfield.kernels.flow import minimum_cut
 
 ROUNDING = 1e-12  # of the scores that a sum is made of
 OPEN = -1

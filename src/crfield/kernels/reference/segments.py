@@ -269,6 +269,7 @@ def expand(
 def expectations(
     offsets: np.ndarray,
     limit: np.ndarray,
+    space: np.ndarray,
     node: np.ndarray,
     first: np.ndarray | None,
     last: np.ndarray | None,
@@ -294,6 +295,18 @@ def expectations(
 ) -> None:
     """Body of `crfield.kernels.segments.expectations`: expand, sum, and the adjoint of expand."""
     nodes, (most, labels) = int(offsets[-1]), length.shape
+    width = node.shape[1]
+    if len(space) and (space.shape != (labels,) or space.min() < 0 or space.max() >= width):
+        raise ValueError("labels of states do not fit")
+    if len(space):
+        node, first, last, mean = (  # type: ignore[assignment]
+            None if part is None else part[:, space] for part in (node, first, last, mean)
+        )
+
+    def of_labels(table: np.ndarray) -> np.ndarray:
+        """(N, S) of states to (N, L) of labels."""
+        return table if not len(space) else table @ np.eye(width)[space]
+
     scores = np.empty((nodes, most, labels))
     parts = (offsets, limit, node, first, last, mean, length, ptr, steps, item, item_ptr, item_label, weight)
     expand(*parts, scores, 1)
@@ -309,14 +322,14 @@ def expectations(
     length_out[:] = p.sum(axis=0)
     place, d, label, number = _marked((ptr, steps, item), (item_ptr, item_label))
     weight_out[:] = np.bincount(number, p[place, d, label], minlength=len(weight))
-    node_out[:] = _spread(np.cumsum(p[:, ::-1], axis=1)[:, ::-1])
+    node_out[:] = of_labels(_spread(np.cumsum(p[:, ::-1], axis=1)[:, ::-1]))
     if mean is not None and mean_out is not None:
         shared = p / np.arange(1, most + 1)[:, None]
-        mean_out[:] = _spread(np.cumsum(shared[:, ::-1], axis=1)[:, ::-1])
+        mean_out[:] = of_labels(_spread(np.cumsum(shared[:, ::-1], axis=1)[:, ::-1]))
     if last is not None and last_out is not None:
-        last_out[:] = p.sum(axis=1)
+        last_out[:] = of_labels(p.sum(axis=1))
     if first is not None and first_out is not None:
-        first_out[:] = _spread(p)
+        first_out[:] = of_labels(_spread(p))
 
 
 def _spread(table: np.ndarray) -> np.ndarray:

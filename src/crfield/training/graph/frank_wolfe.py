@@ -29,6 +29,7 @@ from typing import Protocol
 import numpy as np
 
 from crfield.errors import InputError
+from crfield.kernels.planes import pair_steps
 from crfield.optimize.history import CALLBACK, INTERRUPTED, MAX_ITER, TOLERANCE, Result, Step
 from crfield.training.graph.by_graph import Parts, whole
 
@@ -71,18 +72,8 @@ class _Part:
         values = self.costs + self.gradients @ weights[self.columns]
         short = float(values.max() - self.shares @ values)
         before = self.shares.copy()
-        for _ in range(PAIR_STEPS):
-            up = int(values.argmax())
-            down = int(np.where(self.shares > 0, values, np.inf).argmin())
-            gain = float(values[up] - values[down])
-            if gain <= 1e-3 * short or gain <= 0:
-                break
-            bend = float(self.products[up, up] + self.products[down, down] - 2 * self.products[up, down]) / l2
-            step = float(self.shares[down]) if gain >= bend * self.shares[down] else gain / bend
-            self.shares[up] += step
-            self.shares[down] = max(0.0, self.shares[down] - step)
-            values -= step / l2 * (self.products[:, up] - self.products[:, down])
-        weights[self.columns] -= (self.shares - before) @ self.gradients / l2
+        if pair_steps(values, self.shares, self.products, l2=l2, least=1e-3 * short, most=PAIR_STEPS):
+            weights[self.columns] -= (self.shares - before) @ self.gradients / l2
         return short
 
 

@@ -1,4 +1,4 @@
-"""The smallest cut of a network, to the last digit that doubles have, by a max-flow of 32-bit integers.
+"""The flow kernels to read: the smallest cut, to the last digit that doubles have, by a max-flow of 32-bit integers.
 
 SciPy's `maximum_flow` (Dinic 1970) wants 32-bit integers; scores are doubles. One scaling would lose all but nine
 digits, and where some arcs are infinite nearly all of them. So the flow is found in rounds: capacities are rounded
@@ -18,7 +18,6 @@ number of nodes. No threads.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -29,39 +28,46 @@ ROUNDS = 12
 ROOM_FOR_INFINITE = 64.0  # an infinite arc carries this many of the largest finite arcs in one round
 
 
-@dataclass(frozen=True, eq=False)
-class Cut:
-    """The nodes on the source's side, and by how much the cut may exceed the smallest one."""
-
-    source_side: np.ndarray  # (n,) bool
-    gap: float
-
-
 def minimum_cut(
+    excess: np.ndarray,
+    starts: np.ndarray,
+    ends: np.ndarray,
+    forward: np.ndarray,
+    back: np.ndarray,
+    side: np.ndarray,
+) -> float:
+    """Body of `crfield.kernels.flow.minimum_cut`: the source's side to the last array, the gap returned."""
+    n = len(excess)
+    sizes = {len(x) for x in (starts, ends, forward, back)}
+    if len(sizes) > 1 or side.shape != (n,):
+        raise ValueError("arcs do not fit")
+    if not np.isfinite(excess).all():
+        raise ValueError("excess must be finite")
+    places = np.concatenate([starts, ends])
+    if (
+        (places < 0).any()
+        or (places >= n).any()
+        or (starts == ends).any()
+        or not (np.minimum(forward, back) >= 0).all()
+    ):
+        raise ValueError("an arc leads nowhere, to itself, or has a capacity below 0")
+    side[:], gap = _cut(excess, starts, ends, forward, back)
+    return gap
+
+
+def _cut(
     excess: np.ndarray, starts: np.ndarray, ends: np.ndarray, forward: np.ndarray, back: np.ndarray
-) -> Cut:
-    """The set S of nodes that makes the capacity of what leaves it smallest.
-
-        capacity(S) = Σ_{n ∉ S} max(excess_n, 0) + Σ_{n ∈ S} max(−excess_n, 0)
-                      + Σ_{a: start ∈ S, end ∉ S} forward_a + Σ_{a: end ∈ S, start ∉ S} back_a
-
-    ``excess`` (n,) is finite; ``forward`` and ``back`` (m,) are at least 0 and may be +∞. No two arcs join the same
-    two nodes. Of several smallest sets it is the one inside all others, up to rounding.
-
-    >>> import numpy as np
-    >>> cut = minimum_cut(np.array([3.0, -1.0]), np.array([0]), np.array([1]), np.array([0.5]), np.array([0.5]))
-    >>> cut.source_side.tolist(), cut.gap
-    ([True, False], 0.0)
-    """
+) -> tuple[np.ndarray, float]:
+    """(n,) the source's side, and the gap."""
     n = len(excess)
     least = min(float(np.maximum(excess, 0).sum()), float(np.maximum(-excess, 0).sum()))
     if least == 0.0 or not len(starts):
-        return Cut(_reached_from(excess > 0, starts, ends, forward, back), 0.0)
+        return _reached_from(excess > 0, starts, ends, forward, back), 0.0
     network = _Network(excess, starts, ends)
     left = network.arrange(excess, forward, back)
     finite = left[np.isfinite(left)]
     enough = 1e-13 * float(finite.sum())
-    best, can_flow = Cut(np.zeros(n, bool), float("inf")), least
+    best, best_gap, can_flow = np.zeros(n, bool), float("inf"), least
     for _ in range(ROUNDS):
         top = float(left[np.isfinite(left)].max(initial=0.0))
         room = top if np.isfinite(left).all() else ROOM_FOR_INFINITE * top
@@ -76,11 +82,57 @@ def minimum_cut(
         crossing = inside[network.row] & ~inside[network.column]
         gap = float(left[crossing].sum())
         can_flow = min(gap, can_flow - unit * float(flow[network.row == n].sum(dtype=np.float64)))
-        if gap < best.gap:
-            best = Cut(inside[:n], gap)
+        if gap < best_gap:
+            best, best_gap = inside[:n], gap
         if gap <= enough:
             break
-    return best
+    return best, best_gap
+
+
+def best_states(
+    node: np.ndarray,
+    edge: np.ndarray,
+    tables: np.ndarray,
+    tails: np.ndarray,
+    heads: np.ndarray,
+    labels: np.ndarray,
+    state: np.ndarray,
+) -> tuple[bool, float, float]:
+    """Body of `crfield.kernels.flow.best_states`: whether it is simple, gap and size; states to the last array."""
+    n, edges = len(node), len(tails)
+    if labels.shape != (n, 2) or state.shape != (n,) or {len(heads), len(tables)} != {edges}:
+        raise ValueError("scores, labels and edges do not fit")
+    if edge.shape[1:] != (node.shape[1],) * 2:
+        raise ValueError("scores, labels and edges do not fit")
+    if labels.size and (labels.min() < 0 or labels.max() >= node.shape[1]):
+        raise ValueError("a label is out of range")
+    places = np.concatenate([tails, heads])
+    if edges and (places.min() < 0 or places.max() >= n or tables.min() < 0 or tables.max() >= len(edge)):
+        raise ValueError("an edge is out of range")
+    if (tails == heads).any():
+        raise ValueError("an edge is out of range")
+    own = np.take_along_axis(node, labels, axis=1)  # (N, 2)
+    pair = edge[tables[:, None, None], labels[tails][:, :, None], labels[heads][:, None, :]]  # (E, 2, 2)
+    if not (np.isfinite(own).all() and np.isfinite(pair).all()):
+        return False, 0.0, 0.0
+    bend = pair[:, 0, 0] + pair[:, 1, 1] - (pair[:, 0, 1] + pair[:, 1, 0])
+    rounding = 4 * np.finfo(float).eps * np.abs(pair).max(axis=(1, 2), initial=0.0)
+    if (bend < -rounding).any():
+        return False, 0.0, 0.0
+    fixed = labels[:, 0] == labels[:, 1]
+    excess = np.where(fixed, 0.0, own[:, 1] - own[:, 0])
+    free = ~fixed[tails] & ~fixed[heads]
+    pull = 0.5 * (pair[:, 1, 0] + pair[:, 1, 1] - pair[:, 0, 0] - pair[:, 0, 1])
+    push = 0.5 * (pair[:, 0, 1] + pair[:, 1, 1] - pair[:, 0, 0] - pair[:, 1, 0])
+    np.add.at(excess, tails[~fixed[tails]], np.where(free, pull, pair[:, 1, 0] - pair[:, 0, 0])[~fixed[tails]])
+    np.add.at(excess, heads[~fixed[heads]], np.where(free, push, pair[:, 0, 1] - pair[:, 0, 0])[~fixed[heads]])
+    kept = np.flatnonzero(free & (bend > rounding))
+    low, high = np.minimum(tails[kept], heads[kept]), np.maximum(tails[kept], heads[kept])
+    joints, link = np.unique(low * max(1, n) + high, return_inverse=True)  # parallel edges add up
+    half = np.bincount(link, bend[kept] / 2, minlength=len(joints))
+    side, gap = _cut(excess, joints // max(1, n), joints % max(1, n), half, half)
+    state[:] = side & ~fixed
+    return True, gap, float(np.abs(own).sum() + np.abs(pair).sum())
 
 
 class _Network:

@@ -1,0 +1,1 @@
+crfield_module(_flow native/flow/module.cpp PLAIN native/flow/network.cpp)

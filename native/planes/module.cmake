@@ -1,0 +1,1 @@
+crfield_module(_planes native/planes/module.cpp)
