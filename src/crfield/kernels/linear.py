@@ -23,7 +23,7 @@ are some. `pull` is the adjoint of the sums without them.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -105,6 +105,16 @@ def pull(layout: Any, batch: Any, node: np.ndarray, edge: np.ndarray) -> np.ndar
     return out
 
 
+class Workspace:
+    """A compiled layout and the memory of calls, for problems of one layout that are made again and again."""
+
+    def __init__(self, layout: Any) -> None:
+        self.n_weights: int = layout.n_weights
+        body = choice.body("linear")
+        self.packing: str = body.PACKED  # which body packs, and the version of what it makes
+        self._workspace = body.Workspace(_compile(layout))
+
+
 class Problem:
     """Negative log-likelihood of a labelled batch, score, inference and gradient fused.
 
@@ -129,6 +139,21 @@ class Problem:
         self._problem = choice.body("linear").Problem(
             _compile(layout), _arrays(batch), labels, allowed, weight, width
         )
+
+    def packed(self) -> dict[str, np.ndarray]:
+        """What the batch became when it was packed: named flat arrays, which share the memory of the problem."""
+        return dict(self._problem.packed())
+
+    @classmethod
+    def restore(cls, workspace: Workspace, arrays: dict[str, np.ndarray], *, check: bool = True) -> Self:
+        """The problem that was `packed`, on these arrays and without a copy; ValueError where they do not fit.
+
+        Without ``check`` only sizes are looked at: for arrays that were checked before and have not changed since.
+        """
+        made = cls.__new__(cls)
+        made.n_weights = workspace.n_weights
+        made._problem = choice.body("linear").Problem.restore(workspace._workspace, arrays, check)
+        return made
 
     @property
     def n_groups(self) -> int:

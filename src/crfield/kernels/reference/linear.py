@@ -239,6 +239,27 @@ class Tagger:
         node[:], edge[:] = scores_of(self.model, batch, self.w)
 
 
+PACKED = "numpy 1"
+_BATCH = (
+    "offsets",
+    "indptr",
+    "indices",
+    "values",
+    "dense",
+    "edge_indptr",
+    "edge_indices",
+    "edge_values",
+    "edge_dense",
+)
+
+
+class Workspace:
+    """Body of `crfield.kernels.linear.Workspace`; calls work in memory of their own."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+
+
 class Problem:
     """Body of `crfield.kernels.linear.Problem`: free total minus clamped total."""
 
@@ -252,7 +273,7 @@ class Problem:
         group_width: int,
     ) -> None:
         batch.check(model)
-        self.model, self.batch = model, batch
+        self.model, self.batch, self.labels = model, batch, labels
         sequences = len(batch.offsets) - 1
         if labels.shape != (batch.offsets[-1],):
             raise ValueError("labels do not fit the nodes")
@@ -286,6 +307,45 @@ class Problem:
     @property
     def n_groups(self) -> int:
         return len(self.groups)
+
+    def packed(self) -> dict[str, np.ndarray]:
+        """The arrays as they were handed in, flat; nothing is regrouped here, only what is not there is left out."""
+        batch = self.batch
+        parts = (batch.offsets, *batch.node, batch.dense, *batch.edge, batch.edge_dense)
+        made = {name: part.reshape(-1) for name, part in zip(_BATCH, parts) if part is not None}
+        mask = self.mask.astype(np.uint8).reshape(-1)
+        width = np.array([max(map(len, self.groups), default=1)], np.int32)
+        return made | {"mask": mask, "labels": self.labels, "weight": self.weight, "width": width}
+
+    @classmethod
+    def restore(cls, workspace: Workspace, arrays: dict[str, np.ndarray], check: bool) -> Problem:
+        """A problem of such arrays; everything is checked, whether asked for or not."""
+        model, found = workspace.model, {name: arrays.get(name) for name in _BATCH}
+        types = dict.fromkeys(_BATCH, np.float64) | dict.fromkeys(("offsets", "indptr", "edge_indptr"), np.int64)
+        types |= {
+            "indices": np.int32,
+            "edge_indices": np.int32,
+            "mask": np.uint8,
+            "labels": np.int32,
+            "width": np.int32,
+        }
+        for name in ("offsets", "indptr", "indices", "mask", "labels", "weight", "width"):
+            if name not in arrays:
+                raise ValueError(f"packed array {name} is missing")
+        for name, array in arrays.items():
+            if array.ndim != 1 or array.dtype != types.get(name, np.float64):
+                raise ValueError(f"packed array {name} is of another type")
+        for name, columns in (("dense", model.n_dense), ("edge_dense", model.n_edge_dense)):
+            block = found[name]
+            if block is not None:
+                if not columns or len(block) % columns:
+                    raise ValueError("a packed dense block does not fit")
+                found[name] = block.reshape(-1, columns)
+        batch, labels, width = BatchArrays(**found), arrays["labels"], arrays["width"]  # type: ignore[arg-type]
+        if len(arrays["mask"]) != len(labels) * model.labels or width.shape != (1,) or not 1 <= width[0] <= 64:
+            raise ValueError("packed labels do not fit")
+        mask = arrays["mask"].reshape(len(labels), model.labels)
+        return cls(model, batch, labels, mask, arrays["weight"], int(width[0]))
 
     def _infer(self, node: np.ndarray, edge: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         total = np.empty(len(self.weight))

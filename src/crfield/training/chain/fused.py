@@ -6,7 +6,7 @@ works in scratch of its own, so two threads may evaluate one problem at once.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -39,6 +39,26 @@ class FusedChain:
         self.columns: Any = None  # the layout and `training.column_basis.Moments`, where columns are numeric
         self.moments: Any = None
         self._problem = linear.Problem(layout, batch, target.labels, target.allowed, target.weight)
+
+    def packed(self) -> dict[str, np.ndarray]:
+        """The data as they were packed, for a file; `restore` makes the same problem of them."""
+        return self._problem.packed()
+
+    @classmethod
+    def restore(
+        cls,
+        layout: Layout,
+        workspace: linear.Workspace,
+        arrays: dict[str, np.ndarray],
+        *,
+        n_jobs: int = 1,
+        check: bool = True,
+    ) -> Self:
+        """The problem that was `packed`; ValueError where the arrays do not fit (`kernels.linear.Problem.restore`)."""
+        made = cls.__new__(cls)
+        made.layout, made.n_jobs, made.columns, made.moments = layout, n_jobs, None, None
+        made._problem = linear.Problem.restore(workspace, arrays, check=check)
+        return made
 
     @property
     def n_weights(self) -> int:

@@ -2,10 +2,12 @@
 
     F(w) = Σ over shards of f_shard(w)          and so its gradient and its curvature
 
-A shard is read and packed for the kernels when its turn comes and let go before the next one is read. So besides the
-weights (the vectors of the optimiser, one more for the gradient of a shard) only one shard is in memory, as it lies
-on disk and packed, about four times the bytes of a shard on disk. The price is that every evaluation packs everything
-anew.
+A shard is read and packed for the kernels when its turn comes first; the packed form is written beside the data set
+(`storage.packed`) and only mapped from then on. One shard at a time is mapped, and let go before the next: so besides
+the weights (the vectors of the optimiser, one more for the gradient of a shard) memory holds one shard, and while it
+is packed for the first time about four times the bytes of a shard on disk. Data sets of at most ``IN_MEMORY`` bytes
+are kept packed in memory instead. What packs nothing (objectives other than the likelihood, labels of higher order)
+is read anew each time.
 
 The batch optimisers see no difference from data in memory. Before them, stochastic epochs run shard by shard, shards
 and the groups within in random order, with the step size found on the first shard; fewer epochs than in memory,
@@ -15,24 +17,29 @@ the same objective up to rounding.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from crfield.core.target import Target
 from crfield.data.batch import Batch
+from crfield.kernels.linear import Workspace, layout_parts
 from crfield.optimize.basis import Basis
 from crfield.optimize.history import Result
 from crfield.optimize.penalty import Penalty
 from crfield.optimize.resume import RunState
+from crfield.scoring.layout import Layout
+from crfield.storage.digests import digest
 from crfield.storage.encoded import EncodedDataset
+from crfield.storage.packed import PackedShards
 from crfield.training.chain import warm_start
 from crfield.training.chain.fused import FusedChain
 from crfield.training.full_batch import FullBatch
 from crfield.training.likelihood import ENOUGH_GROUPS, Callback, numeric_basis, settle, warmed_diagonal
 
 EPOCHS = 4
+IN_MEMORY = 32_000_000  # bytes of shards that may stay in memory, packed
 GROUP = 8  # sequences of one stochastic step
 
 Make = Callable[[Batch, Target], FusedChain | FullBatch]
@@ -46,6 +53,13 @@ class ShardedChain:
         self.columns: Any = None  # the layout and `training.column_basis.Moments`, where columns are numeric
         self.moments: Any = None
         self.stochastic = False  # whether shards have stochastic steps
+        self._in_memory: dict[int, FusedChain] | None = None
+        if dataset.packed is None and dataset.nbytes <= IN_MEMORY:
+            self._in_memory = {}
+        self._kept: PackedShards | None = None  # from the first packed problem on, which has the layout
+        self._layout: Layout | None = None
+        self._workspace: Workspace | None = None
+        self._n_jobs = 1
 
     @property
     def n_weights(self) -> int:
@@ -54,23 +68,65 @@ class ShardedChain:
 
     def shard(self, number: int) -> FusedChain | FullBatch:
         """The problem of one shard."""
+        if self._in_memory is not None and number in self._in_memory:
+            return self._in_memory[number]
+        found = self._restored(number)
+        if found is not None:
+            return found
         shard = self.dataset.shard(number)
-        return self.make(shard.batch, shard.target)
+        problem = self.make(shard.batch, shard.target)
+        if isinstance(problem, FusedChain):
+            self._keep(number, problem)
+        return problem
+
+    def _restored(self, number: int) -> FusedChain | None:
+        """The shard as it was kept on disk; None where it was not, or is damaged."""
+        if self._kept is None or self._workspace is None or self._layout is None:
+            return None
+        found = self._kept.open(number)
+        if found is None:
+            return None
+        try:
+            return FusedChain.restore(
+                self._layout, self._workspace, found.arrays, n_jobs=self._n_jobs, check=not found.checked
+            )
+        except ValueError as error:
+            self._kept.discard(number, f"{error}.")
+            return None
+
+    def _keep(self, number: int, problem: FusedChain) -> None:
+        if self._in_memory is not None:
+            self._in_memory[number] = problem
+            return
+        if self.dataset.packed is False:
+            return
+        if self._kept is None:
+            self._layout, self._n_jobs = problem.layout, problem.n_jobs
+            self._workspace = Workspace(problem.layout)
+            about = {"packing": self._workspace.packing, "layout": digest(layout_parts(problem.layout))}
+            self._kept = PackedShards(self.dataset.path, about, self.dataset.digests)
+        self._kept.write(number, problem.packed())
+
+    def problems(self) -> Iterator[FusedChain | FullBatch]:
+        """The problems of all shards, in order, one at a time."""
+        for number in range(self.dataset.n_shards):
+            if self._kept is not None:
+                self._kept.ahead(number + 1)
+            yield self.shard(number)
 
     def evaluate(self, weights: np.ndarray, gradient: np.ndarray) -> float:
         """Value of the objective; its gradient is written to ``gradient``."""
         gradient[:] = 0.0
         value, piece = 0.0, np.empty(self.n_weights)
-        for number in range(self.dataset.n_shards):
-            value += self.shard(number).evaluate(weights, piece)
+        for problem in self.problems():
+            value += problem.evaluate(weights, piece)
             gradient += piece
         return value
 
     def curvature(self, weights: np.ndarray) -> np.ndarray:
         """About the diagonal of the second derivative; of packed problems only."""
         total = np.zeros(self.n_weights)
-        for number in range(self.dataset.n_shards):
-            problem = self.shard(number)
+        for problem in self.problems():
             total += problem.curvature(weights)  # type: ignore[union-attr]
         return total
 
