@@ -1,6 +1,7 @@
 // Python's view of packed problems: a dict of arrays out, a dict of arrays in, no copy either way.
 #include "chain/packed_binding.hpp"
 
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
@@ -8,6 +9,7 @@
 #include <string>
 
 #include "chain/packed.hpp"
+#include "chain/problem_sums.hpp"
 
 namespace crfield {
 namespace {
@@ -65,6 +67,39 @@ void bind_packed(nb::module_& module, nb::class_<Problem>& problem) {
   nb::class_<Problem::Workspace>(module, "Workspace")
       .def("__init__", [](Problem::Workspace* self, std::shared_ptr<Model> model) {
         new (self) Problem::Workspace(std::move(model));
+      });
+  // An evaluation that is begun keeps its vectors; it is for one thread of Python at a time.
+  struct Evaluation {
+    Evaluation(std::shared_ptr<Problem::Workspace> w, int n_jobs)
+        : n_weights(w->model->n_weights), sums(std::move(w), n_jobs) {}
+    int64_t n_weights;
+    Problem::Sums sums;
+    std::optional<Array1<const double>> w;
+    std::optional<Array1<double>> gradient;
+  };
+  nb::class_<Evaluation>(module, "Sums")
+      .def("__init__", [](Evaluation* self, std::shared_ptr<Problem::Workspace> workspace,
+                          int n_jobs) { new (self) Evaluation(std::move(workspace), n_jobs); })
+      .def("begin",
+           [](Evaluation& self, Array1<const double> w, Array1<double> gradient) {
+             require((int64_t)w.shape(0) == self.n_weights && gradient.shape(0) == w.shape(0),
+                     "weights or gradient do not fit the model");
+             self.w = w;
+             self.gradient = gradient;
+             self.sums.begin(w.data(), gradient.data());
+           })
+      .def("add",
+           [](Evaluation& self, const Problem& p) {
+             require(self.w.has_value(), "the sums have not begun");
+             nb::gil_scoped_release unlocked;
+             self.sums.add(p);
+           })
+      .def("end", [](Evaluation& self) {
+        require(self.w.has_value(), "the sums have not begun");
+        const double value = self.sums.end();
+        self.w.reset();
+        self.gradient.reset();
+        return value;
       });
   problem
       .def("packed",

@@ -44,6 +44,9 @@ class Problem {
   // One pass of stochastic gradient steps over the groups in the given order; gives the loss met on the way.
   double descend(double* w, const int64_t* order, int64_t n_order, const Epoch& epoch) const;
 
+  // Value and gradient summed over problems of one model: problem_sums.cpp.
+  class Sums;
+
   // Everything that packing made, and a problem made of it again without packing or copying: packed.cpp.
   PackedArrays packed() const;
   static std::unique_ptr<Problem> restore(std::shared_ptr<Workspace> workspace, const PackedArrays& arrays, bool check);
@@ -66,6 +69,7 @@ class Problem {
     Mode mode;
   };
   static constexpr int SHARES = 2;
+  static void clear_part(const Model& m, int64_t merged, Part& part);
   void one_share(int share, int shares, const Call& call, const Shared& shared, Part& part) const;
   void fold_columns(const Part& part, int64_t from, int64_t to, bool first, double* out) const;
   void fold_rest(const Part& part, const EdgeTable& table, double* variance, double* out) const;

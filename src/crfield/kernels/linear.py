@@ -23,6 +23,7 @@ are some. `pull` is the adjoint of the sums without them.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Self
 
 import numpy as np
@@ -189,6 +190,26 @@ class Problem:
         _check_output("weights", weights, self.n_weights)
         order = np.ascontiguousarray(order, dtype=np.int64)
         return float(self._problem.descend(weights, order, step, done, horizon, l2))
+
+
+class Sums:
+    """Evaluations over many problems of one workspace that come one after the other, such as shards.
+
+    Weights are laid out once for all of them, and the gradient is put together once: Σ_p value_p(w) and its gradient.
+    """
+
+    def __init__(self, workspace: Workspace, *, n_jobs: int = 1) -> None:
+        self._n_weights = workspace.n_weights
+        self._sums = choice.body("linear").Sums(workspace._workspace, max(1, n_jobs))
+
+    def evaluate(self, problems: Iterable[Problem], weights: np.ndarray, gradient: np.ndarray) -> float:
+        """The value; the gradient (W,) is overwritten. ValueError for a problem of another workspace."""
+        _check_output("gradient", gradient, self._n_weights)
+        weights = np.ascontiguousarray(weights, np.float64)
+        self._sums.begin(weights, gradient)
+        for problem in problems:
+            self._sums.add(problem._problem)
+        return float(self._sums.end())
 
 
 def observed(

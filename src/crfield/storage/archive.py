@@ -38,7 +38,6 @@ from crfield.storage.archive_front import DTYPES, Entry, Front, aligned, pack, r
 from crfield.storage.files import replacing
 
 _CHUNK = 1 << 20
-_POPULATE = getattr(memory_map, "MAP_POPULATE", 0) and memory_map.MAP_POPULATE | memory_map.MAP_SHARED
 
 Place = str | os.PathLike[str] | BinaryIO
 
@@ -125,10 +124,7 @@ def read_archive(source: Place, *, mmap: bool = False, seal: Seal | None = None)
         trusted = seal is not None and seal.version == version
         if seal is None or not trusted:
             seal = Seal(version, read_front(lambda count: _take(stream, count), path, size))
-        if trusted and _POPULATE:  # all of it will be read, so its pages are put in place at once
-            data = memory_map.mmap(stream.fileno(), 0, flags=_POPULATE, prot=memory_map.PROT_READ)
-        else:
-            data = memory_map.mmap(stream.fileno(), 0, access=memory_map.ACCESS_READ)
+        data = memory_map.mmap(stream.fileno(), 0, access=memory_map.ACCESS_READ)
         return Archive(seal.front.header, _MappedArrays(data, seal.front.entries, path, trusted), seal)
 
 

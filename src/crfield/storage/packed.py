@@ -109,9 +109,9 @@ class PackedShards:
         except OSError as error:
             self._writes = False
             warnings.warn(
-                f"packed shards cannot be kept in {self.folder} ({error.strerror or error}), so that every evaluation "
-                "packs every shard again, which takes three to four times as long. Make the folder writable, or "
-                "free some space: packed shards take about as much as the data set.",
+                f"packed shards cannot be kept in {self.folder} ({error.strerror or error}), so every evaluation "
+                "packs every shard again, which takes two to three times as long. Make the folder writable, or free "
+                "some space: packed shards take about as much as the data set.",
                 DataWarning,
                 stacklevel=2,
             )

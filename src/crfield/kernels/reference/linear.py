@@ -252,6 +252,9 @@ _BATCH = (
     "edge_dense",
 )
 
+_TYPES = {"offsets": "int64", "indptr": "int64", "indices": "int32", "edge_indptr": "int64", "edge_indices": "int32"}
+_TYPES |= {"mask": "uint8", "labels": "int32", "width": "int32"}  # all others are doubles
+
 
 class Workspace:
     """Body of `crfield.kernels.linear.Workspace`; calls work in memory of their own."""
@@ -321,19 +324,11 @@ class Problem:
     def restore(cls, workspace: Workspace, arrays: dict[str, np.ndarray], check: bool) -> Problem:
         """A problem of such arrays; everything is checked, whether asked for or not."""
         model, found = workspace.model, {name: arrays.get(name) for name in _BATCH}
-        types = dict.fromkeys(_BATCH, np.float64) | dict.fromkeys(("offsets", "indptr", "edge_indptr"), np.int64)
-        types |= {
-            "indices": np.int32,
-            "edge_indices": np.int32,
-            "mask": np.uint8,
-            "labels": np.int32,
-            "width": np.int32,
-        }
         for name in ("offsets", "indptr", "indices", "mask", "labels", "weight", "width"):
             if name not in arrays:
                 raise ValueError(f"packed array {name} is missing")
         for name, array in arrays.items():
-            if array.ndim != 1 or array.dtype != types.get(name, np.float64):
+            if array.ndim != 1 or array.dtype != _TYPES.get(name, "float64"):
                 raise ValueError(f"packed array {name} is of another type")
         for name, columns in (("dense", model.n_dense), ("edge_dense", model.n_edge_dense)):
             block = found[name]
@@ -423,6 +418,26 @@ class Problem:
         )
         unknown = np.full(len(rows), -1)
         return Problem(self.model, batch, unknown, self.mask[rows], self.weight[sequences], len(sequences))
+
+
+class Sums:
+    """Body of `crfield.kernels.linear.Sums`: one evaluation after the other."""
+
+    def __init__(self, workspace: Workspace, n_jobs: int) -> None:
+        self.model, self.n_jobs, self.value = workspace.model, n_jobs, 0.0
+
+    def begin(self, w: np.ndarray, gradient: np.ndarray) -> None:
+        self.value, self.w, self.gradient, self.piece = 0.0, w, gradient, np.empty_like(w)
+        self.gradient[:] = 0.0
+
+    def add(self, problem: Problem) -> None:
+        if problem.model is not self.model:
+            raise ValueError("the problem is of another workspace")
+        self.value += problem.evaluate(self.w, self.piece, self.n_jobs)
+        self.gradient += self.piece
+
+    def end(self) -> float:
+        return self.value
 
 
 def _squared(

@@ -6,6 +6,7 @@ works in scratch of its own, so two threads may evaluate one problem at once.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Self
 
 import numpy as np
@@ -54,7 +55,7 @@ class FusedChain:
         n_jobs: int = 1,
         check: bool = True,
     ) -> Self:
-        """The problem that was `packed`; ValueError where the arrays do not fit (`kernels.linear.Problem.restore`)."""
+        """The problem that was `packed`; ValueError where the arrays do not fit (`linear.Problem.restore`)."""
         made = cls.__new__(cls)
         made.layout, made.n_jobs, made.columns, made.moments = layout, n_jobs, None, None
         made._problem = linear.Problem.restore(workspace, arrays, check=check)
@@ -83,3 +84,14 @@ class FusedChain:
     ) -> float:
         """Stochastic steps over the groups in ``order``; changes the weights, gives the loss met on the way."""
         return self._problem.descend(weights, order, step=step, done=done, horizon=horizon, l2=l2)
+
+
+class FusedSums:
+    """One value and gradient over many fused problems of one workspace, which come one after the other."""
+
+    def __init__(self, workspace: linear.Workspace, *, n_jobs: int = 1) -> None:
+        self._sums = linear.Sums(workspace, n_jobs=n_jobs)
+
+    def evaluate(self, weights: np.ndarray, gradient: np.ndarray, problems: Iterable[Any]) -> float:
+        """Value; the gradient is written to ``gradient``."""
+        return self._sums.evaluate((problem._problem for problem in problems), weights, gradient)

@@ -34,7 +34,7 @@ from crfield.storage.digests import digest
 from crfield.storage.encoded import EncodedDataset
 from crfield.storage.packed import PackedShards
 from crfield.training.chain import warm_start
-from crfield.training.chain.fused import FusedChain
+from crfield.training.chain.fused import FusedChain, FusedSums
 from crfield.training.full_batch import FullBatch
 from crfield.training.likelihood import ENOUGH_GROUPS, Callback, numeric_basis, settle, warmed_diagonal
 
@@ -43,6 +43,23 @@ IN_MEMORY = 32_000_000  # bytes of shards that may stay in memory, packed
 GROUP = 8  # sequences of one stochastic step
 
 Make = Callable[[Batch, Target], FusedChain | FullBatch]
+
+
+class Packing:
+    """What the packed problems of all shards share: a layout, its workspace, and the sums of an evaluation."""
+
+    def __init__(self, layout: Layout, n_jobs: int) -> None:
+        self.layout, self.n_jobs = layout, n_jobs
+        self.workspace = Workspace(layout)
+        self.sums = FusedSums(self.workspace, n_jobs=n_jobs)
+
+    def about(self) -> dict[str, str]:
+        """What packed shards depend on besides the data."""
+        return {"packing": self.workspace.packing, "layout": digest(layout_parts(self.layout))}
+
+    def restore(self, arrays: dict[str, np.ndarray], *, check: bool) -> FusedChain:
+        """The problem of packed arrays; ValueError where they do not fit."""
+        return FusedChain.restore(self.layout, self.workspace, arrays, n_jobs=self.n_jobs, check=check)
 
 
 class ShardedChain:
@@ -56,10 +73,8 @@ class ShardedChain:
         self._in_memory: dict[int, FusedChain] | None = None
         if dataset.packed is None and dataset.nbytes <= IN_MEMORY:
             self._in_memory = {}
-        self._kept: PackedShards | None = None  # from the first packed problem on, which has the layout
-        self._layout: Layout | None = None
-        self._workspace: Workspace | None = None
-        self._n_jobs = 1
+        self._packing: Packing | None = None  # from the first packed problem on, which has the layout
+        self._kept: PackedShards | None = None
 
     @property
     def n_weights(self) -> int:
@@ -75,37 +90,34 @@ class ShardedChain:
             return found
         shard = self.dataset.shard(number)
         problem = self.make(shard.batch, shard.target)
-        if isinstance(problem, FusedChain):
-            self._keep(number, problem)
-        return problem
+        return self._keep(number, problem) if isinstance(problem, FusedChain) else problem
 
     def _restored(self, number: int) -> FusedChain | None:
         """The shard as it was kept on disk; None where it was not, or is damaged."""
-        if self._kept is None or self._workspace is None or self._layout is None:
+        if self._kept is None or self._packing is None:
             return None
         found = self._kept.open(number)
         if found is None:
             return None
         try:
-            return FusedChain.restore(
-                self._layout, self._workspace, found.arrays, n_jobs=self._n_jobs, check=not found.checked
-            )
+            return self._packing.restore(found.arrays, check=not found.checked)
         except ValueError as error:
             self._kept.discard(number, f"{error}.")
             return None
 
-    def _keep(self, number: int, problem: FusedChain) -> None:
+    def _keep(self, number: int, problem: FusedChain) -> FusedChain:
+        """The problem on the common workspace; kept in memory or on disk, where either is wanted."""
+        if self._packing is None:
+            self._packing = Packing(problem.layout, problem.n_jobs)
+            if self._in_memory is None and self.dataset.packed is not False:
+                self._kept = PackedShards(self.dataset.path, self._packing.about(), self.dataset.digests)
+        arrays = problem.packed()
+        if self._kept is not None:
+            self._kept.write(number, arrays)
+        bound = self._packing.restore(arrays, check=False)
         if self._in_memory is not None:
-            self._in_memory[number] = problem
-            return
-        if self.dataset.packed is False:
-            return
-        if self._kept is None:
-            self._layout, self._n_jobs = problem.layout, problem.n_jobs
-            self._workspace = Workspace(problem.layout)
-            about = {"packing": self._workspace.packing, "layout": digest(layout_parts(problem.layout))}
-            self._kept = PackedShards(self.dataset.path, about, self.dataset.digests)
-        self._kept.write(number, problem.packed())
+            self._in_memory[number] = bound
+        return bound
 
     def problems(self) -> Iterator[FusedChain | FullBatch]:
         """The problems of all shards, in order, one at a time."""
@@ -116,6 +128,10 @@ class ShardedChain:
 
     def evaluate(self, weights: np.ndarray, gradient: np.ndarray) -> float:
         """Value of the objective; its gradient is written to ``gradient``."""
+        if self._packing is None and self.dataset.n_shards:
+            self.shard(0)  # tells whether there is anything to pack
+        if self._packing is not None:
+            return self._packing.sums.evaluate(weights, gradient, self.problems())
         gradient[:] = 0.0
         value, piece = 0.0, np.empty(self.n_weights)
         for problem in self.problems():
