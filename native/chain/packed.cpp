@@ -23,6 +23,12 @@ void require_between(const T* x, int64_t n, int64_t low, int64_t high, const cha
   require(good, message);
 }
 
+void require_finite(const double* x, int64_t n) {
+  bool good = true;
+  for (int64_t k = 0; k < n; k++) good &= x[k] - x[k] == 0;
+  require(good, "packed numbers must be finite");
+}
+
 // Offsets of `rows` lists that have `items` entries in all; their inside is looked at if `check`.
 void require_offsets(const int64_t* ptr, int64_t size, int64_t rows, int64_t items, bool check) {
   const char* message = "packed offsets do not fit";
@@ -233,6 +239,11 @@ std::unique_ptr<Problem> Problem::restore(std::shared_ptr<Workspace> workspace, 
     require_between(p.gold_.data(), p.first_partial_row_, 0, m.labels, "a packed label is out of range");
     require_between(p.gold_.data() + p.first_partial_row_, rows - p.first_partial_row_, -1, m.labels,
                     "a packed label is out of range");
+    for (const Buffer<double>* b : {&p.row_value_, &p.pair_value_, &p.list_value_, &p.dense_, &p.edge_values_, &p.edge_dense_})
+      require_finite(b->data(), b->size());
+    require_finite(p.weight_.data(), sequences);
+    require_finite(p.gold_pairs_.data(), (int64_t)p.gold_pairs_.size());
+    require_finite(&p.gold_fixed_, 1);
   }
   return made;
 }

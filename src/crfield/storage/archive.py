@@ -49,6 +49,11 @@ class Seal:
     version: tuple[int, ...]  # device, inode, size, times: another one for whatever happens to the file
     front: Front
 
+    @property
+    def changed(self) -> int:
+        """When the file was last changed, in nanoseconds of the system's clock."""
+        return max(self.version[3:])
+
 
 @dataclass(frozen=True, eq=False)
 class Archive:

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -36,6 +37,7 @@ from crfield.storage.digests import digest
 
 FOLDER, KIND = "packed", "packed_shard"
 KEPT = 2  # folders
+TICK = 50_000_000  # nanoseconds: a file so young could change again without another time
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +66,8 @@ class PackedShards:
         self.folder = os.path.join(path, FOLDER, digest(self.about)[:16])
         self._seals: dict[int, Seal] = {}  # of files that were looked through
         self._writes = True
+        with suppress(OSError):
+            os.utime(self.folder)  # used last
 
     def _path(self, number: int) -> str:
         return os.path.join(self.folder, f"shard-{number:05d}.crfield")
@@ -82,7 +86,8 @@ class PackedShards:
         except OSError:
             return None
         assert archive.seal is not None
-        self._seals[number] = archive.seal
+        if time.time_ns() - archive.seal.changed > TICK:
+            self._seals[number] = archive.seal
         return PackedShard(arrays, archive.seal is known)
 
     def ahead(self, number: int) -> None:

@@ -111,6 +111,9 @@ class ShardedChain:
             self._packing = Packing(problem.layout, problem.n_jobs)
             if self._in_memory is None and self.dataset.packed is not False:
                 self._kept = PackedShards(self.dataset.path, self._packing.about(), self.dataset.digests)
+                found = self._restored(number)
+                if found is not None:
+                    return found
         arrays = problem.packed()
         if self._kept is not None:
             self._kept.write(number, arrays)
