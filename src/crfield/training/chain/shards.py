@@ -18,6 +18,7 @@ the same objective up to rounding.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,8 @@ from crfield.core.target import Target
 from crfield.data.batch import Batch
 from crfield.kernels.linear import Workspace, layout_parts
 from crfield.optimize.basis import Basis
-from crfield.optimize.history import Result
-from crfield.optimize.penalty import Penalty
+from crfield.optimize.history import CALLBACK, INTERRUPTED, Result
+from crfield.optimize.penalty import Penalised, Penalty, Point
 from crfield.optimize.resume import RunState
 from crfield.scoring.layout import Layout
 from crfield.storage.digests import digest
@@ -35,9 +36,11 @@ from crfield.storage.encoded import EncodedDataset
 from crfield.storage.packed import PackedShards
 from crfield.training.chain import warm_start
 from crfield.training.chain.fused import FusedChain, FusedSums
+from crfield.training.chain.plan import START_TOL
 from crfield.training.full_batch import FullBatch
 from crfield.training.likelihood import ENOUGH_GROUPS, Callback, numeric_basis, settle, warmed_diagonal
 
+SHARD_SOLVERS = ("auto", "lbfgs", "warm")  # that `fit_sharded` runs; others take the problem as it is
 EPOCHS = 4
 IN_MEMORY = 32_000_000  # bytes of shards that may stay in memory, packed
 GROUP = 8  # sequences of one stochastic step
@@ -70,6 +73,7 @@ class ShardedChain:
         self.columns: Any = None  # the layout and `training.column_basis.Moments`, where columns are numeric
         self.moments: Any = None
         self.stochastic = False  # whether shards have stochastic steps
+        self.rough: ShardedChain | None = None  # the likelihood to begin with, for an objective of many minima
         self._in_memory: dict[int, FusedChain] | None = None
         if dataset.packed is None and dataset.nbytes <= IN_MEMORY:
             self._in_memory = {}
@@ -163,7 +167,18 @@ def fit_sharded(
     callback: Callback | None = None,
     run_state: RunState | None = None,
 ) -> Result:
-    """Stochastic epochs by shards if asked for, then L-BFGS (OWL-QN with l1)."""
+    """Stochastic epochs by shards if asked for, then L-BFGS (OWL-QN with l1).
+
+    An objective of many minima starts from a rough maximum of the likelihood, as in memory (`plan.fit_chain`).
+    """
+    if problem.rough is not None and start is None and (run_state is None or run_state.found("lbfgs") is None):
+        common: dict[str, Any] = {"max_iter": max_iter, "n_jobs": n_jobs, "rng": rng, "callback": callback}
+        likely = fit_sharded(problem.rough, penalty, stochastic=False, tol=max(tol, START_TOL), **common)
+        if likely.reason in (INTERRUPTED, CALLBACK):
+            here = Point(likely.weights, np.empty_like(likely.weights))
+            Penalised(problem, penalty, n_jobs=n_jobs).evaluate(here)
+            return replace(likely, value=here.value, n_evaluations=likely.n_evaluations + 1)
+        start = likely.weights
 
     def warm(weights: np.ndarray) -> np.ndarray | Basis | None:
         enough = len(problem.dataset) >= ENOUGH_GROUPS * GROUP
