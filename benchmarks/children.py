@@ -91,12 +91,12 @@ def imports(*statements: str) -> dict[str, Any]:
 
 
 def train_encoded(path: str, max_iter: str, packed: str) -> dict[str, Any]:
-    """Some steps on an encoded data set, from opening it on; packed shards kept, or packed anew at each use."""
+    """Train on an encoded data set, from opening it on; packed shards kept, or packed anew at each use."""
     import crfield
     from crfield.errors import ConvergenceWarning
 
     warnings.simplefilter("ignore", ConvergenceWarning)
-    model = crfield.ChainCRF(solver="lbfgs", tol=1e-12, max_iter=int(max_iter))
+    model = crfield.ChainCRF(solver="lbfgs", max_iter=int(max_iter))
     dataset = crfield.EncodedDataset(path, packed=packed == "kept")
     began, cpu = time.perf_counter(), time.process_time()
     model.fit(dataset)
