@@ -54,10 +54,10 @@ def steps(quick: bool) -> list[Curve]:
     """Steps of the data: an evaluation, tagging, and a whole training."""
     panel, sizes = "steps", decades(1e4, 1e5 if quick else 1e7)
 
-    def training(n: int) -> Callable[[], Any]:
+    def training(n: int, ridge: float) -> Callable[[], Any]:
         phrases = make_phrases(n // 8, random_state=0)
         X = [phrase_features(tokens) for tokens in phrases.tokens]
-        return lambda: ChainCRF(l2=1.0).fit(X, phrases.labels)
+        return lambda: ChainCRF(l2=ridge).fit(X, phrases.labels)
 
     return [
         grown(
@@ -65,25 +65,24 @@ def steps(quick: bool) -> list[Curve]:
         ),
         grown(panel, "tagging", "steps", 1.0, sizes, lambda n: tagging(*text_like(n)), why="one sweep a step"),
         grown(
-            panel,
-            "fit from dicts to the optimum",
-            "steps",
-            1.0,
-            decades(2e3, 2e4 if quick else 2e5),
-            training,
-            why="passes over the data; their number depends little on its size",
+            panel, "fit from dicts, l2 in proportion", "steps", 1.0, decades(2e3, 2e4 if quick else 2e5),
+            lambda n: training(n, n / 2e3), why="as many passes over the data whatever its size",
         ),
-    ]
+        grown(
+            panel, "fit from dicts, l2 = 1", "steps", 1.5, decades(2e3, 2e4 if quick else 2e5),
+            lambda n: training(n, 1.0), why="at most: passes grow with the root of the condition number, steps / l2",
+        ),
+    ]  # fmt: skip
 
 
 def labels(quick: bool) -> list[Curve]:
     """Labels: all transitions, few of them, and the best path."""
-    panel, most = "labels", 128 if quick else 2_048
-    sizes = [2**k for k in range(1, 12) if 2**k <= most]
+    panel, most = "labels", 100 if quick else 2_000
+    sizes = [n for n in (2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000) if n <= most]
 
     def few(n: int) -> tuple[Any, Any]:
         """Labels that are followed by three others at most."""
-        batch, target = text_like(1_000, labels=n)
+        batch, target = text_like(10_000, labels=n)
         path, rng = np.zeros(len(target.labels), np.int32), np.random.default_rng(2)
         for t in range(1, len(path)):
             path[t] = (3 * path[t - 1] + rng.integers(0, 3)) % n

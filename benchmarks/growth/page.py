@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -34,13 +35,11 @@ def table(curves: Sequence[Curve]) -> str:
     | steps | a sum | 10 … 1,000 | 1 | **1.00** | 1.00 | one a step |
     """
     lines = [
-        "",
         f"Measured on {platform.machine()}, {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f} at the end.",
         "",
         "| what grows | operation | from … to | expected | slope | over all | why |",
         "|---|---|---|---:|---:|---:|---|",
     ]
-    lines.remove("")
     for c in curves:
         sizes = f"{c.sizes[0]:,} … {c.sizes[-1]:,}"
         lines.append(
@@ -66,13 +65,14 @@ def draw(curves: Sequence[Curve]) -> None:
         axis.set_xlabel(mine[0].unit, fontsize=8)
         axis.set_ylabel("seconds", fontsize=8)
         axis.tick_params(labelsize=7)
-        axis.grid(alpha=0.3)
+        axis.grid(alpha=0.3, linewidth=0.5)
         axis.legend(fontsize=6.5, frameon=False, loc="best")
+        axis.minorticks_off()
         if panel == "threads":
             axis.set_xticks(mine[0].sizes, [str(n) for n in mine[0].sizes])
-            axis.minorticks_off()
     for axis in axes[len(panels) :]:
         axis.set_visible(False)
     PICTURE.parent.mkdir(parents=True, exist_ok=True)
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "growth"}):
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "growth", "axes.formatter.use_mathtext": False}):
         figure.savefig(PICTURE, metadata={"Date": None})
+    PICTURE.write_text(re.sub(r"\n\s+", "\n", PICTURE.read_text(encoding="utf-8")), encoding="utf-8")
