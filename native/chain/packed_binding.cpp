@@ -63,10 +63,13 @@ PackedArrays from_dict(nb::dict given) {
 }  // namespace
 
 void bind_packed(nb::module_& module, nb::class_<Problem>& problem) {
-  module.attr("PACKED") = "compiled " + std::to_string(PACKED_VERSION);
   nb::class_<Problem::Workspace>(module, "Workspace")
       .def("__init__", [](Problem::Workspace* self, std::shared_ptr<Model> model) {
         new (self) Problem::Workspace(std::move(model));
+      })
+      // Who packs, in which form, and for vectors of how many labels, since rows are padded to them.
+      .def_prop_ro("packing", [](const Problem::Workspace& self) {
+        return "compiled " + std::to_string(PACKED_VERSION) + ", lanes " + std::to_string(self.model->k->lanes);
       });
   // An evaluation that is begun keeps its vectors; it is for one thread of Python at a time.
   struct Evaluation {

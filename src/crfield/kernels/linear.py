@@ -111,9 +111,8 @@ class Workspace:
 
     def __init__(self, layout: Any) -> None:
         self.n_weights: int = layout.n_weights
-        body = choice.body("linear")
-        self.packing: str = body.PACKED  # which body packs, and the version of what it makes
-        self._workspace = body.Workspace(_compile(layout))
+        self._workspace = choice.body("linear").Workspace(_compile(layout))
+        self.packing: str = self._workspace.packing  # which body packs, and the version of what it makes
 
 
 class Problem:

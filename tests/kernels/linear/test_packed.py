@@ -167,7 +167,7 @@ def test_a_change_of_packing_is_a_new_version() -> None:
     weighted = replace(target, weight=np.linspace(0.5, 2.0, 40))
     with choice.use("native"):
         layout = Layout.observe(batch, weighted)
-        packing = linear.Workspace(layout).packing
+        packing = linear.Workspace(layout).packing.partition(",")[0]
         packed = linear.Problem(layout, batch, target.labels, None, weighted.weight).packed()
         sha = hashlib.sha256()
         for name, array in packed.items():

@@ -239,7 +239,6 @@ class Tagger:
         node[:], edge[:] = scores_of(self.model, batch, self.w)
 
 
-PACKED = "numpy 1"
 _BATCH = (
     "offsets",
     "indptr",
@@ -258,6 +257,8 @@ _TYPES |= {"mask": "uint8", "labels": "int32", "width": "int32"}  # all others a
 
 class Workspace:
     """Body of `crfield.kernels.linear.Workspace`; calls work in memory of their own."""
+
+    packing = "numpy 1"
 
     def __init__(self, model: Model) -> None:
         self.model = model
