@@ -38,6 +38,9 @@ void require_offsets(const int64_t* ptr, int64_t size, int64_t rows, int64_t ite
   require(good, message);
 }
 
+constexpr int64_t MOST_MERGED = 65'536;  // columns that a merged row stands for
+constexpr int64_t MOST_WRITTEN = 1'000;  // times as many columns as items, when merged rows are written out
+
 struct Flat {  // groups as arrays
   std::vector<int32_t> width, steps, active;
   std::vector<uint8_t> partial, flags;
@@ -233,6 +236,14 @@ std::unique_ptr<Problem> Problem::restore(std::shared_ptr<Workspace> workspace, 
 
   if (check) {
     require_between(p.row_item_.data(), n_row, 0, m.rows() + merged, "a packed column is out of range");
+    int64_t written = 0;  // by stochastic steps, which write merged rows out
+    for (int64_t v = 0; v < merged; v++)
+      require(p.merged_.ptr[v + 1] - p.merged_.ptr[v] <= MOST_MERGED, "packed sets of columns do not fit");
+    for (int64_t k = 0; k < n_row; k++) {
+      const int64_t v = p.row_item_[k] - m.rows();
+      written += v < 0 ? 1 : p.merged_.ptr[v + 1] - p.merged_.ptr[v];
+    }
+    require(written <= MOST_WRITTEN * (n_row + MOST_WRITTEN), "packed sets of columns do not fit");
     require_between(p.pair_item_.data(), n_pair, 0, m.at_dense, "a packed feature is out of range");
     require_between(p.pair_label_.data(), n_pair, 0, m.labels, "a packed label is out of range");
     require_between(p.list_item_.data(), n_list, 0, m.columns, "a packed column is out of range");
