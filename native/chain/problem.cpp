@@ -106,15 +106,14 @@ double Problem::one_group(const Group& g, const Loaded& loaded, const double* ba
   return value;
 }
 
-// One share of the groups, from zeroed sums: every `shares`-th group, so that long and short ones are dealt evenly.
-void Problem::one_share(int share, int shares, const Call& call, const Shared& shared, Part& part) const {
-  const Model& m = *model_;
+// Zeroed sums, with room for the gradients of `merged` rows.
+void Problem::clear_part(const Model& m, int64_t merged, Part& part) {
   auto clear = [](Buffer<double>& b, int64_t n) {
     b.resize(n);
     b.zero();
   };
   const int64_t table_size = (int64_t)m.labels * m.stride;
-  clear(part.rows, (m.rows() + merged_.size()) * m.row_stride() + 8);
+  clear(part.rows, (m.rows() + merged) * m.row_stride() + 8);
   if (!m.direct) clear(part.single, m.at_dense);
   clear(part.dense, m.n_dense * m.stride);
   for (Buffer<double>* b : {&part.bias, &part.start, &part.end}) clear(*b, m.stride);
@@ -122,6 +121,12 @@ void Problem::one_share(int share, int shares, const Call& call, const Shared& s
   clear(part.direct, table_size);
   clear(part.pair_counts, (int64_t)m.pairs.size());
   if (m.edge_features()) clear(part.tail, m.n_weights - m.at_pairs);
+}
+
+// One share of the groups, from zeroed sums: every `shares`-th group, so that long and short ones are dealt evenly.
+void Problem::one_share(int share, int shares, const Call& call, const Shared& shared, Part& part) const {
+  const Model& m = *model_;
+  if (!part.running) clear_part(m, merged_.size(), part);
   NodeGradient out;
   out.rows = part.rows.data();
   out.single = part.single.data();

@@ -21,8 +21,9 @@ import crfield
 from crfield import ChainCRF, ClassifierHMM, EncodedDataset, LogitBoost, SelectedCRF, load
 from crfield.errors import InputError, ModelFileError
 from crfield.estimators.base.load import KINDS
-from crfield.storage import archive, limits
-from crfield.storage.archive import read_archive, text_problem, write_archive
+from crfield.storage import archive_reading, limits
+from crfield.storage.archive import read_archive, write_archive
+from crfield.storage.archive_reading import text_problem
 from crfield.storage.checkpoints import Checkpoint
 from crfield.storage.encoded import FRONT
 from crfield.storage.foreign.crfsuite import CrfsuiteModel, format_crfsuite_model
@@ -79,17 +80,17 @@ def test_a_header_of_empty_lists_is_counted_before_it_is_built() -> None:
 def test_values_and_depth_of_a_text_are_those_of_the_value(
     text: str, problem: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(archive, "MAX_DEPTH", 4)
-    monkeypatch.setattr(archive, "MAX_VALUES", 10)
+    monkeypatch.setattr(archive_reading, "MAX_DEPTH", 4)
+    monkeypatch.setattr(archive_reading, "MAX_VALUES", 10)
     for piece in (1 << 20, 1, 3):
-        monkeypatch.setattr(archive, "_PIECE", piece)
+        monkeypatch.setattr(archive_reading, "_PIECE", piece)
         found = text_problem(text.encode())
         assert (found is None) == (problem is None)
         assert problem is None or problem in str(found)
 
 
 def test_what_cannot_be_read_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archive, "MAX_VALUES", 100)
+    monkeypatch.setattr(archive_reading, "MAX_VALUES", 100)
     with pytest.raises(InputError, match="more than 100 values"):
         write_archive(io.BytesIO(), {"a": [0] * 200}, {})
 

@@ -21,7 +21,8 @@ from hypothesis.extra import numpy as hnp
 
 from crfield.errors import InputError, ModelFileError
 from crfield.storage import archive as archive_module
-from crfield.storage.archive import DTYPES, Archive, read_archive, write_archive
+from crfield.storage.archive import Archive, read_archive, write_archive
+from crfield.storage.archive_reading import DTYPES
 
 HEADER: dict[str, Any] = {
     "kind": "chain",

@@ -16,7 +16,7 @@ from crfield.errors import ModelFileError
 from crfield.features.templates.template import Template
 from crfield.features.transformed import TRANSFORMERS, transformer_from_state
 from crfield.storage import exchange
-from crfield.storage.archive import Archive, NotAnArchive, read_archive
+from crfield.storage.archive_reading import Archive, NotAnArchive, read_archive
 from crfield.storage.state import State, check_numbers, reading
 
 HOMES: dict[str, str] = {
