@@ -21,6 +21,7 @@ from hypothesis.extra import numpy as hnp
 
 from crfield.errors import InputError, ModelFileError
 from crfield.storage import archive as archive_module
+from crfield.storage import archive_reading
 from crfield.storage.archive import Archive, read_archive, write_archive
 from crfield.storage.archive_reading import DTYPES
 
@@ -230,14 +231,14 @@ def test_mapped_arrays_are_checked_once_and_by_one_thread(tmp_path: Path, monkey
     write_archive(tmp_path / "m.crf", {}, {"w": np.arange(100_000.0)})
     archive = read_archive(tmp_path / "m.crf", mmap=True)
     calls = []
-    true_check = archive_module._array
+    true_check = archive_reading._array
 
     def slow_check(*parts: Any) -> np.ndarray:
         calls.append(1)
         time.sleep(0.01)
         return true_check(*parts)
 
-    monkeypatch.setattr(archive_module, "_array", slow_check)
+    monkeypatch.setattr(archive_reading, "_array", slow_check)
     got: list[np.ndarray] = []
     threads = [threading.Thread(target=lambda: got.append(archive.arrays["w"])) for _ in range(8)]
     for thread in threads:
