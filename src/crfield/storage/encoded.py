@@ -120,6 +120,16 @@ class EncodedDataset:
         """Bytes of all shards on disk."""
         return sum(row["bytes"] for row in self._rows)
 
+    @property
+    def shard_steps(self) -> list[int]:
+        """Steps of every shard."""
+        return [row["steps"] for row in self._rows]
+
+    @property
+    def shard_bytes(self) -> list[int]:
+        """Bytes of every shard on disk."""
+        return [row["bytes"] for row in self._rows]
+
     def __len__(self) -> int:
         return self.n_sequences
 

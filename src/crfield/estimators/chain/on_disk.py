@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -43,12 +44,35 @@ from crfield.training.chain.fused import FusedChain
 from crfield.training.chain.higher_order import HigherOrderParts
 from crfield.training.chain.plan import ChainParts, Plan
 from crfield.training.chain.shards import ShardedChain
+from crfield.training.cluster.chain import ClusterChain, cluster_of_shards, survey
+from crfield.training.cluster.session import Cluster
 from crfield.training.column_basis import Moments
 from crfield.training.full_batch import FullBatch
 
 Part = Sequence[Any]  # (X, y) or (X, y, weights)
 Parts = Iterable[Part] | Callable[[], Iterable[Part]]
+NOTHING = "the data set holds no steps at all; at least one sequence with one step is needed."
 ON_DISK = ("auto", "lbfgs", "warm")  # solvers that read data on disk
+
+
+class Travels(Protocol):
+    """A chain estimator that can be sent to workers: made anew from its parameters."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters."""
+        ...
+
+    def set_params(self, **parameters: Any) -> Self:
+        """The same with other parameters."""
+        ...
+
+    def _layout(self, encoder: Any, batch: Batch, target: Target, like: Layout | None = None) -> Layout: ...
+
+    def _completed(self, model: ColumnModel, target: Target, before: Any = None) -> ColumnModel: ...
+
+    def _costed(self, target: Target, labels: LabelCoder) -> Target: ...
+
+    def _parts(self, model: ColumnModel, batch: Batch, target: Target) -> ChainParts | HigherOrderParts: ...
 
 
 def encode_dataset(
@@ -158,7 +182,7 @@ def sharded(
             met = Moments.of(shard.batch, shard.target.weight, whole=False)
             moments = met if moments is None else moments.merged(met)
     if layout is None or not dataset.n_steps:
-        raise InputError("the data set holds no steps at all; at least one sequence with one step is needed.")
+        raise InputError(NOTHING)
     model = complete(ColumnModel(labels, encoder, layout, np.zeros(layout.n_weights)), shard.target)
     del shard
 
@@ -169,11 +193,71 @@ def sharded(
 
     problem = ShardedChain(dataset, make, n_weights=layout.n_weights)
     problem.columns, problem.moments = model.layout, moments
-    sparse = not (layout.n_edge_columns or layout.n_edge_dense or layout.n_dense) and plan.objective == "likelihood"
-    problem.stochastic = sparse and isinstance(problem.shard(0), FusedChain)
-    if plan.solver == "warm" and not problem.stochastic:
-        raise InputError("solver='warm' needs stochastic steps, which this model has none of. Use solver='lbfgs'.")
+    problem.stochastic = stochastic_steps(layout, plan) and isinstance(problem.shard(0), FusedChain)
+    refuse_warm(plan, problem.stochastic)
     return model, problem
+
+
+@dataclass(frozen=True, eq=False)
+class TravellingChain:
+    """What a worker needs to make problems of shards: parameters and labels, no encoder, no code of the user."""
+
+    chain: Travels  # not fitted
+    labels: LabelCoder
+    objective: str
+
+    def observe(self, batch: Batch, target: Target) -> tuple[Layout, Moments | None]:
+        """The weights that a shard asks for, and its moments; refuses gold labels that constraints forbid."""
+        layout = self.chain._layout(None, batch, target)
+        self.chain._completed(self._model(layout), target)
+        return layout, Moments.of(batch, target.weight, whole=False) if batch.numeric else None
+
+    def problem(self, layout: Layout, batch: Batch, target: Target, n_jobs: int) -> FusedChain | FullBatch:
+        """The objective of one shard."""
+        chain = self.chain.set_params(n_jobs=n_jobs)
+        parts = chain._parts(self._model(layout), batch, chain._costed(target, self.labels))
+        assert isinstance(parts, ChainParts)
+        return parts.problem(self.objective, whole=False)
+
+    def _model(self, layout: Layout) -> ColumnModel:
+        return ColumnModel(self.labels, None, layout, np.zeros(0))  # type: ignore[arg-type]
+
+
+def sharded_on_cluster(
+    cluster: Cluster, dataset: EncodedDataset, encoder: Encoder, plan: Plan, chain: Travels, pairs: str
+) -> tuple[ColumnModel, ClusterChain]:
+    """`sharded`, by the workers of a cluster: both passes are theirs, and the driver never reads a shard but one."""
+    check_columns(dataset, encoder)
+    travelling = TravellingChain(bare(chain, transition_pairs=pairs), dataset.coder, plan.objective)
+    layout, moments = survey(cluster, dataset, travelling)
+    if layout is None or not dataset.n_steps:
+        raise InputError(NOTHING)
+    first = ColumnModel(dataset.coder, encoder, layout, np.zeros(layout.n_weights))
+    model = chain._completed(first, dataset.shard(0).target)
+    problem = cluster_of_shards(cluster, dataset, travelling, model.layout)
+    problem.columns, problem.moments = model.layout, moments
+    problem.stochastic = stochastic_steps(layout, plan) and problem.fused
+    refuse_warm(plan, problem.stochastic)
+    return model, problem
+
+
+def bare(chain: Travels, **changed: Any) -> Travels:
+    """The estimator with its parameters alone, without those that are code, places on disk, or for the driver."""
+    left = ("callback", "checkpoint", "features", "template", "functions", "transition_functions", "label_functions")
+    kept = {name: value for name, value in chain.get_params(deep=False).items() if name not in (*left, "verbose")}
+    return type(chain)(**{**kept, **changed})
+
+
+def stochastic_steps(layout: Layout, plan: Plan) -> bool:
+    """Whether stochastic steps suit the weights of a layout."""
+    dense = layout.n_edge_columns or layout.n_edge_dense or layout.n_dense
+    return not dense and plan.objective == "likelihood"
+
+
+def refuse_warm(plan: Plan, stochastic: bool) -> None:
+    """InputError where stochastic epochs were asked for and there can be none."""
+    if plan.solver == "warm" and not stochastic:
+        raise InputError("solver='warm' needs stochastic steps, which this model has none of. Use solver='lbfgs'.")
 
 
 def check_columns(dataset: EncodedDataset, encoder: Encoder) -> None:
