@@ -113,6 +113,7 @@ class GraphCRF(Penalised, Optimised, Coupled, GraphAnswers[GraphModel], kind="gr
     random_state: Seed = parameter(seed, default=0)
 
     plan_: Plan = learnt()
+    clustered = True
 
     # ------------------------------------------------------------------ fitting
 

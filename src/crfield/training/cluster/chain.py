@@ -351,13 +351,18 @@ def dealt(sizes: Sequence[float], n: int) -> list[list[int]]:
 
     >>> dealt([5, 5, 2, 2, 2, 4], 3)
     [[0], [1, 2, 3], [4, 5]]
-    >>> dealt([1.0], 2)
-    [[0], []]
+    >>> dealt([9, 1, 1], 3), dealt([1.0], 2)
+    ([[0], [1], [2]], [[0], []])
     """
-    ends = np.cumsum(sizes)
-    middle = (ends - np.asarray(sizes) / 2) / max(float(ends[-1]) if len(ends) else 1.0, 1e-300)
-    owner = np.minimum((middle * n).astype(int), n - 1)
-    return [np.flatnonzero(owner == k).tolist() for k in range(n)]
+    ends, total, made, first = np.cumsum(sizes), float(np.sum(sizes)), list[list[int]](), 0
+    for worker in range(n):
+        # As far as its share of the sum, but one at least, and one at least for everybody behind.
+        near = int(np.searchsorted(ends - np.asarray(sizes) / 2, (worker + 1) * total / n))
+        stop = max(min(near, len(sizes) - (n - worker - 1)), min(first + 1, len(sizes)))
+        stop = len(sizes) if worker == n - 1 else stop
+        made.append(list(range(first, stop)))
+        first = stop
+    return made
 
 
 def survey(cluster: Cluster, dataset: EncodedDataset, model: ShardModel) -> tuple[Layout | None, Moments | None]:

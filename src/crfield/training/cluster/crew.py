@@ -84,6 +84,7 @@ class Crew:
     _kept: dict[str, Kept] = field(default_factory=dict)
     _losses: list[int] = field(default_factory=list)  # in a row, by worker
     _numbers: int = 0
+    _begun: str = ""  # what is being built now, so that nobody builds it twice
 
     @property
     def n_workers(self) -> int:
@@ -121,21 +122,21 @@ class Crew:
         self.pool.close()
 
     def _check_reports(self) -> None:
-        mine = crfield.__version__
-        other = [f"{self.who(k)} has {r['version']}" for k, r in enumerate(self.reports) if r["version"] != mine]
+        mine, known = crfield.__version__, {k: r for k, r in enumerate(self.reports) if "version" in r}
+        other = [f"{self.who(k)} has {r['version']}" for k, r in known.items() if r["version"] != mine]
         if other:
             raise ClusterError(
                 f"all workers must have the driver's version of crfield, {mine}: {_listed(other)}. Install the same "
                 "version everywhere (pip install, or one image for all)."
             )
-        slow = [self.who(k) for k, r in enumerate(self.reports) if r["body"] == "numpy"]
+        slow = [self.who(k) for k, r in known.items() if r["body"] == "numpy"]
         if slow and not self.numpy:
             raise ClusterError(
                 f"the compiled kernels of crfield are missing on {_listed(slow)}: NumPy bodies would take 20 to 100 "
                 "times as long, and all others would wait. Install a wheel with compiled modules there, unset "
                 "CRFIELD_KERNELS, or write cluster(…, numpy=True) to have it so."
             )
-        levels = sorted({str(report["level"]) for report in self.reports})
+        levels = sorted({str(report["level"]) for report in known.values()})
         if len(levels) > 1:
             _warn(
                 f"workers have processors of different levels ({', '.join(levels)}): sums are the same up to "
@@ -160,8 +161,11 @@ class Crew:
         kept = Kept(function, shared, rows, about, self.pool.share(shared))
         self._kept[name] = kept
         calls = [self._asked(k, "build", (name, function, *rows[k]), kept.parcel) for k in range(self.n_workers)]
-        again = self._building(name)
-        heads = self._answers(calls, again)
+        again, self._begun = self._building(name), name
+        try:
+            heads = self._answers(calls, again)
+        finally:
+            self._begun = ""
         failed = {k: head for k, head in heads.items() if isinstance(head, Failure)}
         if failed:
             self.forget(name)
@@ -333,7 +337,7 @@ class Crew:
                 self.pool.start(worker)
                 self.reports[worker] = self._well(worker, self._alone(self.pool.send(worker, "hello", ())))
                 self._check_reports()
-                for name in self._kept:
+                for name in [name for name in self._kept if name != self._begun]:
                     self._well(worker, self._alone(self._building(name)(worker)))
                 return again(worker)
             except WorkerLost as another:

@@ -11,6 +11,7 @@ when, what is built where and in which order results are added is decided once, 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -137,6 +138,8 @@ class InProcessPool:
                 self.faults.hangs[call.worker] = left - 1
             else:
                 over.append(call)
+        if not over:
+            time.sleep(min(timeout, 0.01))
         return over
 
     def head(self, call: Call) -> Any:
@@ -174,8 +177,9 @@ class InProcessPool:
         return body
 
     def end(self, worker: int) -> None:
-        """The host is let go."""
+        """The host is let go; the one that takes its place does not hang."""
         self.ended.append(worker)
+        self.faults.hangs.pop(worker, None)
         self.hosts.pop(worker, None)
 
     def close(self) -> None:
