@@ -1,6 +1,6 @@
 """Workers in processes and on Ray: the same bits as in this process, also after SIGKILL, and nobody left behind.
 
-One Ray for the whole file, on the loopback address alone, with four slots for workers of which two are used at a time.
+One Ray for the whole file, on the loopback address alone, with four slots for workers, of which two are in use.
 """
 
 from __future__ import annotations
@@ -135,7 +135,8 @@ def test_nobody_is_left_when_the_driver_is_killed(dataset: EncodedDataset, tmp_p
         "    if step.n_iter == int(stop):\n"
         "        print(*cluster.crew.pool.pids, flush=True)\n"
         "        os.kill(os.getpid(), 9)\n"
-        "model = crfield.ChainCRF(solver='lbfgs', tol=1e-6, callback=after, checkpoint=checkpoint, checkpoint_every=0)\n"
+        "options = {'solver': 'lbfgs', 'tol': 1e-6, 'checkpoint': checkpoint, 'checkpoint_every': 0}\n"
+        "model = crfield.ChainCRF(callback=after, **options)\n"
         "with crfield.cluster('local', n_workers=2) as cluster:\n"
         "    print(repr(model.fit(crfield.EncodedDataset(path)).objective_))\n"
     )
@@ -167,7 +168,7 @@ def test_a_search_by_joblib_runs_on_ray(running_ray: Any) -> None:
     from ray.util.joblib import register_ray
     from sklearn.model_selection import GridSearchCV
 
-    phrases = crfield.make_phrases(40)
+    phrases = crfield.make_phrases(150)
     X, y = [crfield.phrase_features(tokens) for tokens in phrases.tokens], phrases.labels
     search = GridSearchCV(crfield.ChainCRF(tol=1e-3), {"l2": [0.1, 10.0]}, cv=2, refit=False)
     alone = search.fit(X, y).cv_results_["mean_test_score"]

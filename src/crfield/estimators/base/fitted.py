@@ -67,7 +67,6 @@ class Fitted(Estimator, Generic[M], group=True):
     kind: ClassVar[str] = ""  # the word of its model files
     model_type: ClassVar[Any] = None  # the class of its fitted model
     report: ClassVar[tuple[str, ...]] = ("objective_", "n_iter_", "n_evaluations_", "converged_", "stop_reason_")
-    clustered: ClassVar[bool] = False  # whether it can be trained on a cluster (`crfield.cluster`)
     lazy: ClassVar[bool] = False  # whether arrays of a mapped file may wait on disk; what it shows must then wait too
 
     _model: M | None = learnt()
@@ -85,11 +84,16 @@ class Fitted(Estimator, Generic[M], group=True):
     def check(self, *names: str) -> None:
         """As every estimator; and InputError for one that is to be trained on a cluster and cannot."""
         super().check(*names)
-        if not names and not self.clustered and CURRENT.get() is not None:
+        if not names and CURRENT.get() is not None and not self._clusters:
             raise InputError(
                 f"{type(self).__name__} does not run on a cluster. Those that do are ChainCRF, MEMM, HMM with "
                 "training='em', GraphCRF and its relatives, and ChainCRFCV. Fit it outside of the block."
             )
+
+    @property
+    def _clusters(self) -> bool:
+        """Whether it can be trained on a cluster (`crfield.cluster`) as it is."""
+        return False
 
     # ------------------------------------------------------------------ the fitted value
 

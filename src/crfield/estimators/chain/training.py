@@ -125,12 +125,15 @@ class ChainProblem:
 class TrainedChain(SolverOptions, ColumnChain, group=True):
     """A chain that a solver trains."""
 
-    clustered = True
     n_seen_: int = learnt()
     temperature_: float = learnt()
     _pass: PartialFit | None = learnt()  # where partial_fit is
 
     # ------------------------------------------------------ what differs between models
+
+    @property
+    def _clusters(self) -> bool:
+        return True
 
     @property
     def _plan(self) -> Plan:

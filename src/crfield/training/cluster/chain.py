@@ -414,7 +414,7 @@ def cluster_of_shards(cluster: Cluster, dataset: EncodedDataset, model: ShardMod
 def cluster_of_parts(cluster: Cluster, parts: ChainParts, objective: str) -> ClusterChain:
     """The objective of sequences in memory: runs of about as many steps, each sent to its worker, once."""
     topology, crew = parts.batch.topology, cluster.crew
-    runs = dealt(topology.lengths, cluster.n_workers)
+    runs = dealt(topology.lengths.tolist(), cluster.n_workers)
     threaded = replace(parts, engine=ChainEngine(cluster.threads))
     own = [(take_sequences(threaded, np.array(run)) if run else None,) for run in runs]
     about = [f"sequences {run[0]} … {run[-1]}" if run else "nothing" for run in runs]
