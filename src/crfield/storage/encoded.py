@@ -68,7 +68,7 @@ class EncodedDataset:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(path)
         front = os.path.join(self.path, FRONT)
-        if not os.path.isfile(front):
+        if not is_dataset(self.path):
             raise InputError(
                 f"{self.path} is no encoded data set: it has no file {FRONT}. Write one with crfield encode."
             )
@@ -306,6 +306,15 @@ def _joined(parts: list[Columns]) -> Columns:
     if parts[0].dense is not None:
         dense = np.concatenate([part.dense for part in parts if part.dense is not None])
     return Columns(indptr, np.concatenate([part.indices for part in parts]), parts[0].width, values, dense)
+
+
+def is_dataset(path: str | os.PathLike[str]) -> bool:
+    """Whether there is an encoded data set at the path.
+
+    >>> is_dataset(os.devnull)
+    False
+    """
+    return os.path.isfile(os.path.join(os.fspath(path), FRONT))
 
 
 def shard_name(number: int) -> str:

@@ -153,6 +153,6 @@ def test_what_of_graphs_does_not_run_there_says_so() -> None:
     for objective in ("perceptron", "hinge", "contrastive"):
         with pytest.raises(InputError, match=r"visits graph after graph and does not run on a cluster"):
             on(InProcessPool(2), crfield.GraphCRF(objective=objective), X, y)
-    noisy = crfield.make_noisy_images(3, size=24)
+    noisy = crfield.make_noisy_images(4, (24, 24))
     with pytest.raises(InputError, match=r"chooses the strength of couplings on held-out graphs"):
         on(InProcessPool(2), crfield.GridCRF(), noisy.images, noisy.labels)

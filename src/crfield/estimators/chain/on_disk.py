@@ -106,20 +106,45 @@ def encode_dataset(
         )
     given = template = template_text(template)
     least = max(check_min_count(min_count), 1)
+    sources = {
+        "features": features,
+        "template": template,
+        "functions": functions,
+        "transition_functions": transition_functions,
+        "transition_features": transition_features,
+        "standardize": standardize,
+    }
+    learnt = learn_columns(parts, sources, count=least > 1)
+    if learnt is None:
+        raise InputError("there is nothing to encode: parts holds no pair (X, y).")
+    encoder, coder = learnt.encoder, learnt.coder
+    if least > 1:
+        encoder = without_rare(encoder, *(count >= least for count in learnt.counts))
+    coder = LabelCoder().fit([coder.labels])
+    with DatasetWriter(path, coder, shard_bytes=int(shard_bytes)) as writer:
+        for batch, goal in encoded_parts(parts, encoder, coder):
+            writer.add(batch, goal)
+        text: str | None = template.text if isinstance(template, Template) else given
+        return writer.close(*encoder.state(), template=text)
+
+
+@dataclass(frozen=True, eq=False)
+class Learnt:
+    """What a pass over data learnt: an encoder, labels, and how often each column of steps and of edges was met."""
+
+    encoder: Encoder
+    coder: LabelCoder
+    counts: tuple[np.ndarray, np.ndarray]  # of no columns where nobody asked for them
+
+
+def learn_columns(parts: Parts, sources: dict[str, Any], *, count: bool) -> Learnt | None:
+    """The first pass: columns and labels of all parts, by the options ``sources`` of `encoder_for`."""
     encoder: Encoder | None = None
     coder: LabelCoder | None = None
     counts, seen = [np.zeros(0, np.int64), np.zeros(0, np.int64)], 0
-    for X, y, _ in _read(parts):
+    for X, y, _ in read_parts(parts):
         if encoder is None:
-            encoder = encoder_for(
-                X,
-                template=template,
-                functions=functions,
-                transition_features=transition_features,
-                transition_functions=transition_functions,
-                standardize=standardize,
-                features=features,
-            )
+            encoder = encoder_for(X, **sources)
             batch, places = encoder.fit(X), [np.zeros(0, np.int64)] * 2
         else:
             grown = grow(encoder, X)
@@ -128,28 +153,26 @@ def encode_dataset(
             refuse_large(batch, encoder)
         seen += batch.topology.n_sequences
         coder = grown_labels(coder, y)
-        if least > 1:
+        if count:
             for side, columns in enumerate((batch.node, batch.edge)):
                 if columns is not None:
                     total = row_counts(columns)
                     total[places[side]] += counts[side]
                     counts[side] = total
-    if encoder is None or coder is None:
-        raise InputError("there is nothing to encode: parts holds no pair (X, y).")
-    if least > 1:
-        encoder = without_rare(encoder, counts[0] >= least, counts[1] >= least)
-    coder = LabelCoder().fit([coder.labels])
-    with DatasetWriter(path, coder, shard_bytes=int(shard_bytes)) as writer:
-        for X, y, weights in _read(parts):
-            batch = encoder.encode(X)
-            labels, allowed = coder.encode(y, batch.topology.lengths)
-            weight = None if weights is None else check_weights(weights, batch.topology.n_sequences)
-            writer.add(batch, Target(batch.topology, coder.n_labels, labels, allowed, weight))
-        text: str | None = template.text if isinstance(template, Template) else given
-        return writer.close(*encoder.state(), template=text)
+    return None if encoder is None or coder is None else Learnt(encoder, coder, (counts[0], counts[1]))
 
 
-def _read(parts: Parts) -> Iterator[tuple[Sequences, Labels, Weights]]:
+def encoded_parts(parts: Parts, encoder: Encoder, coder: LabelCoder) -> Iterator[tuple[Batch, Target]]:
+    """The second pass: columns and targets of all parts."""
+    for X, y, weights in read_parts(parts):
+        batch = encoder.encode(X)
+        labels, allowed = coder.encode(y, batch.topology.lengths)
+        weight = None if weights is None else check_weights(weights, batch.topology.n_sequences)
+        yield batch, Target(batch.topology, coder.n_labels, labels, allowed, weight)
+
+
+def read_parts(parts: Parts) -> Iterator[tuple[Sequences, Labels, Weights]]:
+    """Triples (X, y, weights) of parts, which begin anew with every call."""
     given = parts() if callable(parts) else parts
     if iter(given) is given and not callable(parts):
         raise InputError(

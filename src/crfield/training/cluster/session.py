@@ -87,12 +87,16 @@ class Cluster:
         return made
 
     def each(
-        self, function: Callable[..., Any], cases: Sequence[tuple[Any, ...]], *shared: Any
+        self,
+        function: Callable[..., Any],
+        cases: Sequence[tuple[Any, ...]],
+        *shared: Any,
+        names: Sequence[str] | None = None,
     ) -> Iterator[tuple[int, Any]]:
         """(number, function(*cases[number], *shared)) for every case, in the order of the cases.
 
         Whoever is done gets the next case. Cases that fail do not keep others from being done: at the end one
-        ClusterError names them all.
+        ClusterError names them all, by their numbers or by the ``names`` of files.
         """
         held: dict[int, Any] = {}
         failed: dict[int, Failure] = {}
@@ -107,8 +111,10 @@ class Cluster:
                     yield following, found
                 following += 1
         if failed:
-            lines = [f"case {number}: {failure.words}" for number, failure in sorted(failed.items())]
-            raise ClusterError(f"{len(failed)} of {len(cases)} cases failed. " + " ".join(lines[:10]))
+            called = [f"case {number}" for number in range(len(cases))] if names is None else names
+            lines = [f"{called[number]}: {failure.words}" for number, failure in sorted(failed.items())]
+            what = "cases" if names is None else "files"
+            raise ClusterError(f"{len(failed)} of {len(cases)} {what} failed. " + " ".join(lines[:10]))
 
     def predict(
         self, model: str | os.PathLike[str], paths: Sequence[str | os.PathLike[str]], read: Callable[[str], Any]
@@ -119,16 +125,9 @@ class Cluster:
         from being done: a ClusterError at the end names it; a second call with those files goes on.
         """
         names = [os.fspath(path) for path in paths]
-        try:
-            for number, labels in self.each(predicted, [(name,) for name in names], os.fspath(model), read):
-                yield names[number], labels
-        except ClusterError as error:
-            if not str(error).count("case "):
-                raise
-            told = str(error)
-            for number in sorted(range(len(names)), reverse=True):
-                told = told.replace(f"case {number}:", f"{names[number]}:")
-            raise ClusterError(told.replace(" cases failed", " files failed")) from None
+        cases = [(name,) for name in names]
+        for number, labels in self.each(predicted, cases, os.fspath(model), read, names=names):
+            yield names[number], labels
 
     def __repr__(self) -> str:
         if self._crew is None:
