@@ -8,7 +8,8 @@ trained on the data set is the one that ``fit`` on all of the data in memory wou
 Numeric columns with ``standardize=True`` get the scale of the first part in which they occur.
 
 To train on such data (`crfield.EncodedDataset`) takes one more pass over the shards, for the layout; after that a
-solver sees one problem, `training.chain.shards.ShardedChain`, of which one shard is in memory at a time.
+solver sees one problem, `training.chain.shards.ShardedChain`, of which one shard is in memory at a time. Within
+`crfield.cluster` both passes are made by workers, and the problem is `training.cluster.chain.ClusterChain`.
 """
 
 from __future__ import annotations
@@ -38,13 +39,14 @@ from crfield.features.growth import grow, without_rare
 from crfield.features.templates.template import Template
 from crfield.scoring.layout import Layout
 from crfield.scoring.layout_growth import joined
+from crfield.scoring.tables import TableScorer
 from crfield.storage.encoded import SHARD_BYTES, DatasetWriter, EncodedDataset
 from crfield.storage.exchange import template_text
 from crfield.training.chain.fused import FusedChain
 from crfield.training.chain.higher_order import HigherOrderParts
 from crfield.training.chain.plan import ChainParts, Plan
 from crfield.training.chain.shards import ShardedChain
-from crfield.training.cluster.chain import ClusterChain, cluster_of_shards, survey
+from crfield.training.cluster.chain import ClusterChain, cluster_of_parts, cluster_of_shards, survey
 from crfield.training.cluster.session import Cluster
 from crfield.training.column_basis import Moments
 from crfield.training.full_batch import FullBatch
@@ -262,6 +264,24 @@ def sharded_on_cluster(
     problem.stochastic = stochastic_steps(layout, plan) and problem.fused
     refuse_warm(plan, problem.stochastic)
     return model, problem
+
+
+def sent_to_cluster(cluster: Cluster, plan: Plan, parts: ChainParts | HigherOrderParts) -> ClusterChain:
+    """The problem of data in memory, sent to the workers of a cluster; InputError for what does not run there."""
+    if plan.solver not in ON_DISK or plan.objective.startswith("label_"):
+        raise InputError(
+            f"objective={plan.objective!r} by solver={plan.solver!r} does not run on a cluster: solvers that do are "
+            f"{', '.join(map(repr, ON_DISK))}, for convex objectives. Fit it outside of the block."
+        )
+    if not isinstance(parts, ChainParts) or isinstance(parts.scorer, TableScorer):
+        raise InputError(
+            "chains of order above 1 and label_functions do not run on a cluster. Fit them outside of the block."
+        )
+    problem = cluster_of_parts(cluster, parts, plan.objective)
+    layout = parts.layout or parts.column_layout
+    problem.stochastic = layout is not None and stochastic_steps(layout, plan) and problem.fused
+    refuse_warm(plan, problem.stochastic)
+    return problem
 
 
 def bare(chain: Travels, **changed: Any) -> Travels:

@@ -46,7 +46,7 @@ from crfield.estimators.chain.calibration import cooled, fitted_temperature
 from crfield.estimators.chain.columns import ColumnChain
 from crfield.estimators.chain.early_stopping import HeldOut, check_validation, split_sequences
 from crfield.estimators.chain.model import ColumnModel, FunctionModel, tabulate_sequences
-from crfield.estimators.chain.on_disk import ON_DISK, refuse_warm, sharded, sharded_on_cluster, stochastic_steps
+from crfield.estimators.chain.on_disk import ON_DISK, sent_to_cluster, sharded, sharded_on_cluster
 from crfield.features.detect import encoder_from_state
 from crfield.features.growth import grow
 from crfield.inference.chain import ChainEngine
@@ -74,7 +74,7 @@ from crfield.training.chain.plan import (
     prepare,
 )
 from crfield.training.chain.shards import ShardedChain, fit_sharded
-from crfield.training.cluster.chain import ClusterChain, cluster_of_parts, fit_on_cluster
+from crfield.training.cluster.chain import ClusterChain, fit_on_cluster
 from crfield.training.cluster.session import CURRENT, Cluster
 from crfield.training.full_batch import Objective
 
@@ -276,26 +276,9 @@ class TrainedChain(SolverOptions, ColumnChain, group=True):
             parts = ChainParts(scorer, tables, target, engine, likelihood=self._likelihood)
         plan = self._plan
         digests = self._digests([parts.batch, target], parts.layout)
-        handed = prepare(plan, parts) if cluster is None else self._sent(cluster, plan, parts)
+        handed = prepare(plan, parts) if cluster is None else sent_to_cluster(cluster, plan, parts)
         topology = target.topology
         return ChainProblem(model, plan, handed, topology.n_sequences, topology.n_nodes, digests)
-
-    def _sent(self, cluster: Cluster, plan: Plan, parts: ChainParts | HigherOrderParts) -> ClusterChain:
-        """The problem of data in memory, on the workers of a cluster; InputError for what does not run there."""
-        if plan.solver not in ON_DISK or plan.objective.startswith("label_"):
-            raise InputError(
-                f"objective={plan.objective!r} by solver={plan.solver!r} does not run on a cluster: solvers that "
-                f"do are {', '.join(map(repr, ON_DISK))}, for convex objectives. Fit it outside of the block."
-            )
-        if not isinstance(parts, ChainParts) or isinstance(parts.scorer, TableScorer):
-            raise InputError(
-                "chains of order above 1 and label_functions do not run on a cluster. Fit them outside of the block."
-            )
-        problem = cluster_of_parts(cluster, parts, plan.objective)
-        layout = parts.layout or parts.column_layout
-        problem.stochastic = layout is not None and stochastic_steps(layout, plan) and problem.fused
-        refuse_warm(plan, problem.stochastic)
-        return problem
 
     def read_training(
         self,
