@@ -64,10 +64,11 @@ class ShardModel(Protocol):
 
 @dataclass(frozen=True)
 class Timed:
-    """How long an evaluation took, and the kernels of the slowest worker in it."""
+    """How long an evaluation took, and the kernels of its slowest worker, by the clock and in processor time."""
 
     seconds: float
     kernel: float
+    processor: float
 
 
 class ClusterChain:
@@ -95,12 +96,12 @@ class ClusterChain:
 
     def evaluate(self, weights: np.ndarray, gradient: np.ndarray) -> float:
         """Value of the objective; its gradient is written to ``gradient``."""
-        began, value, slowest = time.perf_counter(), 0.0, 0.0
+        began, value, slowest, busiest = time.perf_counter(), 0.0, 0.0, 0.0
         for worker, (head, body) in enumerate(self.cluster.crew.call(self.name, "evaluate", weights)):
             value += head[0]
-            slowest = max(slowest, head[1])
+            slowest, busiest = max(slowest, head[1]), max(busiest, head[2])
             self._add(gradient, worker, body[0])
-        self.times.append(Timed(time.perf_counter() - began, slowest))
+        self.times.append(Timed(time.perf_counter() - began, slowest, busiest))
         return value
 
     def curvature(self, weights: np.ndarray) -> np.ndarray:
@@ -178,8 +179,8 @@ class ChainPart:
         return head, () if self.touched is None else (self.touched,)
 
     def evaluate(self, weights: np.ndarray) -> Answer:
-        """Value and seconds; the gradient."""
-        began, value, total = time.perf_counter(), 0.0, self._gradient
+        """Value, and seconds by the clock and of the processor; the gradient."""
+        began, used, value, total = time.perf_counter(), time.process_time(), 0.0, self._gradient
         if not self.numbers:
             total[:] = 0.0
         for turn, number in enumerate(self.numbers):
@@ -187,7 +188,7 @@ class ChainPart:
             if turn:
                 total += self._piece
         seconds = time.perf_counter() - began
-        return (value, seconds), (self._sent(total),)
+        return (value, seconds, time.process_time() - used), (self._sent(total),)
 
     def curvature(self, weights: np.ndarray) -> Answer:
         """The diagonal."""
