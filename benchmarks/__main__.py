@@ -35,6 +35,7 @@ COMPARISONS = (
     "letters",
     "out-of-core",
     "growth",
+    "cluster",
     "bodies",
 )
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")

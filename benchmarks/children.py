@@ -157,9 +157,90 @@ def same_objective(path: str) -> dict[str, Any]:
     return {"disk": disk, "memory": memory, "difference": abs(disk / memory - 1)}
 
 
+def cluster_train(
+    path: str, max_iter: str, checkpoint: str, stop: str, kind: str = "local", n_workers: str = "2"
+) -> dict[str, Any]:
+    """Steps on an encoded data set by workers of this machine; at the step ``stop`` this process kills itself."""
+    import os
+    import signal
+
+    import crfield
+    from crfield.errors import ConvergenceWarning
+    from crfield.training.cluster.chain import ClusterChain
+
+    warnings.simplefilter("ignore", ConvergenceWarning)
+    timed: list[tuple[float, float]] = []
+    evaluate = ClusterChain.evaluate
+
+    def noted(self: ClusterChain, weights: Any, gradient: Any) -> float:
+        value = evaluate(self, weights, gradient)
+        timed.append((self.times[-1].seconds, self.times[-1].processor))
+        return value
+
+    def after(step: Any, weights: Any) -> None:
+        if step.n_iter == int(stop):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    ClusterChain.evaluate = noted  # type: ignore[method-assign]
+    kept: dict[str, Any] = {"checkpoint": checkpoint, "checkpoint_every": 0.0} if checkpoint else {}
+    model = crfield.ChainCRF(solver="lbfgs", tol=1e-12, max_iter=int(max_iter), callback=after, **kept)
+    with crfield.cluster(kind, n_workers=int(n_workers)):  # type: ignore[arg-type]
+        model.fit(crfield.EncodedDataset(path))
+    best, processor = (min(part) for part in zip(*timed))
+    return {"objective": model.objective_, "evaluation": best, "processor": processor, "evaluations": len(timed)}
+
+
+def cluster_killed(path: str, max_iter: str, checkpoint: str, stop: str) -> dict[str, Any]:
+    """`cluster_train` in a process of its own that kills itself on the way."""
+    command = [sys.executable, "-m", "benchmarks.children", "cluster_train", path, max_iter, checkpoint, stop]
+    done = subprocess.run(command, capture_output=True, check=False, cwd=Path(__file__).parents[1])
+    return {"returned": done.returncode}
+
+
+def threads_in_memory(path: str, max_iter: str, n_jobs: str) -> dict[str, Any]:
+    """The same steps in one process that keeps all shards packed in memory and has several threads."""
+    import numpy as np
+
+    import crfield
+    from crfield.optimize.lbfgs import minimize
+    from crfield.optimize.penalty import Penalty
+    from crfield.scoring.layout import Layout
+    from crfield.scoring.layout_growth import joined
+    from crfield.training.chain.fused import FusedChain
+
+    dataset = crfield.EncodedDataset(path)
+    layout: Any = None
+    for shard in dataset.shards():
+        seen = Layout.observe(shard.batch, shard.target, bias=True)
+        layout = seen if layout is None else joined(layout, seen)
+    kept = [FusedChain(layout, shard.batch, shard.target, n_jobs=int(n_jobs)) for shard in dataset.shards()]
+    timed: list[tuple[float, float]] = []
+
+    class Whole:
+        n_weights = layout.n_weights
+
+        def evaluate(self, weights: Any, gradient: Any) -> float:
+            began, used, value = time.perf_counter(), time.process_time(), 0.0
+            piece = np.empty(layout.n_weights)
+            gradient[:] = 0.0
+            for problem in kept:
+                value += problem.evaluate(weights, piece)
+                gradient += piece
+            timed.append((time.perf_counter() - began, time.process_time() - used))
+            return value
+
+    options: dict[str, Any] = {"tol": 1e-12, "max_iter": int(max_iter), "n_jobs": 1}
+    result = minimize(Whole(), np.zeros(layout.n_weights), Penalty(l2=1.0), **options)
+    best, processor = (min(part) for part in zip(*timed))
+    return {"objective": result.value, "evaluation": best, "processor": processor}
+
+
 TASKS: dict[str, Callable[..., dict[str, Any]]] = {
     "train_encoded": train_encoded,
     "evaluate_encoded": evaluate_encoded,
+    "cluster_train": cluster_train,
+    "cluster_killed": cluster_killed,
+    "threads_in_memory": threads_in_memory,
     "same_objective": same_objective,
     "train_ours": train_ours,
     "train_crfsuite": train_crfsuite,

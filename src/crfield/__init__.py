@@ -117,6 +117,7 @@ if TYPE_CHECKING:
     from crfield.storage.exchange import write_documents as write_documents
     from crfield.storage.exchange import write_graphs as write_graphs
     from crfield.storage.limits import file_growth as file_growth
+    from crfield.training.cluster.session import cluster as cluster
 else:
     _HOME: dict[str, str] = {
         "align": "crfield.data.clocks.align",
@@ -127,6 +128,7 @@ else:
         "ChainCRFCV": "crfield.estimators.tuning.chain_cv",
         "choose": "crfield.estimators.choice.best_chain",
         "ClassifierHMM": "crfield.estimators.markov.classifier_hmm",
+        "cluster": "crfield.training.cluster.session",
         "compare_inference": "crfield.report.comparisons.inference",
         "compare_trainers": "crfield.estimators.tuning.compare_trainers",
         "Constraints": "crfield.core.constraints",

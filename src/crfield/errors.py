@@ -10,10 +10,12 @@
     │   ├── ParameterError (TypeError)   an estimator has no parameter of that name
     │   └── FormatError                  a text file that cannot be read; knows file and line
     ├── ModelFileError (ValueError)      a model file that is damaged, foreign or newer
+    ├── ClusterError (RuntimeError)      workers of a cluster are lost, or do not fit together
     └── NotFittedError (ValueError, AttributeError)   a model is asked before it was fitted
     CrfieldWarning (UserWarning)
     ├── ConvergenceWarning               training stopped before its tolerance was met
     ├── SpeedWarning                     right, but slower than it need be
+    ├── ClusterWarning                   a worker of a cluster was lost, or does not answer
     └── DataWarning                      usable data that is probably not what was intended
 
 A message says what was expected, what came, where, and what to do about it. Nothing in the library uses
@@ -89,6 +91,10 @@ class ModelFileError(CrfieldError, ValueError):
     """A model file is damaged, cut, foreign, or written by a newer version."""
 
 
+class ClusterError(CrfieldError, RuntimeError):
+    """Workers of a cluster were lost again and again, or do not fit together."""
+
+
 class NotFittedError(CrfieldError, ValueError, AttributeError):
     """A model was asked for an answer before ``fit``."""
 
@@ -103,6 +109,10 @@ class ConvergenceWarning(CrfieldWarning):
 
 class SpeedWarning(CrfieldWarning):
     """Results are right, but computed more slowly than necessary."""
+
+
+class ClusterWarning(CrfieldWarning):
+    """A worker of a cluster was lost and replaced, or has not answered for long."""
 
 
 class DataWarning(CrfieldWarning):

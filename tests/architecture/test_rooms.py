@@ -100,7 +100,9 @@ def test_rooms_and_doors(path: Path) -> None:
         assert not any(name.startswith("crfield.kernels._") for name in names), "only kernels runs native code"
     assert not any(name.split(".")[0] in ("pickle", "marshal", "shelve") for name in names), "no pickle"
     if room != "training":
-        assert not any(name.split(".")[0] in ("multiprocessing", "concurrent") for name in names)
+        assert not any(name.split(".")[0] in ("multiprocessing", "concurrent", "subprocess") for name in names)
+    if path.name != "on_ray.py":
+        assert not any(name.split(".")[0] == "ray" for name in names), "one file imports ray"
 
 
 def test_no_catch_all_names() -> None:

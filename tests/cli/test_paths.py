@@ -21,7 +21,7 @@ from tests.cases.command_line import QUICK, Files, run, works
 
 COMMANDS: dict[str, Any] = {name: loaded(name) for name in VERBS}
 CRFIELD: Any = typer.main.get_command(app)
-WORDS = {"NAME", "LABEL", "SCHEME", "LIST", "TEXT", "A,B,…", "X,Y,…"}  # texts that are no paths
+WORDS = {"NAME", "WHERE", "LABEL", "SCHEME", "LIST", "TEXT", "A,B,…", "X,Y,…"}  # texts that are no paths
 REQUIRED = {"world": "tag", "name": "letters"}
 TEXT = "2 d B-QTY\ncups x B-UNIT\n"
 

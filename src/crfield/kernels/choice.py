@@ -24,10 +24,13 @@ _COMPILED = {"linear": "_chain"}
 
 SLOWER = "20 to 100"  # python -m benchmarks bodies: rows of training on text and on numbers
 
+MANY = 10**7  # steps × labels from which on training by NumPy bodies is worth a word
+
 _loaded: dict[tuple[str, str], Any] = {}
 _chosen: str = ""
 _within_use = False  # a body that was named for a block is not replaced
 _told = False
+_told_of_fit = False
 _telling = Lock()
 
 
@@ -101,12 +104,12 @@ def _tell(error: ImportError) -> None:
             "C++17 compiler (g++ or clang++), for example 'pip install --force-reinstall --no-cache-dir crfield', or "
             "set CRFIELD_KERNELS=numpy to choose this without a warning.",
             SpeedWarning,
-            stacklevel=_outside(),
+            stacklevel=outside(),
         )
 
 
-def _outside() -> int:
-    """The stack level, as `_tell` counts it, of the first caller that is not crfield's own code."""
+def outside() -> int:
+    """The stack level, as the function that calls this counts it, of the first caller that is not our own code."""
     own, level = os.path.dirname(os.path.dirname(__file__)), 1
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(own):
@@ -124,6 +127,32 @@ def chosen() -> str:
     if not _chosen:
         _chosen = _default()
     return _chosen
+
+
+def level() -> str:
+    """The x86-64 level whose compiled kernels run here, 'numpy' where none do.
+
+    >>> isinstance(level(), str)
+    True
+    """
+    return str(body("chain").level()) if chosen() == "native" and hasattr(body("chain"), "level") else "numpy"
+
+
+def tell_of_slow_fit(n_steps: int, n_labels: int) -> None:
+    """`SpeedWarning`, once in a process, where NumPy bodies are to train on more than ``MANY`` steps × labels.
+
+    Also where they were asked for: what is pleasant for a look into a kernel is no way to train.
+    """
+    global _told_of_fit  # noqa: PLW0603
+    if n_steps * n_labels <= MANY or chosen() != "numpy" or _told_of_fit:
+        return
+    _told_of_fit = True
+    warnings.warn(
+        f"the NumPy bodies of the kernels train on {n_steps:,} steps of {n_labels:,} labels, which takes about "
+        f"{SLOWER} times as long as the compiled ones. Unset CRFIELD_KERNELS, or install with a C++17 compiler.",
+        SpeedWarning,
+        stacklevel=outside(),
+    )
 
 
 @contextmanager

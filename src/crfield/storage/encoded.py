@@ -76,7 +76,7 @@ class EncodedDataset:
             flag("packed", packed)
         self.packed = packed
         front = os.path.join(self.path, FRONT)
-        if not os.path.isfile(front):
+        if not is_dataset(self.path):
             raise InputError(
                 f"{self.path} is no encoded data set: it has no file {FRONT}. Write one with crfield encode."
             )
@@ -131,6 +131,16 @@ class EncodedDataset:
     def remove_packed(self) -> None:
         """Remove what training keeps of the data set in its folder; the next one makes it again."""
         remove_packed(self.path)
+
+    @property
+    def shard_steps(self) -> list[int]:
+        """Steps of every shard."""
+        return [row["steps"] for row in self._rows]
+
+    @property
+    def shard_bytes(self) -> list[int]:
+        """Bytes of every shard on disk."""
+        return [row["bytes"] for row in self._rows]
 
     def __len__(self) -> int:
         return self.n_sequences
@@ -308,6 +318,15 @@ def _joined(parts: list[Columns]) -> Columns:
     if parts[0].dense is not None:
         dense = np.concatenate([part.dense for part in parts if part.dense is not None])
     return Columns(indptr, np.concatenate([part.indices for part in parts]), parts[0].width, values, dense)
+
+
+def is_dataset(path: str | os.PathLike[str]) -> bool:
+    """Whether there is an encoded data set at the path.
+
+    >>> is_dataset(os.devnull)
+    False
+    """
+    return os.path.isfile(os.path.join(os.fspath(path), FRONT))
 
 
 def shard_name(number: int) -> str:

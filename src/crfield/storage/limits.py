@@ -57,3 +57,28 @@ def allowed(size: int) -> float:
 def set_growth(times: float | None) -> None:
     """`file_growth` for the rest of the process, as the command line has it."""
     _times.set(times)
+
+
+def free_memory() -> int | None:
+    """Bytes of memory that processes of this machine could still take, where the system says so (Linux).
+
+    Of a container it is what its limit leaves, if that is less.
+
+    >>> free_memory() is None or free_memory() > 0
+    True
+    """
+    told = [line.split() for line in _lines("/proc/meminfo")]
+    free = next((int(words[1]) * 1024 for words in told if words and words[0] == "MemAvailable:"), None)
+    limit, used = (_lines(f"/sys/fs/cgroup/memory.{name}") for name in ("max", "current"))
+    if limit and used and limit[0].isdigit() and used[0].isdigit():
+        left = max(int(limit[0]) - int(used[0]), 1)
+        free = left if free is None else min(free, left)
+    return free
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        with open(path, encoding="ascii", errors="replace") as file:
+            return file.read().splitlines()
+    except OSError:
+        return []

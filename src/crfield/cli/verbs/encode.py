@@ -1,17 +1,20 @@
 """``crfield encode``: labelled files of any size in, an encoded data set on disk out.
 
 The files are read twice, in blocks of whole sequences, so memory does not grow with them (the alphabet of features
-does). ``crfield train --encoded`` trains on the result, shard by shard.
+does); with ``--cluster`` by as many workers as there are files. ``crfield train --encoded`` trains on the result,
+shard by shard.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
+from crfield.cli.cluster import ClusterOption, WorkersOption, on_cluster
 from crfield.cli.messages import emit, listing, note, say, size_of
 from crfield.cli.options import Json, Quiet, chain_parameters
 from crfield.cli.paths import READS_THEN_FILLS
@@ -21,6 +24,7 @@ from crfield.data.texts.conll import parse_columns
 from crfield.data.texts.conllu import parse_conllu
 from crfield.data.texts.crfsuite import parse_crfsuite
 from crfield.errors import FormatError, InputError
+from crfield.estimators.chain.encode_on_cluster import encode_on_cluster
 from crfield.estimators.chain.on_disk import encode_dataset
 from crfield.storage.blocks import read_blocks
 from crfield.storage.files import name_of
@@ -40,6 +44,8 @@ def encode(
     shard_size: Annotated[
         int, typer.Option(min=1, metavar="MB", help="Size of a shard; training holds one in memory.")
     ] = 32,
+    cluster: ClusterOption = None,
+    workers: WorkersOption = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -71,13 +77,13 @@ def encode(
             how = "text features of" if "features" in options else "no template: using"
             note(f"{how} columns {listed} two steps either way", quiet=quiet)
     reads = Reads.by(options, {})
-    dataset = encode_dataset(
-        lambda: (part for source in sources for part in _parts(source, format, files, reads)),
-        output,
-        **options,
-        **chain,
-        shard_bytes=shard_size * 1_000_000,
-    )
+    read = partial(_parts, format=format, files=files, reads=reads)
+    common = {**options, **chain, "shard_bytes": shard_size * 1_000_000}
+    with on_cluster(cluster, workers, None) as block:
+        if block is not None:
+            dataset = encode_on_cluster(block, sources, read, output, **common)
+        else:
+            dataset = encode_dataset(lambda: (part for source in sources for part in read(source)), output, **common)
     seconds = time.perf_counter() - began
     facts = {
         "data set": output,

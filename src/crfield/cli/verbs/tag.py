@@ -9,6 +9,10 @@ With ``--n-best N`` every sequence is written N times, the best labelling first,
 ``# number probability`` as CRF++ writes it; with ``--spans`` there is one JSON line for each sequence instead, with
 its spans and their probabilities.
 
+With ``--output-folder`` each input becomes a file of its name there, and a file that is there already is left as it
+is: the same command goes on where it was broken off. A file that cannot be read or labelled does not keep others from
+being done, and is named at the end. ``--cluster`` labels many files at the same time.
+
 A table comes back as CSV with a column ``predicted`` (and ``probability``) more; each row has the label of its step.
 
 What goes to a file or a pipe is data, and stays as it is byte for byte; on a terminal control characters are shown as
@@ -17,6 +21,7 @@ text. Data passes through in blocks of whole sequences, so memory does not grow 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -26,11 +31,12 @@ import numpy as np
 import typer
 
 import crfield
-from crfield.cli.messages import json_text
+from crfield.cli.cluster import ClusterOption, WorkersOption, on_cluster
+from crfield.cli.messages import json_text, note
 from crfield.cli.model import Tagger, as_tagger, roles_of
 from crfield.cli.options import AllThreads, ColumnsOption, FormatOption, LabelOption, ModelFile, StrictOption
 from crfield.cli.output import data_output
-from crfield.cli.paths import READS, WRITES
+from crfield.cli.paths import FILLS, READS, WRITES
 from crfield.cli.reading import (
     Format,
     Reads,
@@ -46,9 +52,11 @@ from crfield.cli.sensors.options import Again
 from crfield.data.texts.conll import parse_columns
 from crfield.data.texts.conllu import ColumnSpec, fill_conllu, parse_conllu
 from crfield.data.texts.crfsuite import parse_crfsuite
-from crfield.errors import FormatError
+from crfield.errors import CrfieldError, FormatError, InputError
+from crfield.features.known import strict
 from crfield.storage.blocks import Block, read_blocks
 from crfield.storage.files import name_of, peek
+from crfield.training.cluster.session import Cluster
 
 _MARK = b"\xef\xbb\xbf"
 
@@ -76,7 +84,16 @@ def tag(
     columns: ColumnsOption = None,
     label: LabelOption = None,
     table: Again,
+    output_folder: Annotated[
+        str | None,
+        typer.Option(
+            "--output-folder", metavar="FOLDER", help="Write a file for each input here; those there are left out."
+        ),
+        FILLS,
+    ] = None,
     threads: AllThreads = None,
+    cluster: ClusterOption = None,
+    workers: WorkersOption = None,
 ) -> None:
     """Label data with a model.
 
@@ -86,6 +103,12 @@ def tag(
     if (n_best > 1) + spans + marginals > 1:
         raise typer.BadParameter("--n-best, --spans and --marginals are three kinds of output; choose one.")
     asked = ["predict_n_best"] * (n_best > 1) + ["predict_spans"] * spans + ["predict_proba"] * marginals
+    if output_folder is not None or cluster is not None or workers is not None:
+        job = Job(model, marginals, n_best, spans, format, strict_features, columns, label, threads)
+        targets = check_targets(data, output, output_folder)
+        with on_cluster(cluster, workers, threads) as block:
+            tag_files(targets, job, block)
+        return
     found = crfield.load(model)
     roles = roles_of(found)
     if roles is not None:
@@ -102,22 +125,113 @@ def tag(
     words = Words(*names_for(reads, columns, label)) if Format.conllu in kinds.values() else None
     with data_output(output) as stream:
         for number, source in enumerate(data or ["-"]):
-            kind = kinds[source]
-            own = words if kind is Format.conllu else None
-            if n_best > 1 or spans:
-                for lines, X in _sequences(reads, source, kind, own):
-                    spec = None if own is None else own.spec
-                    stream.write(_span_lines(crf, X) if spans else _n_best_lines(crf, X, lines, n_best, spec))
-                    stream.flush()
-                continue
-            if number:
+            own = words if kinds[source] is Format.conllu else None
+            if number and not (n_best > 1 or spans):
                 stream.write(b"\n")
-            if own is not None:
-                _tag_words(crf, reads, source, stream, own, marginals=marginals)
-            elif kind is Format.columns:
-                _tag_columns(crf, reads, source, stream, marginals=marginals)
-            else:
-                _tag_attributes(crf, reads, source, stream, marginals=marginals)
+            _tag_source(
+                crf, reads, source, kinds[source], own, stream, marginals=marginals, n_best=n_best, spans=spans
+            )
+
+
+def _tag_source(
+    crf: Tagger,
+    reads: Reads,
+    source: str,
+    kind: Format,
+    own: Words | None,
+    stream: IO[bytes],
+    *,
+    marginals: bool,
+    n_best: int,
+    spans: bool,
+) -> None:
+    """One file, in the form that was asked for."""
+    if n_best > 1 or spans:
+        for lines, X in _sequences(reads, source, kind, own):
+            spec = None if own is None else own.spec
+            stream.write(_span_lines(crf, X) if spans else _n_best_lines(crf, X, lines, n_best, spec))
+            stream.flush()
+    elif own is not None:
+        _tag_words(crf, reads, source, stream, own, marginals=marginals)
+    elif kind is Format.columns:
+        _tag_columns(crf, reads, source, stream, marginals=marginals)
+    else:
+        _tag_attributes(crf, reads, source, stream, marginals=marginals)
+
+
+# ---------------------------------------------------------------------------------------------------- many files
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is asked for of every file; it goes to whoever labels one."""
+
+    model: str
+    marginals: bool
+    n_best: int
+    spans: bool
+    format: Format
+    strict_features: bool
+    columns: str | None
+    label: str | None
+    threads: int | None
+
+
+def check_targets(data: list[str] | None, output: str, folder: str | None) -> list[tuple[str, str]]:
+    """Each input and the file it is written to; a wrong command line where they cannot be told apart."""
+    if folder is None or output != "-":
+        raise typer.BadParameter("a cluster writes a file for each input: name --output-folder, and no --output.")
+    if not data or "-" in data:
+        raise typer.BadParameter("--output-folder is for files: name them.")
+    names = [os.path.basename(source) for source in data]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise typer.BadParameter(f"two inputs are called {twice}: their results would have one name in {folder}.")
+    return [(source, os.path.join(folder, name)) for source, name in zip(data, names)]
+
+
+def tag_files(targets: list[tuple[str, str]], job: Job, block: Cluster | None) -> None:
+    """Label every file that has no result yet; one that fails does not keep the others from being done."""
+    os.makedirs(os.path.dirname(targets[0][1]), exist_ok=True)
+    left = [pair for pair in targets if not os.path.exists(pair[1])]
+    if len(left) < len(targets):
+        note(f"{len(targets) - len(left)} of {len(targets)} files have a result already and are left as they are")
+    names = [source for source, _ in left]
+    if block is not None:
+        for _ in block.each(tag_file, left, job, names=names):
+            pass
+        return
+    failed = []
+    for source, target in left:
+        try:
+            tag_file(source, target, job)
+        except (CrfieldError, OSError) as error:
+            failed.append(f"{source}: {error}")
+    if failed:
+        raise InputError(f"{len(failed)} of {len(left)} files failed. " + " ".join(failed[:10]))
+
+
+_taggers: dict[Job, tuple[Tagger, Reads]] = {}  # of this process: one model
+
+
+def tag_file(source: str, target: str, job: Job) -> None:
+    """Label one file and write the result, whole or not at all; the model is loaded once in a process."""
+    if job not in _taggers:
+        asked = (
+            ["predict_n_best"] * (job.n_best > 1) + ["predict_spans"] * job.spans + ["predict_proba"] * job.marginals
+        )
+        found = crfield.load(job.model)
+        if roles_of(found) is not None:
+            raise InputError(f"{job.model} labels tables, which are written to one --output, not to a folder.")
+        _taggers.clear()
+        _taggers[job] = as_tagger(found, job.model, *asked, threads=job.threads)
+    crf, reads = _taggers[job]
+    kind = format_for(reads, job.format, source, peek(source, 1 << 14))
+    words = Words(*names_for(reads, job.columns, job.label)) if kind is Format.conllu else None
+    with strict(job.strict_features), data_output(target) as stream:
+        _tag_source(
+            crf, reads, source, kind, words, stream, marginals=job.marginals, n_best=job.n_best, spans=job.spans
+        )
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ import typer
 
 import crfield
 from crfield.cli import options, reading
+from crfield.cli.cluster import ClusterOption, WorkersOption, on_cluster
 from crfield.cli.messages import emit, listing, note, on_terminal, say
 from crfield.cli.model import model_facts, model_lines
 from crfield.cli.paths import WRITES
@@ -29,7 +30,7 @@ from crfield.features.detect import encoder_from_state
 from crfield.features.templates.template import Template
 from crfield.features.transformed import TransformedEncoder
 from crfield.optimize.history import INTERRUPTED
-from crfield.storage.encoded import EncodedDataset
+from crfield.storage.encoded import EncodedDataset, is_dataset
 
 _MODEL = ("l1", "l2", "min_count", "feature_pairs", "transition_pairs", "intercept", "boundaries", "decode")
 _TRAINING = ("constraints", "order", "objective", "solver", "tol", "max_iter", "checkpoint")
@@ -49,7 +50,11 @@ def train(
     scheme: options.SchemeOption = Scheme.auto,
     encoded: Annotated[
         bool,
-        typer.Option("--encoded", help="DATA is a folder that crfield encode wrote.", rich_help_panel=options.DATA),
+        typer.Option(
+            "--encoded",
+            help="DATA is a folder that crfield encode wrote, which is also seen.",
+            rich_help_panel=options.DATA,
+        ),
     ] = False,
     no_packed: Annotated[
         bool,
@@ -61,6 +66,8 @@ def train(
     ] = False,
     chain: Annotated[dict[str, Any], options.chain_parameters(*_MODEL, *_TRAINING, patience=None)],
     threads: options.AllThreads = None,
+    cluster: ClusterOption = None,
+    workers: WorkersOption = None,
     seed: options.Seed = 0,
     quiet: options.Quiet = False,
     as_json: options.Json = False,
@@ -70,6 +77,7 @@ def train(
         raise typer.BadParameter("standard input ('-') can be read only once.")
     if "patience" in chain and dev is None:
         raise typer.BadParameter("--patience looks at the scores of a --dev file: name one.")
+    encoded = encoded or (len(data) == 1 and is_dataset(data[0]))
     if encoded and (len(data) != 1 or files.template is not None):
         raise typer.BadParameter(
             "--encoded takes one folder, with its template inside: leave out what else is named."
@@ -91,7 +99,8 @@ def train(
     crf = job.model.set_params(n_jobs=threads, random_state=seed, verbose=int(on_terminal() and not quiet))
     # Read before the long part: a mistake in it should not wait until the end.
     check = None if dev is None else job.held_out(dev)
-    crf.fit(**job.fitted, **({"validation": check} if "patience" in chain else {}))
+    with on_cluster(cluster, workers, threads):
+        crf.fit(**job.fitted, **({"validation": check} if "patience" in chain else {}))
     trained = time.perf_counter()
     scores = None if check is None else judge(check[1], crf.predict(check[0]), scheme=scheme)
     # Threads and progress belong to this run, not to the model.

@@ -23,6 +23,7 @@ from crfield.errors import InputError, ModelFileError, NotFittedError
 from crfield.optimize.history import Result, Step
 from crfield.storage.archive import write_archive
 from crfield.storage.state import State, reading
+from crfield.training.cluster.session import CURRENT
 
 
 class Model(Protocol):
@@ -81,6 +82,20 @@ class Fitted(Estimator, Generic[M], group=True):
             cls.kind = kind
         if model is not None:
             cls.model_type = model
+
+    def check(self, *names: str) -> None:
+        """As every estimator; and InputError for one that is to be trained on a cluster and cannot."""
+        super().check(*names)
+        if not names and CURRENT.get() is not None and not self._clusters:
+            raise InputError(
+                f"{type(self).__name__} does not run on a cluster. Those that do are ChainCRF, MEMM, HMM with "
+                "training='em', GraphCRF and its relatives, and ChainCRFCV. Fit it outside of the block."
+            )
+
+    @property
+    def _clusters(self) -> bool:
+        """Whether it can be trained on a cluster (`crfield.cluster`) as it is."""
+        return False
 
     # ------------------------------------------------------------------ the fitted value
 
@@ -191,7 +206,7 @@ class Fitted(Estimator, Generic[M], group=True):
                 if name in found and declared.stored:
                     given[name] = found[name] if declared.from_json is None else declared.from_json(found[name])
             made = cls(**given)
-            made.check()
+            Estimator.check(made)
         except (InputError, TypeError, ValueError, LookupError) as error:
             raise ModelFileError(
                 f"the model file's parameters cannot be used: {error} Was the file edited?"

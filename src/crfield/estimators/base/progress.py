@@ -162,6 +162,14 @@ def _text(step: Step, room: int) -> str:
     value = f"{step.value:,.2f}" if abs(step.value) < 1e9 else f"{step.value:.6g}"
     begin, end = f"step {step.n_iter}  objective {value}", f"{step.seconds:.{1 if step.seconds < 100 else 0}f} s"
     gradient = f"gradient {step.gradient_norm:.1e}"
+    workers = getattr(step, "n_workers", 0)
+    if workers:  # on a cluster: who works, and what goes over the wire
+        counts = f"evaluations {getattr(step, 'n_evaluations', 0)}"
+        moved = f"{workers} workers  {_rounded(getattr(step, 'n_bytes', 0))}B"
+        accounts = [f"{begin}  {gradient}  {counts}  {moved}  {end}", f"{begin}  {counts}  {moved}  {end}"]
+        shown = next((text for text in accounts if len(text) <= room), None)
+        if shown is not None:
+            return shown
     accounts = [
         f"step {step.n_iter}  objective {step.value:,.4f}  gradient {step.gradient_norm:.2e}  "
         f"weights {step.n_active:,}  {step.seconds:.1f} s",

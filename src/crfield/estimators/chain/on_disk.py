@@ -8,14 +8,16 @@ trained on the data set is the one that ``fit`` on all of the data in memory wou
 Numeric columns with ``standardize=True`` get the scale of the first part in which they occur.
 
 To train on such data (`crfield.EncodedDataset`) takes one more pass over the shards, for the layout; after that a
-solver sees one problem, `training.chain.shards.ShardedChain`, of which one shard is in memory at a time.
+solver sees one problem, `training.chain.shards.ShardedChain`, of which one shard is in memory at a time. Within
+`crfield.cluster` both passes are made by workers, and the problem is `training.cluster.chain.ClusterChain`.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -36,12 +38,15 @@ from crfield.features.growth import grow, without_rare
 from crfield.features.templates.template import Template
 from crfield.scoring.layout import Layout
 from crfield.scoring.layout_growth import joined
+from crfield.scoring.tables import TableScorer
 from crfield.storage.encoded import SHARD_BYTES, DatasetWriter, EncodedDataset
 from crfield.storage.exchange import template_text
 from crfield.training.chain.fused import FusedChain
 from crfield.training.chain.higher_order import HigherOrderParts
 from crfield.training.chain.plan import ChainParts, Plan
 from crfield.training.chain.shards import SHARD_SOLVERS, ShardedChain
+from crfield.training.cluster.chain import ClusterChain, cluster_of_parts, cluster_of_shards, survey
+from crfield.training.cluster.session import Cluster
 from crfield.training.column_basis import Moments
 from crfield.training.full_batch import FullBatch
 
@@ -58,6 +63,27 @@ _INSTEAD = {  # of those that look at single sequences or at second derivatives
 _MARGIN = (
     "objective='softmax_margin' with solver='lbfgs', whose margin is smooth, or partial_fit on parts of the data"
 )
+NOTHING = "the data set holds no steps at all; at least one sequence with one step is needed."
+
+
+class Travels(Protocol):
+    """A chain estimator that can be sent to workers: made anew from its parameters."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters."""
+        ...
+
+    def set_params(self, **parameters: Any) -> Self:
+        """The same with other parameters."""
+        ...
+
+    def _layout(self, encoder: Any, batch: Batch, target: Target, like: Layout | None = None) -> Layout: ...
+
+    def _completed(self, model: ColumnModel, target: Target, before: Any = None) -> ColumnModel: ...
+
+    def _costed(self, target: Target, labels: LabelCoder) -> Target: ...
+
+    def _parts(self, model: ColumnModel, batch: Batch, target: Target) -> ChainParts | HigherOrderParts: ...
 
 
 def encode_dataset(
@@ -91,20 +117,45 @@ def encode_dataset(
         )
     given = template = template_text(template)
     least = max(check_min_count(min_count), 1)
+    sources = {
+        "features": features,
+        "template": template,
+        "functions": functions,
+        "transition_functions": transition_functions,
+        "transition_features": transition_features,
+        "standardize": standardize,
+    }
+    learnt = learn_columns(parts, sources, count=least > 1)
+    if learnt is None:
+        raise InputError("there is nothing to encode: parts holds no pair (X, y).")
+    encoder, coder = learnt.encoder, learnt.coder
+    if least > 1:
+        encoder = without_rare(encoder, *(count >= least for count in learnt.counts))
+    coder = LabelCoder().fit([coder.labels])
+    with DatasetWriter(path, coder, shard_bytes=int(shard_bytes)) as writer:
+        for batch, goal in encoded_parts(parts, encoder, coder):
+            writer.add(batch, goal)
+        text: str | None = template.text if isinstance(template, Template) else given
+        return writer.close(*encoder.state(), template=text)
+
+
+@dataclass(frozen=True, eq=False)
+class Learnt:
+    """What a pass over data learnt: an encoder, labels, and how often each column of steps and of edges was met."""
+
+    encoder: Encoder
+    coder: LabelCoder
+    counts: tuple[np.ndarray, np.ndarray]  # of no columns where nobody asked for them
+
+
+def learn_columns(parts: Parts, sources: dict[str, Any], *, count: bool) -> Learnt | None:
+    """The first pass: columns and labels of all parts, by the options ``sources`` of `encoder_for`."""
     encoder: Encoder | None = None
     coder: LabelCoder | None = None
     counts, seen = [np.zeros(0, np.int64), np.zeros(0, np.int64)], 0
-    for X, y, _ in _read(parts):
+    for X, y, _ in read_parts(parts):
         if encoder is None:
-            encoder = encoder_for(
-                X,
-                template=template,
-                functions=functions,
-                transition_features=transition_features,
-                transition_functions=transition_functions,
-                standardize=standardize,
-                features=features,
-            )
+            encoder = encoder_for(X, **sources)
             batch, places = encoder.fit(X), [np.zeros(0, np.int64)] * 2
         else:
             grown = grow(encoder, X)
@@ -113,28 +164,26 @@ def encode_dataset(
             refuse_large(batch, encoder)
         seen += batch.topology.n_sequences
         coder = grown_labels(coder, y)
-        if least > 1:
+        if count:
             for side, columns in enumerate((batch.node, batch.edge)):
                 if columns is not None:
                     total = row_counts(columns)
                     total[places[side]] += counts[side]
                     counts[side] = total
-    if encoder is None or coder is None:
-        raise InputError("there is nothing to encode: parts holds no pair (X, y).")
-    if least > 1:
-        encoder = without_rare(encoder, counts[0] >= least, counts[1] >= least)
-    coder = LabelCoder().fit([coder.labels])
-    with DatasetWriter(path, coder, shard_bytes=int(shard_bytes)) as writer:
-        for X, y, weights in _read(parts):
-            batch = encoder.encode(X)
-            labels, allowed = coder.encode(y, batch.topology.lengths)
-            weight = None if weights is None else check_weights(weights, batch.topology.n_sequences)
-            writer.add(batch, Target(batch.topology, coder.n_labels, labels, allowed, weight))
-        text: str | None = template.text if isinstance(template, Template) else given
-        return writer.close(*encoder.state(), template=text)
+    return None if encoder is None or coder is None else Learnt(encoder, coder, (counts[0], counts[1]))
 
 
-def _read(parts: Parts) -> Iterator[tuple[Sequences, Labels, Weights]]:
+def encoded_parts(parts: Parts, encoder: Encoder, coder: LabelCoder) -> Iterator[tuple[Batch, Target]]:
+    """The second pass: columns and targets of all parts."""
+    for X, y, weights in read_parts(parts):
+        batch = encoder.encode(X)
+        labels, allowed = coder.encode(y, batch.topology.lengths)
+        weight = None if weights is None else check_weights(weights, batch.topology.n_sequences)
+        yield batch, Target(batch.topology, coder.n_labels, labels, allowed, weight)
+
+
+def read_parts(parts: Parts) -> Iterator[tuple[Sequences, Labels, Weights]]:
+    """Triples (X, y, weights) of parts, which begin anew with every call."""
     given = parts() if callable(parts) else parts
     if iter(given) is given and not callable(parts):
         raise InputError(
@@ -181,7 +230,7 @@ def sharded(
             met = Moments.of(shard.batch, shard.target.weight, whole=False)
             moments = met if moments is None else moments.merged(met)
     if layout is None or not dataset.n_steps:
-        raise InputError("the data set holds no steps at all; at least one sequence with one step is needed.")
+        raise InputError(NOTHING)
     model = complete(ColumnModel(labels, encoder, layout, np.zeros(layout.n_weights)), shard.target)
     del shard
 
@@ -198,11 +247,100 @@ def sharded(
     problem = problem_of(plan.objective)
     if plan.objective.startswith("label_"):  # of many minima
         problem.rough = problem_of("likelihood")
-    sparse = not (layout.n_edge_columns or layout.n_edge_dense or layout.n_dense) and plan.objective == "likelihood"
-    problem.stochastic = sparse and isinstance(problem.shard(0), FusedChain)
-    if plan.solver == "warm" and not problem.stochastic:
-        raise InputError("solver='warm' needs stochastic steps, which this model has none of. Use solver='lbfgs'.")
+    problem.stochastic = stochastic_steps(layout, plan) and isinstance(problem.shard(0), FusedChain)
+    refuse_warm(plan, problem.stochastic)
     return model, problem
+
+
+@dataclass(frozen=True, eq=False)
+class TravellingChain:
+    """What a worker needs to make problems of shards: parameters and labels, no encoder, no code of the user."""
+
+    chain: Travels  # not fitted
+    labels: LabelCoder
+    objective: str
+
+    def observe(self, batch: Batch, target: Target) -> tuple[Layout, Moments | None]:
+        """The weights that a shard asks for, and its moments; refuses gold labels that constraints forbid."""
+        layout = self.chain._layout(None, batch, target)
+        self.chain._completed(self._model(layout), target)
+        return layout, Moments.of(batch, target.weight, whole=False) if batch.numeric else None
+
+    def problem(self, layout: Layout, batch: Batch, target: Target, n_jobs: int) -> FusedChain | FullBatch:
+        """The objective of one shard."""
+        chain = self.chain.set_params(n_jobs=n_jobs)
+        parts = chain._parts(self._model(layout), batch, chain._costed(target, self.labels))
+        assert isinstance(parts, ChainParts)
+        return parts.problem(self.objective, whole=False)
+
+    def _model(self, layout: Layout) -> ColumnModel:
+        return ColumnModel(self.labels, None, layout, np.zeros(0))  # type: ignore[arg-type]
+
+
+def sharded_on_cluster(
+    cluster: Cluster, dataset: EncodedDataset, encoder: Encoder, plan: Plan, chain: Travels, pairs: str
+) -> tuple[ColumnModel, ClusterChain]:
+    """`sharded`, by the workers of a cluster: both passes are theirs, and the driver never reads a shard but one."""
+    check_columns(dataset, encoder)
+    refuse_on_cluster(plan)
+    if isinstance(chain.get_params(deep=False).get("class_weight"), str):
+        raise InputError(
+            "on a cluster class_weight must be given as numbers, since no worker knows all the labels: count them "
+            "first, or fit outside of the block."
+        )
+    travelling = TravellingChain(bare(chain, transition_pairs=pairs), dataset.coder, plan.objective)
+    layout, moments = survey(cluster, dataset, travelling)
+    if layout is None or not dataset.n_steps:
+        raise InputError(NOTHING)
+    first = ColumnModel(dataset.coder, encoder, layout, np.zeros(layout.n_weights))
+    model = chain._completed(first, dataset.shard(0).target)
+    problem = cluster_of_shards(cluster, dataset, travelling, model.layout)
+    problem.columns, problem.moments = model.layout, moments
+    problem.stochastic = stochastic_steps(layout, plan) and problem.fused
+    refuse_warm(plan, problem.stochastic)
+    return model, problem
+
+
+def sent_to_cluster(cluster: Cluster, plan: Plan, parts: ChainParts | HigherOrderParts) -> ClusterChain:
+    """The problem of data in memory, sent to the workers of a cluster; InputError for what does not run there."""
+    refuse_on_cluster(plan)
+    if not isinstance(parts, ChainParts) or isinstance(parts.scorer, TableScorer):
+        raise InputError(
+            "chains of order above 1 and label_functions do not run on a cluster. Fit them outside of the block."
+        )
+    problem = cluster_of_parts(cluster, parts, plan.objective)
+    layout = parts.layout or parts.column_layout
+    problem.stochastic = layout is not None and stochastic_steps(layout, plan) and problem.fused
+    refuse_warm(plan, problem.stochastic)
+    return problem
+
+
+def refuse_on_cluster(plan: Plan) -> None:
+    """InputError for objectives and solvers that do not run on a cluster."""
+    if plan.solver not in SHARD_SOLVERS or plan.objective.startswith("label_"):
+        raise InputError(
+            f"objective={plan.objective!r} by solver={plan.solver!r} does not run on a cluster: solvers that do are "
+            f"{', '.join(map(repr, SHARD_SOLVERS))}, for convex objectives. Fit it outside of the block."
+        )
+
+
+def bare(chain: Travels, **changed: Any) -> Travels:
+    """The estimator with its parameters alone, without those that are code, places on disk, or for the driver."""
+    left = ("callback", "checkpoint", "features", "template", "functions", "transition_functions", "label_functions")
+    kept = {name: value for name, value in chain.get_params(deep=False).items() if name not in (*left, "verbose")}
+    return type(chain)(**{**kept, **changed})
+
+
+def stochastic_steps(layout: Layout, plan: Plan) -> bool:
+    """Whether stochastic steps suit the weights of a layout."""
+    dense = layout.n_edge_columns or layout.n_edge_dense or layout.n_dense
+    return not dense and plan.objective == "likelihood"
+
+
+def refuse_warm(plan: Plan, stochastic: bool) -> None:
+    """InputError where stochastic epochs were asked for and there can be none."""
+    if plan.solver == "warm" and not stochastic:
+        raise InputError("solver='warm' needs stochastic steps, which this model has none of. Use solver='lbfgs'.")
 
 
 def check_columns(dataset: EncodedDataset, encoder: Encoder) -> None:

@@ -48,10 +48,11 @@ from crfield.estimators.chain.calibration import cooled, fitted_temperature
 from crfield.estimators.chain.columns import ColumnChain
 from crfield.estimators.chain.early_stopping import HeldOut, check_validation, split_sequences
 from crfield.estimators.chain.model import ColumnModel, FunctionModel, tabulate_sequences
-from crfield.estimators.chain.on_disk import refuse_solver, sharded
+from crfield.estimators.chain.on_disk import refuse_solver, sent_to_cluster, sharded, sharded_on_cluster
 from crfield.features.detect import encoder_from_state
 from crfield.features.growth import grow
 from crfield.inference.chain import ChainEngine
+from crfield.kernels.choice import MANY, tell_of_slow_fit
 from crfield.objectives.contrast import Contrast
 from crfield.optimize.history import CALLBACK, INTERRUPTED, Result, Step
 from crfield.optimize.penalty import Penalty
@@ -74,6 +75,8 @@ from crfield.training.chain.plan import (
     prepare,
 )
 from crfield.training.chain.shards import SHARD_SOLVERS, ShardedChain, fit_sharded
+from crfield.training.cluster.chain import ClusterChain, fit_on_cluster
+from crfield.training.cluster.session import CURRENT, Cluster
 from crfield.training.full_batch import Objective
 
 SCORES = ("log_likelihood", "accuracy", "f1")  # of held-out sequences
@@ -107,8 +110,11 @@ class ChainProblem:
 
     model: ColumnModel | FunctionModel
     plan: Plan
-    handed: Any  # a problem or `ChainParts`, by the plan; `ShardedChain` for data on disk
+    handed: (
+        Any  # a problem or `ChainParts`, by the plan; `ShardedChain` for data on disk, `ClusterChain` on a cluster
+    )
     n_sequences: int
+    n_steps: int
     digests: Mapping[str, str]  # of the data and the layout; none where no checkpoint asks for them
 
     @property
@@ -126,6 +132,10 @@ class TrainedChain(SolverOptions, ColumnChain, group=True):
     _pass: PartialFit | None = learnt()  # where partial_fit is
 
     # ------------------------------------------------------ what differs between models
+
+    @property
+    def _clusters(self) -> bool:
+        return True
 
     @property
     def _plan(self) -> Plan:
@@ -183,8 +193,9 @@ class TrainedChain(SolverOptions, ColumnChain, group=True):
         """
         self.check()
         held = held_out = None
+        workers = CURRENT.get()
         if isinstance(X, EncodedDataset):
-            problem = self._problem_on_disk(X, y, sample_weight)
+            problem = self._problem_on_disk(X, y, sample_weight, workers)
             held = None if validation is None else check_validation(validation)
         else:
             y = cast(Labels, y)  # None is refused where labels are read
@@ -194,10 +205,16 @@ class TrainedChain(SolverOptions, ColumnChain, group=True):
             labels = LabelCoder().fit(y) if before is None else grown_labels(before.labels, y)
             if validation is not None or self.validation_fraction is not None:
                 X, y, sample_weight, held = divide(self, X, y, sample_weight, validation)
-            problem = self.training_problem(labels, X, y, sample_weight, before)
+            problem = self.training_problem(labels, X, y, sample_weight, before, cluster=workers)
+        if problem.n_steps * problem.model.labels.n_labels > MANY:
+            tell_of_slow_fit(problem.n_steps, problem.model.labels.n_labels)
         if held is not None:
             held_out = HeldOut(self, problem.model, *held, score=self.validation_score, patience=self.patience)
-        result = self.solve(problem, held_out)
+        try:
+            result = self.solve(problem, held_out)
+        finally:
+            if isinstance(problem.handed, ClusterChain):
+                problem.handed.close()
         self._pass, self.n_seen_ = None, problem.n_sequences
         self.plan_ = problem.plan.because(result.how)
         self._learn(replace(problem.model, weights=result.weights), result)
@@ -217,6 +234,9 @@ class TrainedChain(SolverOptions, ColumnChain, group=True):
         }
 
         def run(**watched: Any) -> Result:
+            if isinstance(handed, ClusterChain):
+                stochastic = plan.solver != "lbfgs" and handed.stochastic and start is None
+                return fit_on_cluster(handed, penalty, stochastic=stochastic, **{**common, **watched})
             if isinstance(handed, ShardedChain) and plan.solver in SHARD_SOLVERS:
                 stochastic = plan.solver != "lbfgs" and handed.stochastic
                 return fit_sharded(handed, penalty, stochastic=stochastic, **{**common, **watched})
@@ -236,8 +256,13 @@ class TrainedChain(SolverOptions, ColumnChain, group=True):
         y: Labels,
         sample_weight: Weights = None,
         before: ColumnModel | FunctionModel | None = None,
+        *,
+        cluster: Cluster | None = None,
     ) -> ChainProblem:
-        """What is trained on data in memory, from the weights of a model before, if there is one."""
+        """What is trained on data in memory, from the weights of a model before, if there is one.
+
+        With a ``cluster`` the sequences are sent to its workers, once.
+        """
         model: ColumnModel | FunctionModel
         parts: ChainParts | HigherOrderParts
         if self.label_functions is None:
@@ -254,7 +279,9 @@ class TrainedChain(SolverOptions, ColumnChain, group=True):
             parts = ChainParts(scorer, tables, target, engine, likelihood=self._likelihood)
         plan = self._plan
         digests = self._digests([parts.batch, target], parts.layout)
-        return ChainProblem(model, plan, prepare(plan, parts), target.topology.n_sequences, digests)
+        handed = prepare(plan, parts) if cluster is None else sent_to_cluster(cluster, plan, parts)
+        topology = target.topology
+        return ChainProblem(model, plan, handed, topology.n_sequences, topology.n_nodes, digests)
 
     def read_training(
         self,
@@ -286,7 +313,9 @@ class TrainedChain(SolverOptions, ColumnChain, group=True):
             model = ColumnModel(labels, encoder, layout, np.zeros(layout.n_weights))
         return self._completed(model, target, before), batch, target, places
 
-    def _problem_on_disk(self, dataset: EncodedDataset, y: Labels | None, sample_weight: Weights) -> ChainProblem:
+    def _problem_on_disk(
+        self, dataset: EncodedDataset, y: Labels | None, sample_weight: Weights, workers: Cluster | None = None
+    ) -> ChainProblem:
         """What is trained on data that were encoded before."""
         if y is not None or sample_weight is not None:
             raise InputError("an encoded data set has its labels and weights inside: leave y and sample_weight out.")
@@ -304,8 +333,15 @@ class TrainedChain(SolverOptions, ColumnChain, group=True):
         def make(model: ColumnModel, batch: Batch, target: Target) -> ChainParts | HigherOrderParts:
             return self._parts(model, batch, self._costed(target, model.labels, counts))
 
-        model, problem = sharded(dataset, encoder, plan, observe=observe, complete=self._completed, make_parts=make)
-        return ChainProblem(model, plan, problem, len(dataset), self._digests(dataset.digests, model.layout))
+        problem: ShardedChain | ClusterChain
+        if workers is not None:
+            model, problem = sharded_on_cluster(workers, dataset, encoder, plan, self, self._pairs(encoder))
+        else:
+            model, problem = sharded(
+                dataset, encoder, plan, observe=observe, complete=self._completed, make_parts=make
+            )
+        digests = self._digests(dataset.digests, model.layout)
+        return ChainProblem(model, plan, problem, len(dataset), dataset.n_steps, digests)
 
     def _digests(self, data: Sequence[object], layout: Layout | None) -> dict[str, str]:
         """What a checkpoint is compared by; nothing where none is kept."""

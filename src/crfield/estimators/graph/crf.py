@@ -19,9 +19,11 @@ import numpy as np
 
 from crfield.core.checks import flag, one_of, random_generator, resolve_jobs, seed
 from crfield.core.parameters import learnt, parameter
+from crfield.core.target import Target
 from crfield.core.typing import Graphlike, Labels, Seed, Weights
+from crfield.data.graphs.batch import GraphBatch
 from crfield.data.graphs.graph import Graph
-from crfield.errors import DataWarning
+from crfield.errors import DataWarning, InputError
 from crfield.estimators.base.fitted import read_only
 from crfield.estimators.base.groups import MIN_COUNT, Optimised, Penalised
 from crfield.estimators.base.sequences import without_weightless
@@ -42,9 +44,13 @@ from crfield.estimators.graph.steps import (
 from crfield.inference.decode import DECODERS
 from crfield.objectives.local import counted
 from crfield.optimize.history import CALLBACK, INTERRUPTED, Result
+from crfield.optimize.penalty import Penalty
 from crfield.report.weights import FeatureList, TransitionTable
 from crfield.scoring.graph_layout import PAIRS, GraphLayout
 from crfield.scoring.graph_linear import GraphScorer
+from crfield.training.cluster.graph import ClusterGraphs
+from crfield.training.cluster.session import CURRENT, Cluster
+from crfield.training.cluster.steps import watched
 from crfield.training.gradient_check import DISAGREE, UNSETTLED
 from crfield.training.graph.alone import below_alone
 from crfield.training.graph.fit import INITIAL, fit_graph
@@ -116,6 +122,10 @@ class GraphCRF(Penalised, Optimised, Coupled, GraphAnswers[GraphModel], kind="gr
 
     # ------------------------------------------------------------------ fitting
 
+    @property
+    def _clusters(self) -> bool:
+        return True
+
     def fit(self, X: Graphlike, y: Labels, sample_weight: Weights = None) -> Self:
         """Learn the weights from graphs X and the labels y of their nodes, in the order of the nodes.
 
@@ -178,9 +188,13 @@ class GraphCRF(Penalised, Optimised, Coupled, GraphAnswers[GraphModel], kind="gr
                 "rng": random_generator(self.random_state),
                 "callback": watch,
             }
-            if plan.guarded:
+            workers = CURRENT.get()
+            if workers is not None:
+                result = fit_graphs_on_cluster(workers, scorer, batch, target, penalty, plan, self.initial, options)
+            elif plan.guarded:
                 return fit_guarded(scorer, batch, target, penalty, plan, **options)
-            result = fit_graph(scorer, batch, target, penalty, plan, initial=self.initial, **options)
+            else:
+                result = fit_graph(scorer, batch, target, penalty, plan, initial=self.initial, **options)
         remark = below_alone(scorer, batch, target, penalty, plan, result, n_jobs=jobs)
         return result, replace(plan, remark=remark)
 
@@ -249,6 +263,42 @@ class GraphCRF(Penalised, Optimised, Coupled, GraphAnswers[GraphModel], kind="gr
     def top_features(self, n: int = 20, *, label: Hashable | None = None) -> FeatureList:
         """The node features of largest absolute weight, with their names; of one label if given."""
         return self._fitted.top_features(n, label)
+
+
+def fit_graphs_on_cluster(
+    cluster: Cluster,
+    scorer: GraphScorer,
+    batch: GraphBatch,
+    target: Target,
+    penalty: Penalty,
+    plan: Plan,
+    initial: str,
+    options: dict[str, Any],
+) -> Result:
+    """`fit_graph` with the graphs on the workers of a cluster; InputError for what does not run there."""
+    if plan.guarded:
+        raise InputError(
+            "objective='auto' chooses the strength of couplings on held-out graphs where inference is approximate, "
+            "which does not run on a cluster. Name an objective ('pseudo_likelihood', or 'likelihood' with an "
+            "engine), or fit outside of the block."
+        )
+    if plan.objective in ("perceptron", "hinge", "contrastive"):
+        raise InputError(
+            f"objective={plan.objective!r} visits graph after graph and does not run on a cluster. Use 'likelihood', "
+            "'pseudo_likelihood', 'piecewise' or 'softmax_margin', or fit outside of the block."
+        )
+    callback = options.pop("callback")
+    graphs = ClusterGraphs(cluster, scorer, batch, target)
+
+    def run(after: Any) -> Result:
+        return fit_graph(
+            scorer, batch, target, penalty, plan, initial=initial, callback=after, make=graphs.problem, **options
+        )
+
+    try:
+        return watched(cluster, callback, run)
+    finally:
+        graphs.close()
 
 
 def advice_on(plan: Plan, result: Result) -> str:

@@ -164,6 +164,10 @@ class HMM(ChainAnswers[HiddenMarkov], kind="hmm", model=HiddenMarkov):
         if self.training == "discriminative" and (isinstance(self.min_duration, Mapping) or self.min_duration != 1):
             raise InputError("min_duration must be 1 in discriminative training; use 'counting' or 'em' with others.")
 
+    @property
+    def _clusters(self) -> bool:
+        return self.training == "em"
+
     def fit(self, X: Sequences, y: Labels | None = None, sample_weight: Weights = None) -> Self:
         """Learn the tables and densities; ``sample_weight`` has one number for each sequence, 0 leaves it out.
 

@@ -20,6 +20,8 @@ from crfield.estimators.base.progress import Progress
 from crfield.features.encoder import Encoder
 from crfield.optimize.history import INTERRUPTED, Result, Step
 from crfield.scoring.densities.gaussian import Fitting, family_named, family_of_kind
+from crfield.training.cluster.markov import fit_each_on_cluster
+from crfield.training.cluster.session import CURRENT
 from crfield.training.markov.counting import counted, shares
 from crfield.training.markov.durations import Durations
 from crfield.training.markov.em import Markov, first_model
@@ -159,16 +161,17 @@ def _climbed(
         )
         firsts.append((first, seeded))
     with Progress(model.verbose, total=model.max_iter * starts, description="HMM") as progress:
-        climbed = fit_each(
-            firsts,
-            rows,
-            target,
-            smoothing=float(model.smoothing),
-            tol=float(model.tol),
-            max_iter=int(model.max_iter),
-            n_jobs=resolve_jobs(model.n_jobs),
-            watch=progress.update if model.verbose else None,
-        )
+        options: dict[str, Any] = {
+            "smoothing": float(model.smoothing),
+            "tol": float(model.tol),
+            "max_iter": int(model.max_iter),
+            "watch": progress.update if model.verbose else None,
+        }
+        workers = CURRENT.get()
+        if workers is not None:
+            climbed = fit_each_on_cluster(workers, firsts, rows, target, **options)
+        else:
+            climbed = fit_each(firsts, rows, target, n_jobs=resolve_jobs(model.n_jobs), **options)
     best = min(climbed, key=lambda one: one[1].value)
     reached = [result.value for _, result in climbed]
     _warn(model, best[1])

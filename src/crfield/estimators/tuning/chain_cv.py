@@ -43,6 +43,7 @@ from crfield.estimators.chain.training import SCORES, TrainedChain
 from crfield.estimators.export.step_scores import StepScorer
 from crfield.estimators.export.streaming import Streaming
 from crfield.optimize.history import INTERRUPTED, Result, Step
+from crfield.training.cluster.session import CURRENT
 from crfield.training.parallel import train_each
 
 __all__ = ["ChainCRFCV"]
@@ -203,6 +204,10 @@ class ChainCRFCV(Streaming, Estimator):
                     done += 1
                     progress.update(replace(step, n_iter=done))
 
+            workers = CURRENT.get()
+            if workers is not None:  # a fold is a case: each worker trains its own, alone
+                found = dict(workers.each(_run_walk, [(walk,) for walk in walks]))
+                return [found[k] for k in range(len(walks))]
             jobs = resolve_jobs(self.n_jobs)
             found = dict(train_each([partial(walk.run, after=after) for walk in walks], n_jobs=jobs))
         return [found[k] for k in range(len(walks))]
@@ -332,6 +337,11 @@ class _Walk:
                 n_iter[i, j] = result.n_iter
                 after(step)
         return scores, n_iter
+
+
+def _run_walk(walk: _Walk) -> tuple[np.ndarray, np.ndarray]:
+    """In a worker of a cluster: all trainings of one fold."""
+    return walk.run(lambda: False, after=lambda step: None)
 
 
 def _warn(l1: float, l2: float, result: Result) -> None:

@@ -21,7 +21,7 @@ from typing import Self
 import numpy as np
 
 from crfield.errors import FeatureError, InputError, ModelFileError, ShapeError
-from crfield.scoring.densities.gaussian import DEFAULTS, Fitting, check_mass, check_rows
+from crfield.scoring.densities.gaussian import DEFAULTS, Fitting, Sums, check_mass, check_rows
 
 MOST = 1_000_000  # values of all columns together
 _LEAST = 1e-12  # the gradient of a share of zero is zero
@@ -71,8 +71,16 @@ class Shares:
 
     def refit(self, rows: np.ndarray, responsibility: np.ndarray, fitting: Fitting = DEFAULTS) -> Self:
         """Weighted counts; a label that no row speaks for keeps its shares."""
-        made = self._counted(responsibility.T @ self.statistics(rows), self.offsets, fitting)
-        alive = responsibility.sum(axis=0)[:, None] > 0
+        return self.refitted(self.gathered(rows, responsibility, fitting), fitting)
+
+    def gathered(self, rows: np.ndarray, responsibility: np.ndarray, fitting: Fitting) -> Sums:
+        """Counts (L, V) of values, and how much of all rows each label has (L,)."""
+        return responsibility.T @ self.statistics(rows), responsibility.sum(axis=0)
+
+    def refitted(self, sums: Sums, fitting: Fitting) -> Self:
+        """The shares of these counts."""
+        made = self._counted(sums[0], self.offsets, fitting)
+        alive = sums[1][:, None] > 0
         return self._made(np.where(alive, made.probability, self.probability), self.offsets)
 
     def log_prior(self, fitting: Fitting) -> float:
@@ -207,17 +215,15 @@ class Categorical(Shares):
         )
         return cls._counted(counts, offsets, fitting)
 
-    def refit(self, rows: np.ndarray, responsibility: np.ndarray, fitting: Fitting = DEFAULTS) -> Self:
-        """Weighted counts; a label that no row speaks for keeps its shares."""
+    def gathered(self, rows: np.ndarray, responsibility: np.ndarray, fitting: Fitting) -> Sums:
+        """Counts (L, V) of values, and how much of all rows each label has (L,)."""
         where = self._places(rows)
         counts = np.zeros_like(self.probability)
         for d in range(self.n_columns):
             known = where[:, d] >= 0
             for c in range(self.n_labels):
                 counts[c] += np.bincount(where[known, d], responsibility[known, c], counts.shape[1])
-        made = self._counted(counts, self.offsets, fitting)
-        alive = responsibility.sum(axis=0)[:, None] > 0
-        return self._made(np.where(alive, made.probability, self.probability), self.offsets)
+        return counts, responsibility.sum(axis=0)
 
     def _places(self, rows: np.ndarray) -> np.ndarray:
         """(N, D) the place of every value, −1 for unknown and missing ones."""

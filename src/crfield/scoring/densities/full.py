@@ -34,6 +34,7 @@ from crfield.scoring.densities.gaussian import (
     DiagonalGaussian,
     Fitting,
     Spread,
+    Sums,
     check_mass,
     check_rows,
     most_deviant,
@@ -107,23 +108,41 @@ class FullGaussian:
 
     def refit(self, rows: np.ndarray, responsibility: np.ndarray, fitting: Fitting = DEFAULTS) -> Self:
         """Means and covariances, by a step of EM where cells are missing; a label without rows keeps its own."""
-        spread = fitting.spread or Spread.of(rows, responsibility.sum(axis=1))
-        mean, covariance, varies = self.mean.copy(), self.covariance.copy(), spread.varies
-        scale = np.sqrt(np.where(varies, spread.variance, 1.0))
-        both = varies[:, None] & varies[None, :]
+        fitting = fitting.spreading(rows, responsibility)
+        return self.refitted(self.gathered(rows, responsibility, fitting), fitting)
+
+    def gathered(self, rows: np.ndarray, responsibility: np.ndarray, fitting: Fitting) -> Sums:
+        """Mass (L,), first (L, D) and second moments (L, D, D) about the present means, on columns of deviation 1."""
+        spread = fitting.spread
+        assert spread is not None
+        scale = np.sqrt(np.where(spread.varies, spread.variance, 1.0))
+        mass, first, second = responsibility.sum(axis=0), np.zeros_like(self.mean), np.zeros_like(self.covariance)
         missing = _given_the_rest(self.covariance / np.outer(scale, scale), rows) if spread.gaps else []
         for c in range(self.n_labels):
             own = responsibility[:, c]
-            mass = own.sum()
-            if not mass > 0:
+            if not mass[c] > 0:
                 continue
             away = (rows - self.mean[c]) / scale
             for lacking, here, gain, _ in missing:
                 away[np.ix_(here, lacking)] = away[np.ix_(here, ~lacking)] @ gain[c].T
-            shift = own @ away / mass
-            around = (away * own[:, None]).T @ away / mass - np.outer(shift, shift)
+            first[c] = own @ away
+            second[c] = (away * own[:, None]).T @ away
             for lacking, here, _, rest in missing:
-                around[np.ix_(lacking, lacking)] += own[here].sum() / mass * rest[c]
+                second[c][np.ix_(lacking, lacking)] += own[here].sum() * rest[c]
+        return mass, first, second
+
+    def refitted(self, sums: Sums, fitting: Fitting) -> Self:
+        """The densities of these moments."""
+        spread = fitting.spread
+        assert spread is not None
+        mean, covariance, varies = self.mean.copy(), self.covariance.copy(), spread.varies
+        scale = np.sqrt(np.where(varies, spread.variance, 1.0))
+        both = varies[:, None] & varies[None, :]
+        for c, mass in enumerate(sums[0]):
+            if not mass > 0:
+                continue
+            shift = sums[1][c] / mass
+            around = sums[2][c] / mass - np.outer(shift, shift)
             values, vectors = np.linalg.eigh(np.where(both, (around + around.T) / 2, np.eye(len(scale))))
             raised = (vectors * np.maximum(values, max(fitting.floor, TINY))) @ vectors.T
             covariance[c] = np.where(both, (raised + raised.T) / 2, np.eye(len(scale))) * np.outer(scale, scale)

@@ -77,6 +77,13 @@ class Fitting:
     spread: Spread | None = None  # known already, where the same rows are fitted again and again
     n_jobs: int = 1
 
+    def spreading(self, rows: np.ndarray, responsibility: np.ndarray) -> Fitting:
+        """The same with the spread of the rows, if it is not known."""
+        return self if self.spread is not None else replace(self, spread=Spread.of(rows, responsibility.sum(axis=1)))
+
+
+Sums = tuple[np.ndarray, ...]  # what an M step needs of rows: parts of the data add up
+
 
 class Emissions(Protocol):
     """What a hidden Markov model asks of its densities."""
@@ -120,6 +127,19 @@ class Emissions(Protocol):
 
     def farthest(self, row: np.ndarray) -> int:
         """The column of a row (D,) that its densities are most at odds with, to be named where they are all zero."""
+
+
+class Gathering(Emissions, Protocol):
+    """Emissions whose M step needs only sums over rows, so that rows may lie on many machines.
+
+    refit(rows, r) = refitted(Σ over parts of gathered(part of rows, part of r))
+    """
+
+    def gathered(self, rows: np.ndarray, responsibility: np.ndarray, fitting: Fitting) -> Sums:
+        """What rows (N, D) that count by ``responsibility`` (N, L) add to the sums; the spread is known."""
+
+    def refitted(self, sums: Sums, fitting: Fitting) -> Self:
+        """The M step from sums over all rows."""
 
 
 class Exponential(Emissions, Protocol):
@@ -216,8 +236,19 @@ class DiagonalGaussian:
 
     def refit(self, rows: np.ndarray, responsibility: np.ndarray, fitting: Fitting = DEFAULTS) -> Self:
         """Moments about the present means, in one pass over the cells that were observed."""
-        spread = fitting.spread or Spread.of(rows, responsibility.sum(axis=1))
-        mass, first, second = column_moments(rows, responsibility, self.mean, gaps=spread.gaps, n_jobs=fitting.n_jobs)
+        fitting = fitting.spreading(rows, responsibility)
+        return self.refitted(self.gathered(rows, responsibility, fitting), fitting)
+
+    def gathered(self, rows: np.ndarray, responsibility: np.ndarray, fitting: Fitting) -> Sums:
+        """Mass, first and second moments (L, D) about the present means."""
+        spread = fitting.spread
+        assert spread is not None
+        return column_moments(rows, responsibility, self.mean, gaps=spread.gaps, n_jobs=fitting.n_jobs)
+
+    def refitted(self, sums: Sums, fitting: Fitting) -> Self:
+        """The densities of these moments."""
+        (mass, first, second), spread = sums, fitting.spread
+        assert spread is not None
         alive = mass > 0
         share = 1.0 / np.where(alive, mass, 1.0)
         variance = second * share - (first * share) ** 2

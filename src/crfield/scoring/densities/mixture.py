@@ -23,6 +23,7 @@ from crfield.scoring.densities.gaussian import (
     TINY,
     Fitting,
     Spread,
+    Sums,
     check_mass,
     check_rows,
     most_deviant,
@@ -105,23 +106,34 @@ class GaussianMixtures:
 
     def refit(self, rows: np.ndarray, responsibility: np.ndarray, fitting: Fitting = DEFAULTS) -> Self:
         """Moments of rows that are shared among labels and, within each, among its components."""
-        spread = fitting.spread or Spread.of(rows, responsibility.sum(axis=1))
+        fitting = fitting.spreading(rows, responsibility)
+        return self.refitted(self.gathered(rows, responsibility, fitting), fitting)
+
+    def gathered(self, rows: np.ndarray, responsibility: np.ndarray, fitting: Fitting) -> Sums:
+        """Mass, first and second moments of each component about its mean, and how much of all rows each has."""
+        spread = fitting.spread
+        assert spread is not None
         inner = self._inner(rows)
         parts = np.exp(inner - _finite(inner.max(axis=2, keepdims=True)))
         sums = parts.sum(axis=2)
         parts *= (responsibility / np.where(sums > 0, sums, 1.0))[:, :, None]
         size = self.n_labels * self.n_components
         flat = self.mean.reshape(size, -1)
-        mass, first, second = column_moments(
-            rows, parts.reshape(len(rows), size), flat, gaps=spread.gaps, n_jobs=fitting.n_jobs
-        )
-        alive = mass > 0
+        moments = column_moments(rows, parts.reshape(len(rows), size), flat, gaps=spread.gaps, n_jobs=fitting.n_jobs)
+        own = parts.sum(axis=0) if spread.gaps else moments[0].reshape(self.mean.shape[:2])
+        return *moments, own
+
+    def refitted(self, sums: Sums, fitting: Fitting) -> Self:
+        """The mixtures of these moments."""
+        (mass, first, second, own), spread = sums, fitting.spread
+        assert spread is not None
+        flat = self.mean.reshape(self.n_labels * self.n_components, -1)
+        alive, size = mass > 0, len(flat)
         share = 1.0 / np.where(alive, mass, 1.0)
         variance = np.maximum(second * share - (first * share) ** 2, fitting.floor * spread.variance)
         deviation = np.where(spread.varies, np.sqrt(np.maximum(variance, TINY)), 1.0)
         mean = np.where(spread.varies, flat + first * share, spread.middle)
         shape = self.mean.shape
-        own = parts.sum(axis=0) if spread.gaps else mass.reshape(shape[:2])
         whole = own.sum(axis=1, keepdims=True)
         return type(self)(
             np.where(whole > 0, own / np.where(whole > 0, whole, 1.0), self.weight),

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -153,9 +153,28 @@ class ShardedChain:
             total += problem.curvature(weights)  # type: ignore[union-attr]
         return total
 
+    def warm(self, weights: np.ndarray, **options: Any) -> bool:
+        """Stochastic epochs before the batch optimiser (`descend`)."""
+        return descend(self, weights, **options)
+
+
+class Sharded(Protocol):
+    """A sum over shards, wherever they are: `ShardedChain`, or that of a cluster."""
+
+    dataset: Any  # its length is the number of sequences
+
+    @property
+    def n_weights(self) -> int:
+        """W."""
+        ...
+
+    def warm(self, weights: np.ndarray, **options: Any) -> bool:
+        """Stochastic epochs that change the weights; False where no step size did any good."""
+        ...
+
 
 def fit_sharded(
-    problem: ShardedChain,
+    problem: Sharded,
     penalty: Penalty,
     *,
     stochastic: bool,
@@ -185,7 +204,7 @@ def fit_sharded(
         if (
             stochastic
             and enough
-            and descend(problem, weights, l2=penalty.l2 + penalty.l1, epochs=EPOCHS, rng=rng, run_state=run_state)
+            and problem.warm(weights, l2=penalty.l2 + penalty.l1, epochs=EPOCHS, rng=rng, run_state=run_state)
         ):
             return warmed_diagonal(problem, weights, penalty)
         return numeric_basis(problem, penalty)

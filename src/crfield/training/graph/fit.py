@@ -31,6 +31,7 @@ INITIAL = ("auto", "zero", "pseudo_likelihood")
 START_TOL = 1e-3  # of the pseudo-likelihood run that only finds a start
 
 Callback = Callable[[Step, np.ndarray], bool | None]
+Make = Callable[[str, Any], Any]
 
 
 def fit_graph(
@@ -47,10 +48,12 @@ def fit_graph(
     n_jobs: int = 1,
     rng: np.random.Generator,
     callback: Callback | None = None,
+    make: Make | None = None,
 ) -> Result:
     """Minimise F as planned, from ``start`` (W,) or as ``initial`` says: "zero", or the pseudo-likelihood solution.
 
-    ``initial="auto"`` takes the latter for approximate totals of fully labelled graphs and zero otherwise.
+    ``initial="auto"`` takes the latter for approximate totals of fully labelled graphs and zero otherwise. ``make``
+    gives smooth objectives, by name and engine, of graphs that lie elsewhere.
     """
     one_of(*INITIAL)("initial", initial)
     if plan.objective in ("perceptron", "hinge"):
@@ -84,16 +87,20 @@ def fit_graph(
             n_jobs=n_jobs,
             callback=callback,
         )
-    prepare = getattr(scorer, "prepare", None)
-    if prepare is not None:
-        batch = prepare(batch)
-    problem = FullBatch(scorer, batch, target, objective=smooth_objective(plan.objective), engine=plan.engine)
+    if make is None:
+        prepare = getattr(scorer, "prepare", None)
+        here = batch if prepare is None else prepare(batch)
+
+        def make(objective: str, engine: Any) -> FullBatch:
+            return FullBatch(scorer, here, target, objective=smooth_objective(objective), engine=engine)
+
+    problem = make(plan.objective, plan.engine)
     weights = np.zeros(scorer.n_weights) if start is None else start
     if plan.exact:
         return minimize(problem, weights, penalty, tol=tol, max_iter=max_iter, n_jobs=n_jobs, callback=callback)
     complete = bool(target.complete.all())
     if start is None and (initial == "pseudo_likelihood" or (initial == "auto" and complete)):
-        easy = FullBatch(scorer, batch, target, objective=smooth_objective("pseudo_likelihood"), engine=None)
+        easy = make("pseudo_likelihood", None)
         first = minimize(easy, weights, penalty, tol=START_TOL, max_iter=max_iter, n_jobs=n_jobs, callback=callback)
         if first.reason == INTERRUPTED:
             return first

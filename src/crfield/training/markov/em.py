@@ -23,7 +23,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -80,8 +80,10 @@ class Expected:
     responsibility: np.ndarray  # (N, L)
 
 
-def expected(model: Markov, rows: np.ndarray, target: Target | None, chains: Chains, *, n_jobs: int = 1) -> Expected:
-    """The E step; without a target every label is possible everywhere."""
+def expected(
+    model: Markov, rows: np.ndarray, target: Target | None, chains: Chains, *, n_jobs: int = 1, first: int = 0
+) -> Expected:
+    """The E step; without a target every label is possible everywhere. The first sequence is number ``first``."""
     scores = model.potentials(rows, chains, n_jobs=n_jobs)
     durations, weight = model.durations, None if target is None else target.weight
     if target is not None and (target.allowed is not None or (target.labels >= 0).any()):
@@ -92,7 +94,7 @@ def expected(model: Markov, rows: np.ndarray, target: Target | None, chains: Cha
     node, pairs, totals = beliefs.node, beliefs.edge[0], beliefs.total
     if np.isneginf(totals).any():
         raise LabelError(
-            f"sequence {int(np.argmin(totals))} is impossible: no labelling of it has any probability. Raise "
+            f"sequence {first + int(np.argmin(totals))} is impossible: no labelling of it has any probability. Raise "
             "smoothing or emission_smoothing above 0, or check min_duration and the known labels."
         )
     if weight is not None:
@@ -103,8 +105,8 @@ def expected(model: Markov, rows: np.ndarray, target: Target | None, chains: Cha
         node, totals = node * weight[chains.sequence_of_node][:, None], totals * weight
     if durations is not None:
         node, pairs = durations.states.label_sums(node), durations.pairs(pairs)
-    first = chains.offsets[:-1][chains.lengths > 0]
-    return Expected(float(totals.sum()), node[first].sum(axis=0), pairs, node)
+    begins = chains.offsets[:-1][chains.lengths > 0]
+    return Expected(float(totals.sum()), node[begins].sum(axis=0), pairs, node)
 
 
 def maximised(
@@ -128,6 +130,42 @@ def log_prior(model: Markov, smoothing: float, fitting: Fitting) -> float:
     return value
 
 
+class Steps(Protocol):
+    """The two halves of an iteration, wherever the rows are."""
+
+    def expected(self, model: Markov) -> Any:
+        """The E step; its ``total`` is Σ_s weight_s log p(x_s, known labels)."""
+        ...
+
+    def maximised(self, model: Markov, found: Any) -> Markov:
+        """The M step from what the E step found."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class StepsHere:
+    """Both halves on rows in this process."""
+
+    rows: np.ndarray
+    target: Target
+    chains: Chains
+    smoothing: float
+    fitting: Fitting
+
+    def expected(self, model: Markov) -> Expected:
+        """The E step."""
+        return expected(model, self.rows, self.target, self.chains, n_jobs=self.fitting.n_jobs)
+
+    def maximised(self, model: Markov, found: Expected) -> Markov:
+        """The M step."""
+        return maximised(model, self.rows, found, smoothing=self.smoothing, fitting=self.fitting)
+
+
+MakeSteps = Callable[
+    [float, Fitting], Steps
+]  # by the smoothing of tables, and the fitting with the spread of all rows
+
+
 def fit_em(
     model: Markov,
     rows: np.ndarray,
@@ -139,10 +177,12 @@ def fit_em(
     max_iter: int = 200,
     n_jobs: int = 1,
     callback: Callback | None = None,
+    make_steps: MakeSteps | None = None,
 ) -> tuple[Markov, Result]:
     """Steps of EM until one raises the objective by less than ``tol`` for each step of the data.
 
-    The result's value is minus the objective, as optimisers have it, of the model that is returned.
+    The result's value is minus the objective, as optimisers have it, of the model that is returned. ``make_steps``
+    makes both halves of an iteration where the rows lie elsewhere.
 
     >>> from crfield.scoring.densities.gaussian import DiagonalGaussian
     >>> rows = np.array([[0.0], [0.1], [3.0], [3.1]])
@@ -157,13 +197,16 @@ def fit_em(
     weight = np.ones(chains.n_nodes) if target.weight is None else target.weight[chains.sequence_of_node]
     # What the floor refers to is taken once: rows and their weights stay the same.
     fitting = replace(fitting or Fitting(), spread=Spread.of(rows, weight), n_jobs=n_jobs)
-    began, history = time.perf_counter(), []
-    found = expected(model, rows, target, chains, n_jobs=n_jobs)
+    steps: Steps = StepsHere(rows, target, chains, smoothing, fitting)
+    if make_steps is not None:
+        steps = make_steps(smoothing, fitting)
+    began, history = time.perf_counter(), list[Step]()
+    found = steps.expected(model)
     value, reason = -found.total - log_prior(model, smoothing, fitting), MAX_ITER
     for n_iter in range(1, max_iter + 1):
         try:
-            better = maximised(model, rows, found, smoothing=smoothing, fitting=fitting)
-            after = expected(better, rows, target, chains, n_jobs=n_jobs)
+            better = steps.maximised(model, found)
+            after = steps.expected(better)
         except KeyboardInterrupt:
             reason = INTERRUPTED
             break
