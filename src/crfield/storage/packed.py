@@ -32,7 +32,8 @@ from typing import Any
 import numpy as np
 
 from crfield.errors import DataWarning, ModelFileError
-from crfield.storage.archive import Seal, read_archive, write_archive
+from crfield.storage.archive import read_archive, write_archive
+from crfield.storage.archive_reading import Seal
 from crfield.storage.digests import digest
 
 FOLDER, KIND = "packed", "packed_shard"

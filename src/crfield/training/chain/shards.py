@@ -162,10 +162,15 @@ class Sharded(Protocol):
     """A sum over shards, wherever they are: `ShardedChain`, or that of a cluster."""
 
     dataset: Any  # its length is the number of sequences
+    rough: Any  # the likelihood to begin with, for an objective of many minima; None for others
 
     @property
     def n_weights(self) -> int:
         """W."""
+        ...
+
+    def evaluate(self, weights: np.ndarray, gradient: np.ndarray) -> float:
+        """Value; the gradient is written to ``gradient``."""
         ...
 
     def warm(self, weights: np.ndarray, **options: Any) -> bool:
