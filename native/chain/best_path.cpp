@@ -13,30 +13,53 @@ namespace {
 
 constexpr int SHIFT_EVERY = 16;
 
+// now += max_i [before_i + e_i] for N vectors of labels. A maximum waits for the one before it, so several run side by
+// side: N of them, WAYS times, each over every WAYS-th label i. At most eight, which leaves registers for the rest.
+template <int N, int WAYS>
+inline void forward_block(int labels, int stride, const double* before, const double* e, double* now) {
+  V best[WAYS][N];
+  for (int w = 0; w < WAYS; w++)
+    for (int v = 0; v < N; v++) best[w][v] = fill(-INF);
+  int i = 0;
+  for (; i + WAYS <= labels; i += WAYS)
+    for (int w = 0; w < WAYS; w++) {
+      const V from = fill(before[i + w]);
+      const double* row = e + (int64_t)(i + w) * stride;
+      for (int v = 0; v < N; v++) {
+        const V x = from + load(row + v * LANES);
+        best[w][v] = x > best[w][v] ? x : best[w][v];
+      }
+    }
+  for (; i < labels; i++) {
+    const V from = fill(before[i]);
+    for (int v = 0; v < N; v++) {
+      const V x = from + load(e + (int64_t)i * stride + v * LANES);
+      best[0][v] = x > best[0][v] ? x : best[0][v];
+    }
+  }
+  for (int v = 0; v < N; v++) {
+    V top = best[0][v];
+    for (int w = 1; w < WAYS; w++) top = best[w][v] > top ? best[w][v] : top;
+    store(now + v * LANES, load(now + v * LANES) + top);
+  }
+}
+
 void step_forward(int labels, int vectors, int stride, const double* before, const double* e, double* now) {
   int v = 0;
-  for (; v + 3 <= vectors; v += 3) {
-    V best0 = fill(-INF), best1 = best0, best2 = best0;
-    for (int i = 0; i < labels; i++) {
-      const V from = fill(before[i]);
-      const double* row = e + (int64_t)i * stride + v * LANES;
-      const V x0 = from + load(row), x1 = from + load(row + LANES), x2 = from + load(row + 2 * LANES);
-      best0 = x0 > best0 ? x0 : best0;
-      best1 = x1 > best1 ? x1 : best1;
-      best2 = x2 > best2 ? x2 : best2;
-    }
-    store(now + v * LANES, load(now + v * LANES) + best0);
-    store(now + (v + 1) * LANES, load(now + (v + 1) * LANES) + best1);
-    store(now + (v + 2) * LANES, load(now + (v + 2) * LANES) + best2);
+  for (; v + 8 <= vectors; v += 8) forward_block<8, 1>(labels, stride, before, e + v * LANES, now + v * LANES);
+  if (v + 5 <= vectors) {
+    forward_block<5, 1>(labels, stride, before, e + v * LANES, now + v * LANES);
+    v += 5;
   }
-  for (; v < vectors; v++) {
-    V best = fill(-INF);
-    for (int i = 0; i < labels; i++) {
-      const V x = fill(before[i]) + load(e + (int64_t)i * stride + v * LANES);
-      best = x > best ? x : best;
-    }
-    store(now + v * LANES, load(now + v * LANES) + best);
+  if (v + 3 <= vectors) {
+    forward_block<3, 2>(labels, stride, before, e + v * LANES, now + v * LANES);
+    v += 3;
   }
+  if (v + 2 <= vectors) {
+    forward_block<2, 4>(labels, stride, before, e + v * LANES, now + v * LANES);
+    v += 2;
+  }
+  if (v < vectors) forward_block<1, 8>(labels, stride, before, e + v * LANES, now + v * LANES);
 }
 
 // After step t: brings the largest entry of δ_t to zero, now and then and at the end, and gives what was taken off.
@@ -68,6 +91,24 @@ int label_before(int labels, const double* before, const double* into, int64_t a
   return best;
 }
 
+// The same where the scores into the chosen label lie side by side, padded to whole vectors by -inf: the maximum first,
+// then the first label that has it.
+int label_before(int vectors, const double* before, const double* into) {
+  V best = load(before) + load(into);
+  for (int v = 1; v < vectors; v++) {
+    const V x = load(before + v * LANES) + load(into + v * LANES);
+    best = x > best ? x : best;
+  }
+  const double top = max_lanes(best);
+  for (int v = 0; v < vectors; v++) {
+    const V x = load(before + v * LANES) + load(into + v * LANES);
+    const VI same = x == fill(top);
+    for (int k = 0; k < LANES; k++)
+      if (same[k]) return v * LANES + k;
+  }
+  return 0;
+}
+
 }  // namespace
 
 double best_path(int labels, int stride, int64_t steps, double* score, const double* log, const double* log_t,
@@ -80,7 +121,7 @@ double best_path(int labels, int stride, int64_t steps, double* score, const dou
   }
   path[steps - 1] = last_label(labels, score + (steps - 1) * stride);
   for (int64_t t = steps - 1; t > 0; t--)
-    path[t - 1] = label_before(labels, score + (t - 1) * stride, log_t + (int64_t)path[t] * stride, 1);
+    path[t - 1] = label_before(stride / LANES, score + (t - 1) * stride, log_t + (int64_t)path[t] * stride);
   return total;
 }
 
