@@ -41,7 +41,7 @@ ROOMS: dict[str, set[str]] = {
     "selection": BELOW_TRAINING | {"training"},
     "estimators": BELOW_TRAINING | {"training", "boosting", "selection", "report"},
     "compat": {"estimators", "storage", "metrics", "features", "scoring", "data", "core"},
-    "torch": {"estimators", "features", "scoring", "data", "inference", "kernels", "core"},
+    "torch": {"estimators", "training", "features", "scoring", "data", "inference", "optimize", "kernels", "core"},
     "report": {"metrics", "inference", "features", "scoring", "data", "core"},
     "cli": BELOW_TRAINING | {"training", "boosting", "selection", "estimators", "compat", "report"},
     "studies": BELOW_TRAINING | {"training", "boosting", "selection", "estimators", "compat", "report"},

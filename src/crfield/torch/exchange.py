@@ -21,7 +21,9 @@ from crfield.errors import InputError, ShapeError
 from crfield.estimators.chain.crf import ChainCRF
 from crfield.estimators.chain.model import ColumnModel
 from crfield.features.matrices import MatrixEncoder
+from crfield.optimize.history import Result
 from crfield.scoring.layout import Layout
+from crfield.training.chain.plan import Plan
 
 if TYPE_CHECKING:
     from crfield.torch.layer import CRFLayer
@@ -115,7 +117,9 @@ def chain_of_layer(layer: CRFLayer, linear: nn.Linear | None) -> ChainCRF:
     coder = LabelCoder.from_classes(layer.labels)
     rules = None if fixed is None else Constraints.from_scores(fixed, coder.labels)
     model = ChainCRF(constraints=rules, transition_pairs="all", feature_pairs="all", intercept=bias is not None)
-    return model.holding(ColumnModel(coder, encoder, layout, weights))
+    model.plan_ = Plan("likelihood", "none", "converted from a layer of PyTorch")
+    result = Result(weights, 0.0, 0, 0, True, "converted", [])
+    return model.holding(ColumnModel(coder, encoder, layout, weights), result)
 
 
 def _numbers(x: Tensor) -> np.ndarray:

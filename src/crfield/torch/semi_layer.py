@@ -10,7 +10,8 @@ Kong, Dyer & Smith 2016, *Segmental recurrent neural networks*):
 boundaries; both may be left out. Two segments of one tag may touch, so spans that lie side by side stay apart. Cost
 O(T (D L + L²)) a sequence, in memory T L: scores of all segments are never written out (`kernels.segments`).
 
-Masks, lengths, unknown tags, weights and backends are as in `CRFLayer`. The kernels have first derivatives.
+Masks, lengths, unknown tags, weights and backends are as in `CRFLayer`; `crfield.torch.segments.ops` tells what
+second derivatives cost.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     segment_sums    Σ_b w_b total_b, the totals, and the gradient of that sum in all scores; `kernels.segments`
     segment_best    the best segmentation
 
-As in `crfield.torch.chains.ops` a gradient is an output of the sweep that makes the value. It has no derivative of
-its own here: there is no tangent sweep for segments, and ``backend="torch"`` serves whoever needs second
-derivatives.
+As in `crfield.torch.chains.ops` a gradient is an output of the sweep that makes the value, and has a derivative of
+its own. There is no tangent sweep for segments, so second derivatives are those of `crfield.torch.segments.plain`:
+exact, but with the time and the memory, B · T · D · L numbers, of plain torch.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from crfield.inference.labellings import segment_sums as sums_of_runs
 from crfield.kernels import segments
 from crfield.kernels.padded import pack
 from crfield.kernels.segments import Marks, Parts
+from crfield.torch.segments import plain
 
 Maybe = Tensor | None
 _SCORES = "Tensor score, Tensor? first, Tensor? last, Tensor edge, Tensor start, Tensor end, Tensor length, "
@@ -252,22 +253,49 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
     ctx.set_materialize_grads(False)
 
 
+def _tangent(given: Any, directions: list[Tensor], unknown: int, contrast: bool) -> list[Maybe]:
+    """How the gradient of `segment_sums` changes along directions of the scores, and the gradient times them (B,).
+
+    With u for the weights, both are the gradient of ⟨∇ Σ_b u_b total_b, direction⟩: in the scores, and in u.
+    """
+    further = torch.is_grad_enabled()
+    with torch.enable_grad():
+        scores = [
+            x if x is None or x.requires_grad else x.detach().requires_grad_()
+            for x in (*given[:SCORES], given[TENSORS - 1])
+        ]
+        by = scores.pop()
+        if by is None:
+            by = torch.ones(given[0].shape[:1], dtype=torch.float64, requires_grad=True)
+        total = plain.segment_totals(*scores, *given[SCORES : TENSORS - 1], unknown=unknown, contrast=contrast)
+        there = [x for x in scores if x is not None]
+        slopes = torch.autograd.grad(total, there, by, create_graph=True)
+        along = [dot for x, dot in zip(scores, directions) if x is not None]
+        product = sum(((slope * dot).sum() for slope, dot in zip(slopes, along)), start=total.new_zeros(()))
+        found = iter(torch.autograd.grad(product, [*there, by], create_graph=further, materialize_grads=True))
+    return [*(None if x is None else next(found) for x in scores), next(found)]
+
+
 def _backward(ctx: Any, value: Maybe, totals: Maybe, *slopes: Maybe) -> tuple[Any, ...]:
     given, output = ctx.saved_tensors[:TENSORS], ctx.saved_tensors[TENSORS:]
-    if any(slope is not None for slope in slopes):
-        raise NotImplementedError(
-            "the kernels of segments have first derivatives; a second was asked for. Use backend='torch'."
-        )
     grads: list[Any] = [None] * SCORES
     by = None
+
+    def add(parts: Any) -> None:
+        for k, (x, part) in enumerate(zip(given, parts)):
+            if x is not None:
+                grads[k] = part if grads[k] is None else grads[k] + part
+
     if value is not None:
-        grads = [None if x is None else value * part for x, part in zip(given, output[2:])]
+        add([value * part for part in output[2:]])
         by = value * output[1]
     if totals is not None:
-        more = segment_sums(*given[: TENSORS - 1], totals, *ctx.options)[2:]
-        grads = [
-            None if x is None else (part if own is None else own + part) for x, own, part in zip(given, grads, more)
-        ]
+        add(segment_sums(*given[: TENSORS - 1], totals, *ctx.options)[2:])
+    if any(slope is not None for slope in slopes):
+        directions = [torch.zeros_like(x) if d is None else d for x, d in zip(output[2:], slopes)]
+        *second, along = _tangent(given, directions, *ctx.options[:2])
+        add(second)
+        by = along if by is None else by + along
     weight = given[TENSORS - 1]
     along = None if weight is None or by is None else by.to(weight.dtype)
     return *grads, None, None, None, None, None, along, None, None, None

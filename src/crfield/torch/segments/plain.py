@@ -112,7 +112,7 @@ def _only_true(
         starts = starts | given
     # pieces that are not too long
     origin = torch.where(starts, at, 0).cummax(1).values
-    most = limit.to(tag.device)[tag.clamp_min(0)]
+    most = limit.to(tag.device)[tag.clamp(0, len(limit) - 1)]
     starts = starts | ((at - origin) % most == 0)
     stops = torch.ones_like(starts)
     stops[:, :-1] = starts[:, 1:]
