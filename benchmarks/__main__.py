@@ -33,6 +33,7 @@ COMPARISONS = (
     "online",
     "letters",
     "out-of-core",
+    "torch",
     "bodies",
 )
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")

@@ -124,19 +124,24 @@ struct Rows {
 };
 
 // What one thread adds up: times prob it is the expected use of each pair, and what sequences in logs found themselves.
+// A group is added up by itself first, so that a long batch loses no digits: its gold pairs are taken off the result.
 struct Counts {
-  Buffer<double> scaled, direct;
+  Buffer<double> group, scaled, direct;
   void clear(int64_t size) {
-    for (auto* b : {&scaled, &direct}) {
+    for (auto* b : {&group, &scaled, &direct}) {
       b->resize(size);
       b->zero();
     }
+  }
+  void add(double weight) {
+    for (int64_t c = 0; c < group.size(); c++) scaled[c] += weight * group[c];
+    group.zero();
   }
 };
 
 struct Part {
   Scratch scratch;
-  Buffer<double> psi, spare, node, belief, own, held;
+  Buffer<double> psi, spare, node, belief, held;
   Counts free, clamped;
   std::vector<double> start, end, pairs, total, left;
   bool good = true;
@@ -162,21 +167,20 @@ Beliefs sweep(const Kernels* k, const EdgeTable& table, const Rows<X>& x, const 
     part.spare.resize(k->both_ends_spare((int)stride));
     for (int64_t t = 0; t < g.rows; t++)
       part.good &= x.read(b, x.offsets[b] + t, clamped, part.node.data() + t * L, L);
-    part.own.resize(L * stride);
-    part.own.zero();
     BothEnds one;
     one.steps = g.rows;
     one.node = part.node.data();
     one.belief = part.belief.data();
     one.psi = part.psi.data();
     one.spare = part.spare.data();
-    one.counts = part.own.data();
+    one.counts = counts.group.data();
     const bool possible = k->both_ends(table, one);
     total[0] = possible ? one.total : -INFINITY;
-    if (possible)
-      for (int64_t c = 0; c < L * stride; c++) counts.scaled[c] += by * part.own[c];
-    else
+    if (!possible) {
       part.belief.zero();
+      counts.group.zero();
+    }
+    counts.add(by);
     return {part.belief.data(), L};
   }
   Sweep s = part.scratch.prepare(g, (int)L, (int)stride, table.words, !table.safe);
@@ -184,9 +188,10 @@ Beliefs sweep(const Kernels* k, const EdgeTable& table, const Rows<X>& x, const 
     for (int b = 0; b < g.active[t]; b++)
       part.good &= x.read(g.sequence[b], x.offsets[g.sequence[b]] + t, clamped, s.score + (g.start[t] + b) * stride, stride);
   for (int b = 0; b < g.width; b++) part.scratch.factor[b] = weight ? weight[g.sequence[b]] : 1.0;
-  s.counts = counts.scaled.data();
+  s.counts = counts.group.data();
   s.direct = counts.direct.data();
   k->sweep(table, s);
+  counts.add(1.0);
   for (int b = 0; b < g.width; b++) total[b] = s.total[b];
   return {s.belief, stride};
 }
@@ -341,18 +346,38 @@ nb::tuple padded_best(Array3<const X> score, Array1<const double> start, Array1<
     std::vector<uint8_t> good(parts, 1);
     if (trouble == FINE)
       run_parts(parts, [&](int q) {
-        Buffer<double> rows;
-        std::vector<int32_t> found;
+        // two of about the same length side by side
+        std::vector<int64_t> order;
         for (int64_t b = cut[q]; b < cut[q + 1]; b++) {
-          const int64_t first = x.offsets[b], steps = x.offsets[b + 1] - first;
           total(b) = 0;
-          if (!steps) continue;
-          rows.resize(steps * stride);
-          found.resize(steps);
-          for (int64_t t = 0; t < steps; t++)
-            good[q] &= x.read(b, first + t, x.clamps(), rows.data() + t * stride, stride);
-          total(b) = k->best_path((int)L, stride, steps, rows.data(), owned.table().log, owned.log_t(), found.data());
-          for (int64_t t = 0; t < steps; t++) path.data()[x.place[first + t]] = found[t];
+          if (x.offsets[b] < x.offsets[b + 1]) order.push_back(b);
+        }
+        auto length = [&](int64_t b) { return x.offsets[b + 1] - x.offsets[b]; };
+        std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return length(a) > length(b); });
+        Buffer<double> rows[2];
+        std::vector<int32_t> found[2];
+        for (size_t at = 0; at < order.size(); at += 2) {
+          const int many = at + 1 < order.size() ? 2 : 1;
+          int64_t steps[2] = {0, 0};
+          for (int two = 0; two < many; two++) {
+            const int64_t b = order[at + two];
+            steps[two] = length(b);
+            rows[two].resize(steps[two] * stride);
+            found[two].resize(steps[two]);
+            for (int64_t t = 0; t < steps[two]; t++)
+              good[q] &= x.read(b, x.offsets[b] + t, x.clamps(), rows[two].data() + t * stride, stride);
+          }
+          double best[2], *score[2] = {rows[0].data(), rows[1].data()};
+          int32_t* labels[2] = {found[0].data(), found[1].data()};
+          if (many == 2)
+            k->best_two((int)L, stride, steps, score, owned.table().log, owned.log_t(), labels, best);
+          else
+            best[0] = k->best_path((int)L, stride, steps[0], score[0], owned.table().log, owned.log_t(), labels[0]);
+          for (int two = 0; two < many; two++) {
+            const int64_t b = order[at + two];
+            total(b) = best[two];
+            for (int64_t t = 0; t < steps[two]; t++) path.data()[x.place[x.offsets[b] + t]] = labels[two][t];
+          }
         }
       });
     for (uint8_t fine : good)

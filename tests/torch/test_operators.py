@@ -59,8 +59,8 @@ def test_opcheck_of_segments() -> None:
         torch.tensor([2, 1, 2], dtype=torch.int32),
     )
     tags, _, kept = said("tags")
-    extra = torch.randn(3, 4, 3, dtype=torch.float64, requires_grad=True)
-    for first, last in ((None, None), (extra, extra * 2)):
+    extra = [torch.randn(3, 4, 3, dtype=torch.float64, requires_grad=True) for _ in range(2)]
+    for first, last in ((None, None), extra):
         given = emissions, first, last, edge, start, end, length, limit, tags, None, None, kept
         torch.library.opcheck(segment_ops.segment_sums, (*given, None, -100, True, 1), test_utils=TESTS)
     plain = tuple(x.detach() if isinstance(x, Tensor) else x for x in given)

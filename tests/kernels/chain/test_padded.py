@@ -148,6 +148,24 @@ def test_both_bodies_agree(labels: int, dtype: Any, level: int) -> None:
                         np.testing.assert_allclose(mine, other, rtol=rtol, atol=max(atol, 1e-10 * long))
 
 
+@needs_native
+@pytest.mark.parametrize("level", [2, 3, 4])
+@pytest.mark.parametrize("labels", [1, 2, 3, 7, 8, 9, 17, 22, 33, 50, 58, 100])
+def test_best_paths_of_both_bodies_are_the_same(labels: int, level: int) -> None:
+    """Two sequences side by side, one left over, of unequal lengths; scores on a ladder, so that there are ties."""
+    rng = np.random.default_rng(labels)
+    for kind in ("free", "allowed"):
+        given, options = case(rng, (7, 21, labels), kind)
+        given = tuple(np.round(x) for x in given)
+        with choice.use("numpy"):
+            total, path = padded_best(*given, **options)
+        with native_level(level):
+            for jobs in (1, 2):
+                found = padded_best(*given, **options, n_jobs=jobs)
+                np.testing.assert_array_equal(found[0], total)
+                np.testing.assert_array_equal(found[1], path)
+
+
 def test_no_mask_is_every_step(body: str) -> None:
     rng = np.random.default_rng(0)
     given, _ = case(rng, (3, 70, 4), "free")
