@@ -36,6 +36,7 @@ COMPARISONS = (
     "out-of-core",
     "growth",
     "cluster",
+    "torch",
     "bodies",
 )
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")

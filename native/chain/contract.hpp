@@ -150,6 +150,9 @@ struct Kernels {
                       const double* log_t, int32_t* path);
   double (*best_path_each)(const EdgeSource&, int64_t first_edge, int labels, int stride, int64_t steps,
                            double* score, double* table, int32_t* path);
+  // best paths of two sequences side by side, the longer first
+  void (*best_two)(int labels, int stride, const int64_t* steps, double* const* score, const double* log,
+                   const double* log_t, int32_t* const* path, double* total);
 };
 
 const Kernels* kernels_level0();

@@ -23,10 +23,11 @@ class ArrayEdges : public EdgeSource {
       for (int64_t j = labels_; j < stride_; j++) table[i * stride_ + j] = -INFINITY;
     }
   }
-  void take(int64_t e, const double* expected, double) const override {
+  void take(int64_t e, const double* expected, double factor) const override {
     if (!out_) return;
     double* to = out_ + e * labels_ * labels_;
-    for (int64_t i = 0; i < labels_; i++) std::memcpy(to + i * labels_, expected + i * stride_, sizeof(double) * labels_);
+    for (int64_t i = 0; i < labels_; i++)
+      for (int64_t j = 0; j < labels_; j++) to[i * labels_ + j] = factor * expected[i * stride_ + j];
   }
 
  private:
@@ -39,7 +40,8 @@ class ArrayEdges : public EdgeSource {
 }  // namespace
 
 void sum_product(Array1<const int64_t> offsets, Array2<const double> node, Array3<const double> edge,
-                 Array1<double> total, Array2<double> node_out, Array3<double> edge_out, bool each, int n_jobs) {
+                 Array1<double> total, Array2<double> node_out, Array3<double> edge_out, bool each, int n_jobs,
+                 Maybe1<double> weight) {
   const int64_t nodes = check_offsets(offsets), B = (int64_t)offsets.shape(0) - 1;
   const int64_t L = (int64_t)node.shape(1);
   require(L >= 1 && L <= 65535 && (int64_t)node.shape(0) == nodes, "node scores do not fit");
@@ -53,6 +55,8 @@ void sum_product(Array1<const int64_t> offsets, Array2<const double> node, Array
               (int64_t)edge_out.shape(2) == L,
           "edge output does not fit");
   require(each || shared, "expectations of unshared edges must be asked for one by one");
+  require(!weight || (int64_t)weight->shape(0) == B, "weight does not fit the sequences");
+  const double* const factor = weight ? weight->data() : nullptr;
   nb::gil_scoped_release unlocked;
   const Kernels* k = best_kernels();
   const int stride = padded((int)L, k);
@@ -70,7 +74,7 @@ void sum_product(Array1<const int64_t> offsets, Array2<const double> node, Array
   const ArrayEdges source((int)L, stride, edge.data(), shared, each ? edge_out.data() : nullptr);
   run_parts(parts, [&](int p) {
     Scratch scratch;
-    Buffer<double> psi, spare;
+    Buffer<double> psi, spare, own;  // own: counts of one sequence, where it has a weight
     for (auto* b : {&counts[p], &direct[p]}) {
       b->resize(L * stride);
       b->zero();
@@ -87,10 +91,18 @@ void sum_product(Array1<const int64_t> offsets, Array2<const double> node, Array
         one.belief = node_out.data() + first;
         one.psi = psi.data();
         one.spare = spare.data();
-        one.counts = counts[p].data();
+        const double by = factor ? factor[g.sequence[0]] : 1.0;
+        if (by != 1.0) {
+          own.resize(L * stride);
+          own.zero();
+        }
+        one.counts = by != 1.0 ? own.data() : counts[p].data();
         const bool possible = k->both_ends(table, one);
         if (!possible) std::fill(one.belief, one.belief + one.steps * L, 0.0);
         total(g.sequence[0]) = possible ? one.total : -INFINITY;
+        if (by == 1.0) continue;
+        for (int64_t c = 0; c < one.steps * L; c++) one.belief[c] *= by;
+        for (int64_t c = 0; possible && c < L * stride; c++) counts[p][c] += by * own[c];
         continue;
       }
       Sweep s = scratch.prepare(g, (int)L, stride, (int)(L + 63) / 64, each || !table.safe);
@@ -98,7 +110,7 @@ void sum_product(Array1<const int64_t> offsets, Array2<const double> node, Array
         std::memcpy(s.score + r * stride, node.data() + node_of_row[g.row + r] * L, sizeof(double) * L);
         for (int64_t j = L; j < stride; j++) s.score[r * stride + j] = -INFINITY;
       }
-      for (int b = 0; b < g.width; b++) scratch.factor[b] = 1;
+      for (int b = 0; b < g.width; b++) scratch.factor[b] = factor ? factor[g.sequence[b]] : 1.0;
       s.counts = counts[p].data();
       s.direct = direct[p].data();
       if (each) {
@@ -108,6 +120,10 @@ void sum_product(Array1<const int64_t> offsets, Array2<const double> node, Array
         k->sweep(table, s);
       }
       for (int b = 0; b < g.width; b++) total(g.sequence[b]) = s.total[b];
+      if (factor)
+        for (int32_t t = 0; t < g.steps; t++)
+          for (int b = 0; b < g.active[t]; b++)
+            for (int64_t j = 0; j < L; j++) s.belief[(g.start[t] + b) * stride + j] *= scratch.factor[b];
       for (int64_t r = 0; r < g.rows; r++)
         std::memcpy(node_out.data() + node_of_row[g.row + r] * L, s.belief + r * stride, sizeof(double) * L);
     }

@@ -14,13 +14,15 @@ void gather_csr(const NodeWeights&, const CsrRows&, int64_t, int64_t, const doub
 void scatter(const NodeWeights&, const NodeRows&, int64_t, int64_t, const double*, const double*, const NodeGradient&);
 double best_path(int, int, int64_t, double*, const double*, const double*, int32_t*);
 double best_path_each(const EdgeSource&, int64_t, int, int, int64_t, double*, double*, int32_t*);
+void best_two(int, int, const int64_t*, double* const*, const double*, const double*, int32_t* const*, double*);
 
 }  // namespace CRFIELD_LEVEL_NAME
 
 const Kernels* CRFIELD_JOIN(kernels_level, CRFIELD_LEVEL)() {
   using namespace CRFIELD_LEVEL_NAME;
   static const Kernels table{CRFIELD_LEVEL, LANES,  exponentiate, sweep,   both_ends, both_ends_spare,
-                             sweep_each,    gather, gather_csr,   scatter, best_path, best_path_each};
+                             sweep_each,    gather, gather_csr,   scatter, best_path, best_path_each,
+                             best_two};
   return &table;
 }
 

@@ -15,6 +15,7 @@
 #include "chain/model.hpp"
 #include "chain/pack.hpp"
 #include "chain/packed_binding.hpp"
+#include "chain/padded.hpp"
 #include "chain/problem.hpp"
 #include "level.hpp"
 #include "threads.hpp"
@@ -177,7 +178,10 @@ NB_MODULE(_chain, module) {
   nanobind::set_leak_warnings(false);  // a model still alive when Python ends is no fault
   using namespace crfield;
   module.def("level", [] { return best_kernels()->level; });
-  module.def("sum_product", &sum_product);
+  module.def("sum_product", &sum_product, nb::arg("offsets"), nb::arg("node"), nb::arg("edge"), nb::arg("total"),
+             nb::arg("node_out"), nb::arg("edge_out"), nb::arg("each"), nb::arg("n_jobs"),
+             nb::arg("weight").none() = nb::none());
+  bind_padded(module);
   module.def("max_product", &max_product);
   module.def("observed", &observed);
   module.def("pull", &pull);

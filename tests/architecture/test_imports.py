@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-HEAVY = ("typer", "rich", "matplotlib", "pandas")
+HEAVY = ("typer", "rich", "matplotlib", "pandas", "torch")
 BASE = "import numpy, scipy.sparse, scipy.optimize, sklearn.base"
 LIMIT = 0.3
 ROUNDS = 4

@@ -41,6 +41,7 @@ ROOMS: dict[str, set[str]] = {
     "selection": BELOW_TRAINING | {"training"},
     "estimators": BELOW_TRAINING | {"training", "boosting", "selection", "report"},
     "compat": {"estimators", "storage", "metrics", "inference", "features", "scoring", "data", "core"},
+    "torch": {"estimators", "training", "features", "scoring", "data", "inference", "optimize", "kernels", "core"},
     "report": {"metrics", "inference", "features", "scoring", "data", "core"},
     "cli": BELOW_TRAINING | {"training", "boosting", "selection", "estimators", "compat", "report"},
     "studies": BELOW_TRAINING | {"training", "boosting", "selection", "estimators", "compat", "report"},
@@ -96,6 +97,8 @@ def test_rooms_and_doors(path: Path) -> None:
         assert not any(name.split(".")[0] in ("typer", "rich") for name in names), "only cli and progress"
     if room != "report" or path.parent.name != "displays":
         assert not any(name.split(".")[0] == "matplotlib" for name in names), "only report/displays plots"
+    if room != "torch":
+        assert not any(name.split(".")[0] == "torch" for name in names), "only crfield.torch imports PyTorch"
     if room != "kernels":
         assert not any(name.startswith("crfield.kernels._") for name in names), "only kernels runs native code"
     assert not any(name.split(".")[0] in ("pickle", "marshal", "shelve") for name in names), "no pickle"

@@ -19,6 +19,7 @@ FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 PLACE = re.compile(r"`((?:src|studies|native|tests|docs|examples|benchmarks|\.ci)/[\w./-]*)`")
+NEEDS = re.compile(r"^<!-- needs: ([\w ]+) -->$", re.MULTILINE)  # packages without which a page cannot run
 OUTSIDE = ("http://", "https://", "mailto:")
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -43,6 +44,8 @@ def split_numbers(text: str) -> tuple[list[str], list[float]]:
 
 @each_page
 def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in " ".join(NEEDS.findall(page.read_text(encoding="utf-8"))).split():
+        pytest.importorskip(name, reason=f"{page.name} needs {name}, which is not installed")
     monkeypatch.chdir(tmp_path)
     failed, _ = doctest.testfile(str(page), module_relative=False, optionflags=FLAGS, encoding="utf-8")
     assert not failed, f"{failed} examples of {page.name} do not give what it says: see above"

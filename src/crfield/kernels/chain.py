@@ -19,7 +19,13 @@ def _arrays(offsets: np.ndarray, node: np.ndarray, edge: np.ndarray) -> tuple[np
 
 
 def sum_product(
-    offsets: np.ndarray, node: np.ndarray, edge: np.ndarray, *, each: bool = False, n_jobs: int = 1
+    offsets: np.ndarray,
+    node: np.ndarray,
+    edge: np.ndarray,
+    *,
+    each: bool = False,
+    weight: np.ndarray | None = None,
+    n_jobs: int = 1,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Log Z of every sequence, node marginals and edge marginals.
 
@@ -27,7 +33,8 @@ def sum_product(
 
     Returns ``total`` (B,), ``node`` (N, L) and ``edge``: with one shared table the expected number of uses of
     each pair over the whole batch (1, L, L), otherwise, or with ``each``, the marginals of every edge (E, L, L).
-    A sequence in which every path is forbidden has the total −∞ and marginals of zero.
+    A sequence in which every path is forbidden has the total −∞ and marginals of zero. With ``weight`` (B,), finite,
+    all marginals of sequence s are multiplied by ``weight[s]``: the gradient of Σ_s weight_s total_s.
 
     >>> import numpy as np
     >>> total, p, pairs = sum_product(np.array([0, 2]), np.log([[1.0, 3.0], [1.0, 1.0]]), np.zeros((1, 2, 2)))
@@ -42,7 +49,8 @@ def sum_product(
     total = np.empty(len(offsets) - 1)
     node_out = np.empty_like(node)
     edge_out = np.zeros((edges if each else 1, labels, labels))
-    choice.body("chain").sum_product(offsets, node, edge, total, node_out, edge_out, each, max(1, n_jobs))
+    weight = None if weight is None else np.ascontiguousarray(weight, np.float64)
+    choice.body("chain").sum_product(offsets, node, edge, total, node_out, edge_out, each, max(1, n_jobs), weight)
     return total, node_out, edge_out
 
 

@@ -75,9 +75,14 @@ def sum_product(
     edge_out: np.ndarray,
     each: bool,
     n_jobs: int,
+    weight: np.ndarray | None = None,
 ) -> None:
-    """Body of `crfield.kernels.chain.sum_product`; results go to the last arrays."""
+    """Body of `crfield.kernels.chain.sum_product`; results go to the last arrays before ``each``."""
     check_chains(offsets, node, edge)
+    if weight is None:
+        weight = np.ones(len(total))
+    if weight.shape != total.shape:
+        raise ValueError("weight does not fit the sequences")
     order, first, running = _running(offsets)
     first_edge = (np.concatenate([[0], np.cumsum(np.maximum(np.diff(offsets) - 1, 0))]))[order]
     alpha = np.empty_like(node)
@@ -106,12 +111,12 @@ def sum_product(
         b = log_sum(later, axis=2)
         top = np.max(b, axis=1, keepdims=True)
         beta[rows - 1] = b - np.where(np.isneginf(top), 0.0, top)
-        pairs = _normalised(alpha[rows - 1][:, :, None] + later, axes=(1, 2))
+        pairs = _normalised(alpha[rows - 1][:, :, None] + later, axes=(1, 2)) * weight[order[:count], None, None]
         if each:
             edge_out[first_edge[:count] + t - 1] = pairs
         else:
             edge_out[0] += pairs.sum(axis=0)
-    node_out[:] = _normalised(alpha + beta, axes=(1,))
+    node_out[:] = _normalised(alpha + beta, axes=(1,)) * np.repeat(weight, np.diff(offsets))[:, None]
 
 
 def _exact_sums(parts: list[np.ndarray], width: int) -> np.ndarray:

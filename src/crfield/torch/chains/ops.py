@@ -1,0 +1,377 @@
+"""Sums and best paths of padded chains as operators of PyTorch, with their derivatives.
+
+    chain_sums      Σ_b w_b total_b, the totals, and the gradient of that sum in all scores; `kernels.padded`
+    chain_tangent   the derivative of that gradient along a direction: products with the second derivative
+    chain_pairs     marginals of neighbouring labels at every step; `pairs_tangent` is its derivative
+    chain_best      the best labelling
+
+Why operators (`torch.library.custom_op`) and not ``autograd.Function``: the compiler would trace into the body of the
+latter, and stop at NumPy. An operator is one node for it, whose shapes it learns from the ``register_fake``
+functions.
+
+A gradient is an *output* of `chain_sums`, made by the sweep that makes the value: going back multiplies it by one
+number. As an output it has a derivative of its own, so a second backward pass arrives at `chain_tangent`, which is
+exact (`crfield.inference.tangent`). Totals that are weighted later and otherwise (``reduction="none"``) cost a
+second sweep on the way back, with the weights that have come. Third derivatives are refused; ``backend="torch"``
+has them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from crfield.core.potentials import Potentials
+from crfield.core.topology import Chains
+from crfield.inference.labellings import segment_sums
+from crfield.inference.tangent import chain_tangent as belief_change
+from crfield.kernels import chain
+from crfield.kernels.padded import Packed, pack, padded_best, padded_sums
+
+_GIVEN = "Tensor score, Tensor edge, Tensor start, Tensor end, Tensor? tags, Tensor? allowed, Tensor? mask, "
+Maybe = Tensor | None
+SCORES = 4  # score, edge, start, end come first everywhere
+
+
+def _array(tensor: Maybe) -> Any:
+    """The tensor as NumPy sees it, without a copy where it is contiguous."""
+    return None if tensor is None else tensor.detach().numpy()
+
+
+def _like(array: np.ndarray, other: Tensor) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(array)).to(other.dtype)
+
+
+# ------------------------------------------------------------------------------------------------- sums
+
+
+@torch.library.custom_op(
+    "crfield::chain_sums",
+    mutates_args=(),
+    device_types="cpu",
+    schema=f"({_GIVEN}Tensor? weight, int unknown, bool contrast, int n_jobs) -> "
+    "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+)
+def chain_sums(
+    score: Tensor,
+    edge: Tensor,
+    start: Tensor,
+    end: Tensor,
+    tags: Maybe,
+    allowed: Maybe,
+    mask: Maybe,
+    weight: Maybe,
+    unknown: int,
+    contrast: bool,
+    n_jobs: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Σ_b w_b total_b, totals (B,) and the gradient of the sum in score, edge, start and end."""
+    by = _array(weight)
+    found = padded_sums(
+        _array(score),
+        _array(start),
+        _array(end),
+        _array(edge),
+        mask=_array(mask),
+        tags=_array(tags),
+        allowed=_array(allowed),
+        unknown=unknown,
+        contrast=contrast,
+        weight=by,
+        n_jobs=n_jobs,
+    )
+    value = found.total.sum() if by is None else found.total @ by.astype(np.float64)
+    return (
+        torch.tensor(value, dtype=torch.float64),
+        torch.from_numpy(found.total),
+        torch.from_numpy(found.score),
+        _like(found.edge, edge),
+        _like(found.start, start),
+        _like(found.end, end),
+    )
+
+
+@chain_sums.register_fake
+def _(
+    score: Tensor,
+    edge: Tensor,
+    start: Tensor,
+    end: Tensor,
+    tags: Maybe,
+    allowed: Maybe,
+    mask: Maybe,
+    weight: Maybe,
+    unknown: int,
+    contrast: bool,
+    n_jobs: int,
+) -> tuple[Tensor, ...]:
+    total = score.new_empty((score.shape[0],), dtype=torch.float64)
+    return total.new_empty(()), total, *(torch.empty_like(x).contiguous() for x in (score, edge, start, end))
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    *tensors, unknown, contrast, n_jobs = inputs
+    ctx.save_for_backward(*tensors, *output)
+    ctx.options = (unknown, contrast, n_jobs)
+    ctx.set_materialize_grads(False)
+
+
+def _sums_backward(ctx: Any, value: Maybe, totals: Maybe, *slopes: Maybe) -> tuple[Any, ...]:
+    """Upstream gradients of the value, the totals, and the gradient itself."""
+    given, output = ctx.saved_tensors[:8], ctx.saved_tensors[8:]
+    grads: list[Any] = [None] * SCORES
+    by = None
+
+    def add(parts: Any) -> None:
+        for k, part in enumerate(parts):
+            grads[k] = part if grads[k] is None else grads[k] + part
+
+    if value is not None:
+        add([value * part for part in output[2:]])
+        by = value * output[1]
+    if totals is not None:
+        add(chain_sums(*given[:7], totals, *ctx.options)[2:])
+    if any(slope is not None for slope in slopes):
+        directions = [torch.zeros_like(x) if d is None else d for x, d in zip(given[:SCORES], slopes)]
+        *second, along = chain_tangent(*given, *directions, *ctx.options)
+        add(second)
+        by = along if by is None else by + along
+    weight = given[7]
+    return (*grads, None, None, None, None if weight is None or by is None else by.to(weight.dtype), None, None, None)
+
+
+chain_sums.register_autograd(_sums_backward, setup_context=_keep)
+
+
+# ---------------------------------------------------------------------------------------------- tangent
+
+
+@torch.library.custom_op(
+    "crfield::chain_tangent",
+    mutates_args=(),
+    device_types="cpu",
+    schema=f"({_GIVEN}Tensor? weight, Tensor score_dot, Tensor edge_dot, Tensor start_dot, Tensor end_dot, "
+    "int unknown, bool contrast, int n_jobs) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+)
+def chain_tangent(
+    score: Tensor,
+    edge: Tensor,
+    start: Tensor,
+    end: Tensor,
+    tags: Maybe,
+    allowed: Maybe,
+    mask: Maybe,
+    weight: Maybe,
+    score_dot: Tensor,
+    edge_dot: Tensor,
+    start_dot: Tensor,
+    end_dot: Tensor,
+    unknown: int,
+    contrast: bool,
+    n_jobs: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """How the gradient of `chain_sums` changes along a direction of the scores, and the gradient times the direction.
+
+    The second is (B,), for each sequence by itself and without its weight: the derivative of the gradient, taken
+    along the direction, in the weights.
+    """
+    along_node = pack(_array(score_dot), _array(start_dot), _array(end_dot), _array(mask)).node
+    along_edge = _array(edge_dot).astype(np.float64)[None]
+    by = None if weight is None else _array(weight).astype(np.float64)
+    packed = pack(_array(score), _array(start), _array(end), _array(mask), _array(tags), _array(allowed), unknown)
+    node, table, along = np.zeros_like(packed.node), np.zeros_like(along_edge), np.zeros(len(score))
+    for sign, clamped in ((1.0, True), (-1.0, False)) if contrast else ((1.0, True),):
+        scores = _potentials(packed, edge, clamped=clamped)
+        found = belief_change(scores, along_node, along_edge, weight=by, n_jobs=n_jobs)
+        node += sign * found[0]
+        table += sign * found[1]
+        if by is not None:
+            along += sign * _expected(scores, along_node, along_edge[0], n_jobs=n_jobs)
+    return *_spread(packed, node, table[0], score, edge, start, end), torch.from_numpy(along)
+
+
+@chain_tangent.register_fake
+def _(score: Tensor, edge: Tensor, start: Tensor, end: Tensor, *others: Any) -> tuple[Tensor, ...]:
+    along = score.new_empty((score.shape[0],), dtype=torch.float64)
+    return *(torch.empty_like(x).contiguous() for x in (score, edge, start, end)), along
+
+
+def _third(ctx: Any, *slopes: Maybe) -> None:
+    raise NotImplementedError(
+        "crfield's kernels have first and second derivatives; a third was asked for. Use backend='torch', which "
+        "differentiates as often as you like."
+    )
+
+
+def _keep_nothing(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    pass
+
+
+chain_tangent.register_autograd(_third, setup_context=_keep_nothing)
+
+
+def _potentials(packed: Packed, edge: Tensor, *, clamped: bool) -> Potentials:
+    """Scores of the labels that are left, or of all."""
+    node = np.where(packed.left, packed.node, -np.inf) if clamped else packed.node
+    return Potentials(node, _array(edge)[None], Chains(packed.offsets))
+
+
+def _expected(scores: Potentials, node: np.ndarray, edge: np.ndarray, *, n_jobs: int) -> np.ndarray:
+    """(B,) the expectation of Σ_t node_t(y_t) + Σ_t edge(y_{t-1}, y_t) in each sequence."""
+    chains = scores.topology
+    assert isinstance(chains, Chains)
+    _, p, q = chain.sum_product(chains.offsets, scores.node, scores.edge, each=True, n_jobs=n_jobs)
+    return segment_sums((p * node).sum(axis=1), chains.offsets) + segment_sums(
+        (q * edge).sum(axis=(1, 2)), chains.edge_offsets
+    )
+
+
+def _spread(
+    packed: Packed, node: np.ndarray, table: np.ndarray, score: Tensor, edge: Tensor, start: Tensor, end: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """A gradient of packed steps (N, L) and pairs (L, L) in the shapes of score, edge, start and end."""
+    out = np.zeros(tuple(score.shape))
+    out.reshape(-1, score.shape[2])[packed.place] = node
+    filled = np.diff(packed.offsets) > 0
+    first, last = packed.offsets[:-1][filled], packed.offsets[1:][filled] - 1
+    return (
+        _like(out, score),
+        _like(table, edge),
+        _like(node[first].sum(axis=0), start),
+        _like(node[last].sum(axis=0), end),
+    )
+
+
+# ------------------------------------------------------------------------------------------------ pairs
+
+
+@torch.library.custom_op(
+    "crfield::chain_pairs",
+    mutates_args=(),
+    device_types="cpu",
+    schema=f"({_GIVEN}int unknown, int n_jobs) -> Tensor",
+)
+def chain_pairs(
+    score: Tensor,
+    edge: Tensor,
+    start: Tensor,
+    end: Tensor,
+    tags: Maybe,
+    allowed: Maybe,
+    mask: Maybe,
+    unknown: int,
+    n_jobs: int,
+) -> Tensor:
+    """(B, T − 1, L, L): at [b, t − 1] the probabilities of the labels of step t and of the kept step before it."""
+    packed = pack(_array(score), _array(start), _array(end), _array(mask), _array(tags), _array(allowed), unknown)
+    scores = _potentials(packed, edge, clamped=True)
+    _, _, pairs = chain.sum_product(packed.offsets, scores.node, scores.edge, each=True, n_jobs=n_jobs)
+    batch, steps, labels = score.shape
+    out = torch.zeros((batch, max(steps - 1, 0), labels, labels), dtype=score.dtype)
+    out.reshape(-1, labels, labels)[_edge_places(packed, steps)] = _like(pairs, score)
+    return out
+
+
+@chain_pairs.register_fake
+def _(score: Tensor, edge: Tensor, *others: Any) -> Tensor:
+    batch, steps, labels = score.shape
+    return score.new_empty((batch, torch.sym_max(steps - 1, 0), labels, labels))
+
+
+def _edge_places(packed: Packed, steps: int) -> Tensor:
+    """(E,) where the edges of packed chains lie among B · (T − 1)."""
+    head = packed.place[Chains(packed.offsets).heads]
+    return torch.from_numpy(head - head // max(steps, 1) - 1)
+
+
+def _keep_pairs(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    *tensors, unknown, n_jobs = inputs
+    ctx.save_for_backward(*tensors)
+    ctx.options = (unknown, n_jobs)
+
+
+def _pairs_backward(ctx: Any, slope: Tensor) -> tuple[Any, ...]:
+    return *pairs_tangent(*ctx.saved_tensors, slope, *ctx.options), None, None, None, None, None
+
+
+chain_pairs.register_autograd(_pairs_backward, setup_context=_keep_pairs)
+
+
+@torch.library.custom_op(
+    "crfield::pairs_tangent",
+    mutates_args=(),
+    device_types="cpu",
+    schema=f"({_GIVEN}Tensor pairs_dot, int unknown, int n_jobs) -> (Tensor, Tensor, Tensor, Tensor)",
+)
+def pairs_tangent(
+    score: Tensor,
+    edge: Tensor,
+    start: Tensor,
+    end: Tensor,
+    tags: Maybe,
+    allowed: Maybe,
+    mask: Maybe,
+    pairs_dot: Tensor,
+    unknown: int,
+    n_jobs: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The gradient of ⟨pairs_dot, `chain_pairs`⟩ in all scores."""
+    packed = pack(_array(score), _array(start), _array(end), _array(mask), _array(tags), _array(allowed), unknown)
+    labels = score.shape[2]
+    along = pairs_dot.detach().reshape(-1, labels, labels)[_edge_places(packed, score.shape[1])]
+    scores = _potentials(packed, edge, clamped=True).each()
+    node, pairs = belief_change(scores, np.zeros_like(packed.node), _array(along.double()), n_jobs=n_jobs)
+    return _spread(packed, node, pairs.sum(axis=0), score, edge, start, end)
+
+
+@pairs_tangent.register_fake
+def _(score: Tensor, edge: Tensor, start: Tensor, end: Tensor, *others: Any) -> tuple[Tensor, ...]:
+    return tuple(torch.empty_like(x).contiguous() for x in (score, edge, start, end))
+
+
+pairs_tangent.register_autograd(_third, setup_context=_keep_nothing)
+
+
+# ------------------------------------------------------------------------------------------- best labelling
+
+
+@torch.library.custom_op(
+    "crfield::chain_best",
+    mutates_args=(),
+    device_types="cpu",
+    schema=f"({_GIVEN}int unknown, int n_jobs) -> (Tensor, Tensor)",
+)
+def chain_best(
+    score: Tensor,
+    edge: Tensor,
+    start: Tensor,
+    end: Tensor,
+    tags: Maybe,
+    allowed: Maybe,
+    mask: Maybe,
+    unknown: int,
+    n_jobs: int,
+) -> tuple[Tensor, Tensor]:
+    """Score (B,) and labels (B, T) of the best labelling; ``unknown`` outside the mask."""
+    total, path = padded_best(
+        _array(score),
+        _array(start),
+        _array(end),
+        _array(edge),
+        mask=_array(mask),
+        tags=_array(tags),
+        allowed=_array(allowed),
+        unknown=unknown,
+        fill=unknown,
+        n_jobs=n_jobs,
+    )
+    return torch.from_numpy(total), torch.from_numpy(path)
+
+
+@chain_best.register_fake
+def _(score: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
+    total = score.new_empty((score.shape[0],), dtype=torch.float64)
+    return total, score.new_empty(score.shape[:2], dtype=torch.int64)
