@@ -166,6 +166,7 @@ int64_t mean_field(const Field& f, const Update& u) {
       current[k] = b[0].data(), next[k] = b[1].data(), spare[k] = b[2].data(), more[k] = b[3].data();
     }
     double* own = watch.data() + 2 * member;
+    int64_t last_made = 0;
     for (int64_t step = 0;; step++) {
       // with a trace, one more pass finds the bound of the last beliefs
       const bool beyond = step > u.steps, last = step == u.steps;
@@ -202,11 +203,12 @@ int64_t mean_field(const Field& f, const Update& u) {
         }
         settled = !beyond && change <= u.tol;
         if (!member) {
-          u.trace[2 * (step - 1)] = bound;
+          u.trace[2 * last_made] = bound;
           if (!beyond) u.trace[2 * step + 1] = change;
         }
       }
-      if (!member && !beyond) made = step;
+      if (!beyond) last_made = step;
+      if (!member) made = last_made;
       if (!onwards) break;
       for (int64_t k = 0; k < count; k++) {
         const Kernel& kernel = f.kernels[(size_t)k];

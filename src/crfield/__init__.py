@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from crfield.estimators.choice.best_chain import BestChain as BestChain
     from crfield.estimators.choice.best_chain import choose as choose
     from crfield.estimators.continuous import ContinuousCRF as ContinuousCRF
+    from crfield.estimators.dense.crf import DenseCRF as DenseCRF
     from crfield.estimators.explain.partial_dependence import partial_dependence as partial_dependence
     from crfield.estimators.graph.crf import GraphCRF as GraphCRF
     from crfield.estimators.graph.discriminative_field import DiscriminativeRandomField as DiscriminativeRandomField
@@ -123,6 +124,7 @@ else:
         "Constraints": "crfield.core.constraints",
         "convert_model": "crfield.compat.convert",
         "ContinuousCRF": "crfield.estimators.continuous",
+        "DenseCRF": "crfield.estimators.dense.crf",
         "DiscriminativeRandomField": "crfield.estimators.graph.discriminative_field",
         "edge_list": "crfield.data.graphs.builders",
         "Edges": "crfield.data.graphs.graph",

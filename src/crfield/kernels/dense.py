@@ -109,13 +109,17 @@ def lattice(
     volume of the Gaussian; otherwise the gain is 1 / (1 + 2^−D), which is what pydensecrf uses.
 
     >>> kernel = lattice(np.array([[0.0, 0.1, 9.0]]))
-    >>> apply(kernel, np.ones((3, 1))).round(1).ravel().tolist()
-    [1.3, 1.3, 0.7]
+    >>> apply(kernel, np.ones((3, 1))).astype(float).round(1).ravel().tolist()
+    [1.6, 1.6, 0.8]
     """
     _check_normalisation(normalisation)
     features = _features(features)
     d, n = features.shape
-    at, share, sums = np.empty((n, d + 1), np.int32), np.empty((n, d + 1), features.dtype), np.empty(n, features.dtype)
+    at, share, sums = (
+        np.empty((n, d + 1), np.int32),
+        np.empty((n, d + 1), features.dtype),
+        np.empty(n, features.dtype),
+    )
     gain = 1 / (1 + 2.0**-d)
     if volume_gain:
         gain = float((2 * np.pi) ** (d / 2) * np.sqrt(d + 1) / (2 ** (d + 1) * 1.5 ** (d / 2)))
@@ -132,11 +136,13 @@ def grid(shape: Sequence[int], widths: Sequence[float]) -> Kernel:
     Not normalised; points are the pixels in the order of their array.
 
     >>> kernel = grid((4, 5), (1.0, 1.0))
-    >>> apply(kernel, np.eye(20)[:, :1])[[0, 1, 6], 0].round(3).tolist()
+    >>> apply(kernel, np.eye(20)[:, :1])[[0, 1, 6], 0].astype(float).round(3).tolist()
     [1.0, 0.607, 0.368]
     """
     if not 1 <= len(shape) <= 3 or len(widths) != len(shape) or min(shape) < 1:
-        raise ShapeError(f"a grid has one to three axes and a width for each, got {tuple(shape)} and {tuple(widths)}.")
+        raise ShapeError(
+            f"a grid has one to three axes and a width for each, got {tuple(shape)} and {tuple(widths)}."
+        )
     if not all(0.1 <= width <= 1e6 for width in widths):
         raise InputError(f"widths must be numbers of pixels from 0.1 to 1e6, got {tuple(widths)}.")
     real = np.float64 if choice.chosen() == "numpy" else np.float32
@@ -204,7 +210,7 @@ def normalised(kernel: Kernel, how: str, *, fold: bool = True, n_jobs: int = 1) 
     With ``fold`` symmetric factors go into the shares, where they cost nothing; then K is S B Sᵀ with other shares.
 
     >>> plain = lattice(np.array([[0.0, 0.1, 9.0]]))
-    >>> apply(normalised(plain, "after"), np.ones((3, 1))).round(3).ravel().tolist()
+    >>> apply(normalised(plain, "after"), np.ones((3, 1))).astype(float).round(3).ravel().tolist()
     [1.0, 1.0, 1.0]
     """
     _check_normalisation(how)
@@ -264,7 +270,8 @@ def mean_field(
     """Beliefs (N, L) after so many steps from ``start``, or from softmax(scores); and, with ``watch``, their trace.
 
     ``negated`` says that scores are energies, which have the other sign. ``damping`` λ keeps a part of the logs of the last beliefs: log q ← (scores + Σ C K q + λ log q) / (1 + λ) − log Z.
-    ``symmetric`` filters with ½ (K + Kᵀ). The trace (steps + 1, 2) has for every q, the first included, the bound
+    ``symmetric`` blurs in both orders and takes the mean, which makes K its own transpose where the factors of its two
+    sides are the same. The trace (steps + 1, 2) has for every q, the first included, the bound
 
         Σ_i q_i · (scores_i + ½ Σ_k C_k (K_k q)_i − log q_i)
 
@@ -273,7 +280,7 @@ def mean_field(
 
     >>> scores = np.array([[0.0, 0.1], [0.0, 3.0]])
     >>> near = lattice(np.zeros((1, 2)))
-    >>> mean_field(scores, [near], [2.0], steps=5)[0].round(1).tolist()
+    >>> mean_field(scores, [near], [2.0], steps=5)[0].astype(float).round(1).tolist()
     [[0.0, 1.0], [0.0, 1.0]]
     """
     scores = np.asarray(scores)

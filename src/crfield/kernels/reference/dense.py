@@ -141,10 +141,15 @@ def _blurred(parts: tuple[Any, ...], nodes: np.ndarray, reverse: bool) -> np.nda
     return np.concatenate([table.reshape(-1, nodes.shape[1]), nodes[-1:]])
 
 
-def _filtered(parts: tuple[Any, ...], values: np.ndarray, reverse: bool) -> np.ndarray:
+def _filtered(parts: tuple[Any, ...], values: np.ndarray, reverse: bool, *, both: bool = False) -> np.ndarray:
+    """K values, or Kᵀ values; with ``both`` the blur is the mean of both orders."""
     first, second = (parts[3], parts[2]) if reverse else (parts[2], parts[3])
     values = values if first is None else first[:, None] * values
-    out = _gather(parts, _blurred(parts, _spread(parts, values), reverse))
+    nodes = _spread(parts, values)
+    blurred = _blurred(parts, nodes, reverse)
+    if both:
+        blurred = values.dtype.type(0.5) * (blurred + _blurred(parts, nodes, not reverse))
+    out = _gather(parts, blurred)
     return out if second is None else second[:, None] * out
 
 
@@ -197,9 +202,7 @@ def mean_field(
     def messages(q: np.ndarray) -> np.ndarray:
         total = np.zeros_like(q)
         for parts, related in zip(kernels, compatibilities):
-            k = _filtered(parts, q, False)
-            if symmetric:
-                k = 0.5 * (k + _filtered(parts, q, True))
+            k = _filtered(parts, q, False, both=symmetric)
             if isinstance(related, tuple):
                 k = k * related[0]
             elif isinstance(related, np.ndarray):
