@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import crfield.compat.pydensecrf.densecrf as dcrf
-import crfield.compat.pydensecrf.utils as utils
+from crfield.compat.pydensecrf import utils
 from crfield.errors import DataWarning, InputError, ShapeError
 
 H, W, L = 23, 31, 3
@@ -141,7 +141,7 @@ def test_gradient_is_that_of_the_loss() -> None:
         crf.addPairwiseBilateral(20, 20, image, np.diag([-1.0, -2.0, 0.0]))
         return crf.gradient(3, labels)
 
-    value, unary, (weight, table) = made(1.5)
+    _, unary, (weight, table) = made(1.5)
     assert unary.shape == (L, H * W)
     assert table.shape == (L, L)
     assert weight == pytest.approx((made(1.51)[0] - made(1.49)[0]) / 0.02, rel=0.02)

@@ -204,7 +204,7 @@ def test_scores_of_any_size(body: str) -> None:
     scores[:, 2] = 1e6
     scores[5] = -1e9
     for related in (1e4, -1e4, 50.0):
-        found, trace = dense.mean_field(scores, [kernel], [related], steps=5)
+        found = dense.mean_field(scores, [kernel], [related], steps=5)[0]
         assert np.isfinite(found).all()
         np.testing.assert_allclose(found.sum(axis=1), 1.0, atol=1e-5)
         assert found[0, 2] > 0.99
@@ -230,7 +230,7 @@ def test_wrong_arguments_are_refused(body: str) -> None:
         dense.mean_field(scores, [kernel], [np.ones(3)], steps=1)
     with pytest.raises(InputError, match="normalisation"):
         dense.lattice(features(2, 10), "both")
-    with pytest.raises(ShapeError, match="rows|values"):
+    with pytest.raises(ShapeError, match="values must be"):
         dense.apply(kernel, np.ones((9, 2)))
 
 

@@ -17,7 +17,8 @@ is left is a damped one with a closed form:
 
     log q ← (scores + Σ_k C_k K_k q + λ log q) / (1 + λ) − log Z        λ = ½ Σ_k max(0, −λ_min(C_k)) ‖K_k‖
 
-With nothing that repels λ is 0 and the two are the same, but for K being made symmetric, at the price of a second blur.
+With nothing that repels λ is 0 and the two are the same, but for K being made symmetric, at the price of a second
+blur.
 """
 
 from __future__ import annotations

@@ -3,11 +3,11 @@
     K[i, j] ≈ exp(−½ |f_i − f_j|²)        f: features (D, N), in units of the kernel's widths
 
 N² pairs are never visited. Points are spread over the nodes of a lattice, T nodes each, the nodes are blurred, and
-points read them off again: K = gain · S B Sᵀ, in O(N D). Two lattices serve. The *permutohedral* one (`lattice`; Adams,
-Baek & Davis 2010, *Fast high-dimensional filtering using the permutohedral lattice*) has room for about ten
+points read them off again: K = gain · S B Sᵀ, in O(N D). Two lattices serve. The *permutohedral* one (`lattice`;
+Adams, Baek & Davis 2010, *Fast high-dimensional filtering using the permutohedral lattice*) has room for about ten
 dimensions and only the vertices that are needed; its blur is short, so the filter is rough: 5 % off in an image's
-plane, 15 % in five dimensions. The *regular* one (`grid`) is for pixels alone: quadratic splines onto nodes a few pixels apart and
-a sampled Gaussian along each axis, 1 % off.
+plane, 15 % in five dimensions. The *regular* one (`grid`) is for pixels alone: quadratic splines onto nodes a few
+pixels apart and a sampled Gaussian along each axis, 1 % off.
 
 Mean field (`mean_field`; Krähenbühl & Koltun 2011, *Efficient inference in fully connected CRFs with Gaussian edge
 potentials*) repeats
@@ -226,7 +226,9 @@ def normalised(kernel: Kernel, how: str, *, fold: bool = True, n_jobs: int = 1) 
             return replace(kernel, share=kernel.share * factor[:, None], sums=sums)
         return replace(kernel, before=factor, after=factor, sums=sums)
     factor = factor.astype(dtype)
-    return replace(kernel, sums=sums, **{how: factor})
+    if how == "before":
+        return replace(kernel, sums=sums, before=factor)
+    return replace(kernel, sums=sums, after=factor)
 
 
 def _check_normalisation(how: str) -> None:
@@ -269,9 +271,10 @@ def mean_field(
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Beliefs (N, L) after so many steps from ``start``, or from softmax(scores); and, with ``watch``, their trace.
 
-    ``negated`` says that scores are energies, which have the other sign. ``damping`` λ keeps a part of the logs of the last beliefs: log q ← (scores + Σ C K q + λ log q) / (1 + λ) − log Z.
-    ``symmetric`` blurs in both orders and takes the mean, which makes K its own transpose where the factors of its two
-    sides are the same. The trace (steps + 1, 2) has for every q, the first included, the bound
+    ``negated`` says that scores are energies, which have the other sign. ``damping`` λ keeps a part of the logs of
+    the last beliefs: log q ← (scores + Σ C K q + λ log q) / (1 + λ) − log Z. ``symmetric`` blurs in both orders and
+    takes the mean, which makes K its own transpose where the factors of its two sides are the same. The trace (steps
+    + 1, 2) has for every q, the first included, the bound
 
         Σ_i q_i · (scores_i + ½ Σ_k C_k (K_k q)_i − log q_i)
 

@@ -6,10 +6,11 @@ The steps are part of the model: what is trained is what answers (Domke 2013, *L
 with approximate marginal inference*; Krähenbühl & Koltun 2013). The gradient goes through them from the last to the
 first. With g the slope in q_t and a = q_t ∘ (g − Σ_l q_t g) that in its scores,
 
-    slope in scores += a      in C_k += a (K_k q_{t−1})ᵀ      in K_k: left C_k a, right q_{t−1}      g ← Σ_k K_kᵀ C_k a
+    slope in scores += a      in C_k += a (K_k q_{t−1})ᵀ      in K_k: left C_k a, right q_{t−1}      g ← Σ_k K_kᵀ C_k
+    a
 
-Compatibilities may be a number, one for each label, or a table; slopes come in the same form, that of a table as if all of
-its entries were free.
+Compatibilities may be a number, one for each label, or a table; slopes come in the same form, that of a table as if
+all of its entries were free.
 """
 
 from __future__ import annotations

@@ -3,12 +3,13 @@
     F(θ) = Σ_images weight · (−Σ_i log q_i(y_i)) + ½ l2 ‖θ‖²
 
 θ are what is learnt beside what was set by hand, so that the ridge pulls back to it and θ = 0 is the start: the
-logarithm of the factor of the scores; compatibilities in units of the weight set by hand; logarithms of the factors of
-the widths. L-BFGS follows the gradient of T unrolled steps (`crfield.objectives.dense`). Shares of the lattice have kinks
-where a point leaves its simplex, and sums are in single precision, so its end is a matter of 1e-4, not of 1e-8.
+logarithm of the factor of the scores; compatibilities in units of the weight set by hand; logarithms of the factors
+of the widths. L-BFGS follows the gradient of T unrolled steps (`crfield.objectives.dense`). Shares of the lattice
+have kinks where a point leaves its simplex, and sums are in single precision, so its end is a matter of 1e-4, not of
+1e-8.
 
-How many steps: models of some numbers of steps are trained for a while on a part of the images, and the others say which
-does best.
+How many steps: models of some numbers of steps are trained for a while on a part of the images, and the others say
+which does best.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 
 from crfield.inference.dense import DenseField, GaussianKernel, Places, gaussian_kernel, width_gradient
 from crfield.objectives.dense import unrolled
-from crfield.optimize.history import NO_IMPROVEMENT, Result, Step
+from crfield.optimize.history import CALLBACK, INTERRUPTED, Result, Step
 from crfield.optimize.lbfgs import minimize
 from crfield.optimize.penalty import Penalty
 
@@ -71,7 +72,7 @@ def by_hand(
     >>> by_hand("full", 2, [3.0], [(5.0,)]).compatibilities[0].tolist()
     [[3.0, 0.0], [0.0, 3.0]]
     """
-    made = {"potts": np.float64(1.0), "diagonal": np.ones(n_labels), "full": np.eye(n_labels)}[form]
+    made: np.ndarray = {"potts": np.ones(()), "diagonal": np.ones(n_labels), "full": np.eye(n_labels)}[form]
     return DenseParameters(1.0, tuple(np.asarray(weight * made) for weight in weights), tuple(map(tuple, widths)))
 
 
@@ -193,14 +194,13 @@ def fit_dense(
 ) -> tuple[DenseParameters, Result]:
     """Minimise F from θ = 0; what was found, and how it went.
 
-    Kinks may end the search in the widths where it finds nothing better. Then they stay, and all else is trained to
-    its end beside them: whether the tolerance was met there is what the result says.
+    Kinks may end the search in the widths early, or make it slow, so it has half of the steps. What it leaves undone
+    is finished beside the widths that it found: whether the tolerance was met there is what the result says.
     """
-    found = minimize(
-        problem, np.zeros(problem.n_weights), Penalty(l2=l2), tol=tol, max_iter=max_iter, callback=callback
-    )
+    first = max(max_iter // 2, 1) if problem.learn_widths else max_iter
+    found = minimize(problem, np.zeros(problem.n_weights), Penalty(l2=l2), tol=tol, max_iter=first, callback=callback)
     parameters = problem.parameters(found.weights)
-    if found.converged or found.reason != NO_IMPROVEMENT or not problem.learn_widths:
+    if found.converged or found.reason in (CALLBACK, INTERRUPTED) or not problem.learn_widths:
         return parameters, found
     rest = DenseProblem(
         problem.examples,
@@ -213,9 +213,9 @@ def fit_dense(
     )
     shorter = found.weights[: rest.n_weights].copy()
     again = minimize(rest, shorter, Penalty(l2=l2), tol=tol, max_iter=max_iter, callback=callback)
-    steps = {"n_iter": found.n_iter + again.n_iter, "n_evaluations": found.n_evaluations + again.n_evaluations}
     value = again.value + 0.5 * l2 * float(np.square(found.weights[rest.n_weights :]).sum())
-    return rest.parameters(again.weights), replace(again, value=value, **steps)
+    made, evaluations = found.n_iter + again.n_iter, found.n_evaluations + again.n_evaluations
+    return rest.parameters(again.weights), replace(again, value=value, n_iter=made, n_evaluations=evaluations)
 
 
 def choose_steps(

@@ -1,9 +1,9 @@
 """``pydensecrf.densecrf``: `DenseCRF` of any points, `DenseCRF2D` of the pixels of an image.
 
-The conventions are that package's. Unaries are *energies*, −log p, (labels, points). A number as compatibility is what
-like labels gain; arrays, (labels,) or (labels, labels), are energies to be added, so that ``compat=3``, ``[-3, -3]`` and
-``3 * (1 - np.eye(2))`` say the same of two labels, but for a constant. Widths are standard deviations; ``sxy`` is (x, y). The kernel
-type (DIAG, FULL, CONST) tells what may be trained and does not change inference.
+The conventions are that package's. Unaries are *energies*, −log p, (labels, points). A number as compatibility is
+what like labels gain; arrays, (labels,) or (labels, labels), are energies to be added, so that ``compat=3``, ``[-3,
+-3]`` and ``3 * (1 - np.eye(2))`` say the same of two labels, but for a constant. Widths are standard deviations;
+``sxy`` is (x, y). The kernel type (DIAG, FULL, CONST) tells what may be trained and does not change inference.
 """
 
 from __future__ import annotations
@@ -171,8 +171,8 @@ class DenseCRF:
     def klDivergence(self, Q: Any) -> float:
         """Σ Q log Q + Σ Q u + Σ Q (pairwise energy), as pydensecrf has it.
 
-        Every pair counts twice in it, so that a step may raise it; the objective of mean field counts them once, and is
-        what `crfield.DenseCRF.infer` reports.
+        Every pair counts twice in it, so that a step may raise it; the objective of mean field counts them once, and
+        is what `crfield.DenseCRF.infer` reports.
         """
         q = np.asarray(Q)
         alone = float((q * (np.log(np.maximum(q, 1e-20)) + self._given)).sum(dtype=np.float64))
@@ -257,7 +257,7 @@ def _table(given: Any, name: str) -> np.ndarray:
 
 
 def _each(given: Any, count: int, name: str) -> Sequence[float]:
-    values = [given] * count if isinstance(given, Number) else list(given)
+    values: list[Any] = [given] * count if isinstance(given, Number) else list(given)
     if len(values) != count or not all(isinstance(v, Number) and float(v) > 0 for v in values):  # type: ignore[arg-type]
         raise InputError(f"{name} must be one number > 0 or {count} of them, got {given!r}.")
     return [float(v) for v in values]

@@ -85,7 +85,8 @@ def create_pairwise_gaussian(sdims: Sequence[float], shape: Sequence[int]) -> np
 
 
 def create_pairwise_bilateral(sdims: Sequence[float], schan: Any, img: Any, chdim: int = -1) -> np.ndarray:
-    """(D + C, points) positions and channels in units of ``sdims`` and ``schan``; ``chdim`` is the channels' axis, −1 none.
+    """(D + C, points) positions and channels in units of ``sdims`` and ``schan``; ``chdim`` is the channels' axis, −1
+    none.
 
     >>> create_pairwise_bilateral((1, 1), 2, np.array([[4, 6]])).tolist()
     [[0.0, 0.0], [0.0, 1.0], [2.0, 3.0]]
@@ -94,7 +95,7 @@ def create_pairwise_bilateral(sdims: Sequence[float], schan: Any, img: Any, chdi
     channels = image[None] if chdim == -1 else np.moveaxis(image, chdim, 0)
     scaled = np.array(channels, np.float32)
     if isinstance(schan, Number):
-        scaled /= schan
+        scaled /= np.float32(schan)  # type: ignore[arg-type]
     else:
         for channel, width in enumerate(schan):
             scaled[channel] /= width

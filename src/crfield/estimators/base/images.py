@@ -37,7 +37,7 @@ def flat_labels(y: Labels, shapes: Sequence[Shape | None], *, what: str = "y") -
     return flat
 
 
-def shaped(rows: Sequence[np.ndarray], shapes: Sequence[Shape | None]) -> np.ndarray:
+def shaped(rows: Sequence[np.ndarray] | np.ndarray, shapes: Sequence[Shape | None]) -> np.ndarray:
     """(B,) an object array: rows (N, …) in the shapes of their images.
 
     >>> shaped([np.arange(6)], [(2, 3)])[0].tolist()

@@ -2,13 +2,14 @@
 
     p(y | x) ∝ exp( Σ_i certainty · log p_i(y_i) + ½ Σ_{i≠j} Σ_k C_k(y_i, y_j) · K_k(i, j) )
 
-`GridCRF` joins a pixel to its neighbours, and what is far apart hears of each other only step by step. Here two kernels
-join all pairs: nearness, and nearness with likeness of colour, so that a label spreads over what looks alike and stops
-where the colour changes (Krähenbühl & Koltun 2011). p_i comes from any classifier: one that looks at the pixel's own
-channels, trained within ``fit``, or from outside, as probabilities of a network; or from scribbles.
+`GridCRF` joins a pixel to its neighbours, and what is far apart hears of each other only step by step. Here two
+kernels join all pairs: nearness, and nearness with likeness of colour, so that a label spreads over what looks alike
+and stops where the colour changes (Krähenbühl & Koltun 2011). p_i comes from any classifier: one that looks at the
+pixel's own channels, trained within ``fit``, or from outside, as probabilities of a network; or from scribbles.
 
-What is usually set by hand is learnt (Krähenbühl & Koltun 2013): how sure p_i is, the compatibility of labels in either
-kernel, and the widths, by the gradient through the steps of mean field that will answer (`crfield.training.dense`).
+What is usually set by hand is learnt (Krähenbühl & Koltun 2013): how sure p_i is, the compatibility of labels in
+either kernel, and the widths, by the gradient through the steps of mean field that will answer
+(`crfield.training.dense`).
 """
 
 from __future__ import annotations
@@ -59,14 +60,15 @@ class DenseCRF(
     """Fully connected conditional random field with Gaussian kernels, for images, volumes and point sets.
 
     X is a list of images (H, W) or (H, W, C), of volumes, or of sets of points; y has an array of labels for each, in
-    which ``None`` is unknown and a set is one of several. ``unary``, in ``fit`` and in all questions, has for each image
-    probabilities (H, W, L) with labels in the order of ``classes_``, or an image of labels, scribbles, some unknown.
+    which ``None`` is unknown and a set is one of several. ``unary``, in ``fit`` and in all questions, has for each
+    image probabilities (H, W, L) with labels in the order of ``classes_``, or an image of labels, scribbles, some
+    unknown.
 
     Parameters
     ----------
     local : scikit-learn classifier with ``predict_proba``, optional
-        What a pixel's channels say of its label where no unary is given; logistic regression if None. Model files hold
-        logistic regression alone.
+        What a pixel's channels say of its label where no unary is given; logistic regression if None. Model files
+        hold logistic regression alone.
     form : "image", "volume" or "points"
         What X is a list of.
     n_positions : int
@@ -79,7 +81,8 @@ class DenseCRF(
     smooth_width, smooth_weight : float
         Of the kernel of positions, in pixels; where training starts.
     position_width, colour_width, colour_weight : float
-        Of the kernel of positions and colours. A ``colour_width`` of None is a quarter of the deviation of the colours.
+        Of the kernel of positions and colours. A ``colour_width`` of None is a quarter of the deviation of the
+        colours.
     learn_widths : bool
         Whether widths are learnt too, or certainty and compatibilities alone.
     sweeps : "auto" or int
@@ -170,8 +173,8 @@ class DenseCRF(
     def _check_together(self) -> None:
         if self.update == "convergent" and self.normalization in ("before", "after"):
             raise InputError(
-                f"update='convergent' needs a symmetric kernel, and normalization={self.normalization!r} makes one that "
-                "is not. Use 'symmetric' or 'none'."
+                f"update='convergent' needs a symmetric kernel, and normalization={self.normalization!r} makes "
+                "one that is not. Use 'symmetric' or 'none'."
             )
 
     # ------------------------------------------------------------------ fitting
@@ -191,14 +194,15 @@ class DenseCRF(
             raise InputError("X holds no images at all; at least one is needed to train.")
         local, scores = self._opinions(points, labels, codes, weight, given)
         start = self._start(points, labels.n_labels)
-        for number, one in enumerate(points):
-            check_reach(one, start, number)
+        for image, one in enumerate(points):
+            check_reach(one, start, image)
         examples = self._examples(points, scores, labels, codes, allowed, weight)
         sweeps = self._choose(examples, start)
         with self._watched() as after:
             problem = self._problem(examples, start, sweeps)
-            options = {"l2": float(self.l2), "tol": float(self.tol), "max_iter": int(self.max_iter)}
-            found, result = fit_dense(problem, callback=after, **options)
+            found, result = fit_dense(
+                problem, l2=float(self.l2), tol=float(self.tol), max_iter=int(self.max_iter), callback=after
+            )
         model = self._model_of(labels, local, found, sweeps, points[0].colours.shape[1])
         self._learn(model, result)
         self._warn_unless_converged(
@@ -247,7 +251,8 @@ class DenseCRF(
     def _start(self, points: list[Points], n_labels: int) -> DenseParameters:
         """The parameters that are set by hand."""
         n_colours = points[0].colours.shape[1] if points else 1
-        weights, widths = [float(self.smooth_weight)], [(float(self.smooth_width),)]
+        weights = [float(self.smooth_weight)]
+        widths: list[tuple[float, ...]] = [(float(self.smooth_width),)]
         if n_colours:
             weights.append(float(self.colour_weight))
             widths.append((float(self.position_width), self._colour_width(points)))
@@ -296,7 +301,7 @@ class DenseCRF(
         if self.sweeps != "auto" or len(examples) < 2:
             return self._sweeps()
         every = max(2, round(1 / float(self.validation_fraction)))
-        held = [example for number, example in enumerate(examples) if number % every == every - 1] or examples[-1:]
+        held = [example for k, example in enumerate(examples) if k % every == every - 1] or examples[-1:]
         rest = [example for example in examples if not any(example is other for other in held)]
         return choose_steps(
             rest,

@@ -94,8 +94,8 @@ def _refuse_large(columns: np.ndarray, number: int) -> None:
     if not good.all():
         row, column = (int(k) for k in np.argwhere(~good)[0])
         raise FeatureError(
-            f"graph {number}, node {row}: feature 'channel[{column}]' is {columns[row, column]:g}; it must be a finite "
-            f"number up to {LARGEST:g}. If it stands for a missing value, fill it in."
+            f"graph {number}, node {row}: feature 'channel[{column}]' is {columns[row, column]:g}; it must be a "
+            f"finite number up to {LARGEST:g}. If it stands for a missing value, fill it in."
         )
 
 
@@ -130,8 +130,8 @@ def read_unary(
         total = rows.sum(axis=1, keepdims=True)
         if not np.isfinite(rows).all() or (rows < 0).any() or (total <= 0).any():
             raise InputError(
-                f"unary[{number}] must hold probabilities: finite, not negative, and not all 0 at a pixel. For scores "
-                "of a network write scipy.special.softmax(scores, axis=-1)."
+                f"unary[{number}] must hold probabilities: finite, not negative, and not all 0 at a pixel. For "
+                "scores of a network write scipy.special.softmax(scores, axis=-1)."
             )
         made.append(np.log(np.clip(rows / total, SUREST, 1.0)))
     return made

@@ -14,7 +14,8 @@ import numpy as np
 
 
 class Embedded(NamedTuple):
-    """Where points lie: the first corner of the simplex, the order of the residuals, and the shares of the corners."""
+    """Where points lie: the first corner of the simplex, the order of the residuals, and the shares of the
+    corners."""
 
     first: np.ndarray  # (N, D + 1) integers, in units of D + 1
     rank: np.ndarray  # (N, D + 1) 0 for the largest residual
