@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from crfield.simulate.order_chains import make_order_chains as make_order_chains
     from crfield.simulate.phrases import make_phrases as make_phrases
     from crfield.simulate.phrases import phrase_features as phrase_features
+    from crfield.simulate.scenes import make_scenes as make_scenes
     from crfield.simulate.smooth_series import make_smooth_series as make_smooth_series
     from crfield.simulate.soccer import make_soccer as make_soccer
     from crfield.simulate.sub_structure import make_sub_structure as make_sub_structure
@@ -155,6 +156,7 @@ else:
         "make_order_chains": "crfield.simulate.order_chains",
         "make_phrases": "crfield.simulate.phrases",
         "make_rib_rob": "crfield.simulate.label_bias",
+        "make_scenes": "crfield.simulate.scenes",
         "make_smooth_series": "crfield.simulate.smooth_series",
         "make_soccer": "crfield.simulate.soccer",
         "make_sub_structure": "crfield.simulate.sub_structure",

@@ -159,7 +159,7 @@ class DenseCRF(
     classes: Sequence[Any] | None = parameter(default=None, stored=False)
     cv: int = parameter(integer(1), default=5)
     validation_fraction: float = parameter(share("of the images"), default=0.25)
-    l2: float = parameter(PENALTY, default=1.0)
+    l2: float = parameter(PENALTY, default=10.0)
     decode: str = parameter(one_of("marginal"), default="marginal")
     tol: float = parameter(TOLERANCE, default=1e-3)
     max_iter: int = parameter(integer(1, meaning="the most steps of the optimiser"), default=100)
