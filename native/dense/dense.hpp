@@ -42,7 +42,8 @@ struct Compatibility {
 // One pass over points: scores, messages, beliefs, and their spread over the nodes.
 struct Pass {
   int64_t points, labels, width;
-  const float* scores;  // (N, width) in units of log 2, the largest of a row 0, padding PADDING
+  const float* scores;  // (N, stride) in units of log 2, the largest of a row 0, padding PADDING
+  int64_t stride;       // the width, or the labels: rows without padding, which is put in where they are read
   int kernels;
   const Kernel* kernel;
   const Compatibility* compatibility;

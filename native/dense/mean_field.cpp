@@ -59,11 +59,11 @@ float* blurred(const Kernel& k, const Loops& loops, float* from, float* other, f
 }
 
 // Rows in units of log 2 less their maximum, which `shift` adds up; false where a score is not finite.
-bool load(const Field& f, int64_t from, int64_t to, int64_t width, float* scores, double* shift) {
+bool load(const Field& f, int64_t from, int64_t to, int64_t stride, float* scores, double* shift) {
   const float sign = f.negated ? -1.f : 1.f;
   bool good = true;
   for (int64_t i = from; i < to; i++) {
-    float* row = scores + i * width;
+    float* row = scores + i * stride;
     const float* own = f.scores + i * f.point_step;
     float top = sign * own[0], low = top, odd = 0.f;
     for (int64_t l = 0; l < f.labels; l++) {
@@ -75,7 +75,7 @@ bool load(const Field& f, int64_t from, int64_t to, int64_t width, float* scores
     }
     good = good && top < -PADDING && low > PADDING && odd == 0.f;
     for (int64_t l = 0; l < f.labels; l++) row[l] = (row[l] - top) * LOG2E;
-    for (int64_t l = f.labels; l < width; l++) row[l] = PADDING;
+    for (int64_t l = f.labels; l < stride; l++) row[l] = PADDING;
     *shift += top;
   }
   return good;
@@ -121,7 +121,11 @@ int64_t mean_field(const Field& f, const Update& u) {
   const int64_t width = width_of(f.labels), count = (int64_t)f.kernels.size();
   const int members = team_of(f.points, u.threads);
   const bool watched = u.trace != nullptr;
-  Buffer<float> scores(f.points * width), logs, start;
+  // Where nobody watches, the array of results holds the scores until the last pass turns them into beliefs.
+  const bool in_place = !watched && u.damping == 0 && !f.start;
+  const int64_t stride = in_place ? f.labels : width;
+  Buffer<float> own_scores(in_place ? 0 : f.points * width), logs, start;
+  float* scores = in_place ? u.out : own_scores.data();
   if (watched || u.damping > 0) logs.resize(f.points * width);
   if (f.start) start.resize(f.points * width);
   std::vector<Nodes> nodes((size_t)count);
@@ -129,7 +133,7 @@ int64_t mean_field(const Field& f, const Update& u) {
   std::vector<std::vector<float>> padded((size_t)count);
   bool gentle = true;
   for (int64_t k = 0; k < count; k++) {
-    allocate(nodes[(size_t)k], f.kernels[(size_t)k].nodes + 1, width, u.symmetric ? 4 : 3, members);
+    allocate(nodes[(size_t)k], f.kernels[(size_t)k].nodes + 1, width, u.symmetric ? 4 : 2, members);
     const float *diagonal = f.diagonals[(size_t)k], *table = f.tables[(size_t)k];
     std::vector<float>& row = padded[(size_t)k];
     if (diagonal) {
@@ -178,7 +182,7 @@ int64_t mean_field(const Field& f, const Update& u) {
       own[0] = own[1] = 0;
       Pass pass{};
       pass.points = f.points, pass.labels = f.labels, pass.width = width;
-      pass.scores = step == 0 && f.start ? start.data() : scores.data();
+      pass.scores = step == 0 && f.start ? start.data() : scores, pass.stride = stride;
       pass.kernels = (int)count, pass.kernel = f.kernels.data(), pass.compatibility = related.data();
       pass.values = step ? current : nullptr;
       pass.spread = onwards ? target : nullptr;
@@ -189,7 +193,7 @@ int64_t mean_field(const Field& f, const Update& u) {
       const int64_t stretch = step ? to - from : CACHED * BLOCK;  // read and used at once
       for (int64_t at = from; at < to; at += stretch) {
         const int64_t end = std::min(at + stretch, to);
-        if (!step && !load(f, at, end, width, scores.data(), &shifts[(size_t)member])) refused.store(true);
+        if (!step && !load(f, at, end, stride, scores, &shifts[(size_t)member])) refused.store(true);
         loops.points(pass, at, end, scratch[(size_t)member].data());
       }
       barrier.wait();
@@ -218,21 +222,20 @@ int64_t mean_field(const Field& f, const Update& u) {
       for (int64_t k = 0; k < count; k++) {
         const Kernel& kernel = f.kernels[(size_t)k];
         const int64_t first = share(kernel.nodes, member, size), end = share(kernel.nodes, member + 1, size);
-        float *result = nullptr, *free[3];
+        float *result = nullptr, *other = nullptr;
         if (u.symmetric && kernel.directions) {
           // forwards from `next` by way of `spare` and `more`, then backwards by way of the one that is free
           result = blurred(kernel, loops, next[k], spare[k], more[k], false, width, member, size, barrier);
-          float* other = result == spare[k] ? more[k] : spare[k];
+          other = result == spare[k] ? more[k] : spare[k];
           float* back = blurred(kernel, loops, next[k], other, nullptr, true, width, member, size, barrier);
           for (int64_t j = first * width; j < end * width; j++) result[j] = 0.5f * (result[j] + back[j]);
-          free[0] = next[k], free[1] = other;
-        } else {
-          result = blurred(kernel, loops, next[k], spare[k], nullptr, false, width, member, size, barrier);
-          free[0] = result == next[k] ? spare[k] : next[k], free[1] = more[k];
+          spare[k] = next[k], more[k] = other, other = current[k];
+        } else {  // what points have read is free by now
+          result = blurred(kernel, loops, next[k], current[k], nullptr, false, width, member, size, barrier);
+          other = result == next[k] ? current[k] : next[k];
         }
-        free[2] = current[k];
         loops.relate(related[(size_t)k], f.labels, width, first, end, result, scratch[(size_t)member].data());
-        current[k] = result, next[k] = free[2], spare[k] = free[0], more[k] = free[1];
+        current[k] = result, next[k] = other;
       }
       barrier.wait();
       if (settled) step = u.steps;  // the next pass is beyond the last

@@ -117,9 +117,36 @@ static bool softmax(float* rows, int64_t count, int64_t width, bool gentle) {
   return true;
 }
 
-// rows = scores + messages
-static void scored(const Pass& pass, int64_t at, int64_t count, float* rows) {
-  const float* base = pass.scores + at * pass.width;
+// Rows of labels (count, labels) with padding, (count, width). `room` floats may be read from `packed`.
+template <class K>
+static void unpack(const float* packed, int64_t room, int64_t count, int64_t labels, int64_t width, float* rows) {
+  typedef typename K::V V;
+  typedef typename K::I I;
+  const int64_t vectors = width / K::lanes;
+  I real = {};  // lanes of the last vector that are labels
+  for (int l = 0; l < K::lanes; l++) real[l] = (vectors - 1) * K::lanes + l < labels ? -1 : 0;
+  const V padding = V{} + dense::PADDING;
+  int64_t i = 0;
+  for (; i < count && i * labels + width <= room; i++) {
+    const typename K::Memory* from = (const typename K::Memory*)(packed + i * labels);
+    typename K::Memory* to = (typename K::Memory*)(rows + i * width);
+    for (int64_t a = 0; a < vectors - 1; a++) to[a] = from[a];
+    const V last = from[vectors - 1];
+    to[vectors - 1] = real ? last : padding;
+  }
+  for (; i < count; i++)
+    for (int64_t l = 0; l < width; l++) rows[i * width + l] = l < labels ? packed[i * labels + l] : dense::PADDING;
+}
+
+// rows = scores + messages; points up to `to` are this thread's
+static void scored(const Pass& pass, int64_t at, int64_t count, int64_t to, float* rows) {
+  const float* base = pass.scores + at * pass.stride;
+  if (pass.stride != pass.width) {
+    const int64_t room = (to - at) * pass.stride;
+    if (pass.width == 4) unpack<Four>(base, room, count, pass.labels, pass.width, rows);
+    else unpack<Wide>(base, room, count, pass.labels, pass.width, rows);
+    base = rows;
+  }
   if (pass.values)
     for (int k = 0; k < pass.kernels; k++, base = rows)
       dense_gather(pass.kernel[k], at, count, pass.values[k], LOG2E * pass.compatibility[k].weight, base, rows,
@@ -159,7 +186,7 @@ static void ask_for(const void* from, int64_t bytes) {
 }
 
 static void ask_ahead(const Pass& pass, int64_t at, int64_t count) {
-  ask_for(pass.scores + at * pass.width, count * pass.width * (int64_t)sizeof(float));
+  ask_for(pass.scores + at * pass.stride, count * pass.stride * (int64_t)sizeof(float));
   for (int k = 0; k < pass.kernels; k++) {
     const Kernel& kernel = pass.kernel[k];
     ask_for(kernel.at + at * kernel.taps, count * kernel.taps * (int64_t)sizeof(int32_t));
@@ -176,7 +203,7 @@ void dense_points(const Pass& pass, int64_t from, int64_t to, float* scratch) {
   for (int64_t at = from; at < to; at += BLOCK) {
     const int64_t count = to - at < BLOCK ? to - at : BLOCK;
     if (!pass.fresh && at + 2 * BLOCK <= to) ask_ahead(pass, at + BLOCK, BLOCK);
-    scored(pass, at, count, rows);
+    scored(pass, at, count, to, rows);
     float* logs = pass.logs ? pass.logs + at * width : nullptr;
     const bool watched = pass.watch && !pass.fresh;
     if (watched) bound += bound_of(logs, pass.scores + at * width, rows, count, labels, width, old);
@@ -189,7 +216,7 @@ void dense_points(const Pass& pass, int64_t from, int64_t to, float* scratch) {
       log_softmax(rows, count, labels, width, logs);
     }
     if (!softmax(rows, count, width, pass.gentle && !logs)) {
-      scored(pass, at, count, rows);
+      scored(pass, at, count, to, rows);
       softmax(rows, count, width, false);
     }
     if (watched)
