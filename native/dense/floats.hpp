@@ -30,6 +30,20 @@ struct Four {
   static constexpr int lanes = 4;
 };
 
+#if CRFIELD_LEVEL == 4
+typedef float F16 __attribute__((vector_size(64)));
+typedef int32_t I16 __attribute__((vector_size(64)));
+typedef float F16mem __attribute__((vector_size(64), aligned(4), may_alias));
+struct Widest {  // for what does not care where rows end
+  typedef F16 V;
+  typedef I16 I;
+  typedef F16mem Memory;
+  static constexpr int lanes = 16;
+};
+#else
+typedef Eight Widest;
+#endif
+
 #if CRFIELD_LEVEL >= 3
 typedef Eight Wide;
 #else

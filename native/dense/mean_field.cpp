@@ -58,25 +58,41 @@ float* blurred(const Kernel& k, const Loops& loops, float* from, float* other, f
   return from;
 }
 
-// Rows in units of log 2 less their maximum, which `shift` adds up; false where a score is not finite.
+// Of a label's scores, which become part of each point's extremes; `odd` turns NaN where one of them is none.
+template <int STEP>
+void largest_and_least(const float* column, int64_t step, int64_t count, float sign, float* top, float* low,
+                       float* odd) {
+  for (int64_t i = 0; i < count; i++) {
+    const float x = sign * column[i * (STEP ? STEP : step)];
+    top[i] = x > top[i] ? x : top[i];
+    low[i] = x < low[i] ? x : low[i];
+    odd[i] += x * 0.f;
+  }
+}
+
+// Rows in units of log 2 less their maximum, which `shift` adds up; false where a score is not finite. Labels outside
+// and points inside: they do not wait for each other.
 bool load(const Field& f, int64_t from, int64_t to, int64_t stride, float* scores, double* shift) {
   const float sign = f.negated ? -1.f : 1.f;
+  float top[BLOCK], low[BLOCK], odd[BLOCK];
   bool good = true;
-  for (int64_t i = from; i < to; i++) {
-    float* row = scores + i * stride;
-    const float* own = f.scores + i * f.point_step;
-    float top = sign * own[0], low = top, odd = 0.f;
+  for (int64_t at = from; at < to; at += BLOCK) {
+    const int64_t count = std::min<int64_t>(BLOCK, to - at);
+    const float* own = f.scores + at * f.point_step;
+    for (int64_t i = 0; i < count; i++) top[i] = low[i] = sign * own[i * f.point_step], odd[i] = 0.f;
     for (int64_t l = 0; l < f.labels; l++) {
-      const float x = sign * own[l * f.label_step];
-      row[l] = x;
-      top = x > top ? x : top;
-      low = x < low ? x : low;
-      odd += x * 0.f;  // NaN where one of them is none
+      const float* column = own + l * f.label_step;
+      if (f.point_step == 1) largest_and_least<1>(column, 1, count, sign, top, low, odd);
+      else largest_and_least<0>(column, f.point_step, count, sign, top, low, odd);
     }
-    good = good && top < -PADDING && low > PADDING && odd == 0.f;
-    for (int64_t l = 0; l < f.labels; l++) row[l] = (row[l] - top) * LOG2E;
-    for (int64_t l = f.labels; l < stride; l++) row[l] = PADDING;
-    *shift += top;
+    for (int64_t i = 0; i < count; i++) {
+      good = good && top[i] < -PADDING && low[i] > PADDING && odd[i] == 0.f;
+      *shift += top[i];
+      const float* x = own + i * f.point_step;
+      float* row = scores + (at + i) * stride;
+      for (int64_t l = 0; l < f.labels; l++) row[l] = (sign * x[l * f.label_step] - top[i]) * LOG2E;
+      for (int64_t l = f.labels; l < stride; l++) row[l] = PADDING;
+    }
   }
   return good;
 }

@@ -72,11 +72,12 @@ static void softmax_four(float* rows, int64_t count) {
 static bool softmax_plain(float* rows, int64_t count, int64_t width) {
   const int64_t vectors = width / 8, padded = (count + 3) / 4 * 4;
   F8mem* p = (F8mem*)rows;
-  for (int64_t j = 0; j < padded * vectors; j++) {
-    F8 x = p[j];
-    x = x < 120.f ? x : F8{} + 120.f;
-    exp2_of<Eight>(x);
-    p[j] = x;
+  Widest::Memory* all = (Widest::Memory*)rows;  // four rows of eights are sixteens too
+  for (int64_t j = 0; j < padded * width / Widest::lanes; j++) {
+    Widest::V x = all[j];
+    x = x < 120.f ? x : Widest::V{} + 120.f;
+    exp2_of<Widest>(x);
+    all[j] = x;
   }
   F4 most = {};
   for (int64_t i = 0; i < count; i += 4) {
