@@ -93,7 +93,7 @@ class Recent {
   }
 
  private:
-  static constexpr int BITS = 12;
+  static constexpr int BITS = 9;
   static constexpr size_t SIZE = size_t(1) << BITS;
   std::vector<Simplex> known_;
 };
