@@ -1,9 +1,9 @@
 """Draw the pictures of the documentation: ``python examples/draw_pictures.py``.
 
 ``docs/pictures/marginals.png`` shows how sure a model is of one phrase; it is trained on the spot. Beside it,
-``losses.png`` compares the logistic and the hinge loss, and ``dense.png`` shows a scene before and after a dense field. Given a file that ``python -m benchmarks`` wrote,
-``docs/pictures/ratios.png`` is drawn from it as well, and ``docs/pictures/boosting-growth.png`` if it tells how the
-time of boosting grows.
+``losses.png`` compares the logistic and the hinge loss, and ``dense.png`` shows a scene before and after a dense
+field. Given a file that ``python -m benchmarks`` wrote, ``docs/pictures/ratios.png`` is drawn from it as well, and
+``docs/pictures/boosting-growth.png`` if it tells how the time of boosting grows.
 """
 
 from __future__ import annotations
