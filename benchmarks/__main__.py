@@ -22,6 +22,7 @@ COMPARISONS = (
     "programs",
     "pseudo",
     "graphs",
+    "dense",
     "boosting",
     "trees",
     "families",

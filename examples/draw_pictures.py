@@ -1,9 +1,9 @@
 """Draw the pictures of the documentation: ``python examples/draw_pictures.py``.
 
 ``docs/pictures/marginals.png`` shows how sure a model is of one phrase; it is trained on the spot. Beside it,
-``losses.png`` compares the logistic and the hinge loss. Given a file that ``python -m benchmarks`` wrote,
-``docs/pictures/ratios.png`` is drawn from it as well, and ``docs/pictures/boosting-growth.png`` if it tells how the
-time of boosting grows.
+``losses.png`` compares the logistic and the hinge loss, and ``dense.png`` shows a scene before and after a dense
+field. Given a file that ``python -m benchmarks`` wrote, ``docs/pictures/ratios.png`` is drawn from it as well, and
+``docs/pictures/boosting-growth.png`` if it tells how the time of boosting grows.
 """
 
 from __future__ import annotations
@@ -116,10 +116,32 @@ def draw_growth(path: Path, source: Path) -> None:
     plt.close(figure)
 
 
+def draw_dense(path: Path) -> None:
+    """A made scene, what a coarse network says of it, and the same after a dense field."""
+    made = crfield.make_scenes(1, (120, 160), random_state=4)
+    model = crfield.DenseCRF(smooth_weight=3, colour_weight=10, colour_width=13, sweeps=5).untrained(range(5))
+    found = model.predict(made.images, unary=made.probabilities)[0]
+    shown = {
+        "image": made.images[0],
+        "network alone": made.probabilities[0].argmax(axis=-1),
+        "dense field": found,
+        "truth": made.labels[0],
+    }
+    figure, row = plt.subplots(1, 4, figsize=(8.4, 2.0))
+    for axes, (title, picture) in zip(row, shown.items()):
+        axes.imshow(picture, cmap="tab10", vmin=0, vmax=9, interpolation="nearest")
+        axes.set_title(title, fontsize=9, color=INK)
+        axes.axis("off")
+    figure.tight_layout()
+    figure.savefig(path, dpi=DPI)
+    plt.close(figure)
+
+
 def main(arguments: list[str]) -> None:
     """Draw what can be drawn."""
     PICTURES.mkdir(parents=True, exist_ok=True)
     draw_marginals(PICTURES / "marginals.png")
+    draw_dense(PICTURES / "dense.png")
     plot_losses().savefig(PICTURES / "losses.png", dpi=DPI)
     for name in arguments:
         draw_ratios(PICTURES / "ratios.png", Path(name))

@@ -71,6 +71,11 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
             "20 s",
             covers={"Xing's lecture notes": ("section 3.4.3, comparison",)},
         ),
+        "dense-scenes": Entry(
+            "graphs.dense_scenes",
+            "dense fields on made scenes: weights set by hand, and compatibilities learnt",
+            "20 s",
+        ),
         "rfid-trials": Entry(
             "activities.rfid.trials",
             "activities by a batteryless sensor: boosted fields, a linear chain, a Markov model",

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from crfield.estimators.choice.best_chain import BestChain as BestChain
     from crfield.estimators.choice.best_chain import choose as choose
     from crfield.estimators.continuous import ContinuousCRF as ContinuousCRF
+    from crfield.estimators.dense.crf import DenseCRF as DenseCRF
     from crfield.estimators.explain.partial_dependence import partial_dependence as partial_dependence
     from crfield.estimators.graph.crf import GraphCRF as GraphCRF
     from crfield.estimators.graph.discriminative_field import DiscriminativeRandomField as DiscriminativeRandomField
@@ -92,6 +93,7 @@ if TYPE_CHECKING:
     from crfield.simulate.order_chains import make_order_chains as make_order_chains
     from crfield.simulate.phrases import make_phrases as make_phrases
     from crfield.simulate.phrases import phrase_features as phrase_features
+    from crfield.simulate.scenes import make_scenes as make_scenes
     from crfield.simulate.smooth_series import make_smooth_series as make_smooth_series
     from crfield.simulate.soccer import make_soccer as make_soccer
     from crfield.simulate.sub_structure import make_sub_structure as make_sub_structure
@@ -134,6 +136,7 @@ else:
         "Constraints": "crfield.core.constraints",
         "convert_model": "crfield.compat.convert",
         "ContinuousCRF": "crfield.estimators.continuous",
+        "DenseCRF": "crfield.estimators.dense.crf",
         "DiscriminativeRandomField": "crfield.estimators.graph.discriminative_field",
         "edge_list": "crfield.data.graphs.builders",
         "Edges": "crfield.data.graphs.graph",
@@ -164,6 +167,7 @@ else:
         "make_order_chains": "crfield.simulate.order_chains",
         "make_phrases": "crfield.simulate.phrases",
         "make_rib_rob": "crfield.simulate.label_bias",
+        "make_scenes": "crfield.simulate.scenes",
         "make_smooth_series": "crfield.simulate.smooth_series",
         "make_soccer": "crfield.simulate.soccer",
         "make_sub_structure": "crfield.simulate.sub_structure",

@@ -23,6 +23,7 @@ from crfield import (
     ChainCRFCV,
     ClassifierHMM,
     ContinuousCRF,
+    DenseCRF,
     DiscriminativeRandomField,
     FactorialCRF,
     GraphCRF,
@@ -349,6 +350,13 @@ FRONT_DOOR = [
     Front(BoostedRandomField, some_graphs, options=(("learner", "stump"), ("n_rounds", 20)), cells=graphs),
     Front(KernelCRF, some_chains, options=(("similarity", "polynomial"), ("l2", 2.5), ("decode", "marginal"))),
     Front(GridCRF, some_images, options=(("l2", 2.5), ("neighbours", 8), ("directed", True)), cells=images),
+    Front(
+        DenseCRF,
+        some_images,
+        ("local",),
+        options=(("compatibility", "full"), ("sweeps", 3), ("accuracy", "high"), ("l2", 2.5)),
+        cells=images,
+    ),
     Front(
         FactorialCRF,
         some_layers,

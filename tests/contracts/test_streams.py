@@ -13,6 +13,7 @@ import pytest
 from crfield import (
     ChainCRFCV,
     ContinuousCRF,
+    DenseCRF,
     DiscriminativeRandomField,
     FactorialCRF,
     GridCRF,
@@ -28,7 +29,7 @@ from tests.cases.estimators import CELLS, FRONT_DOOR, Front
 every = pytest.mark.parametrize("front", FRONT_DOOR, ids=lambda front: front.estimator.__name__)
 
 # what has no order in time, or no label before its end
-WHOLE = {SemiMarkovCRF, GridCRF, DiscriminativeRandomField, MarkovRandomField}
+WHOLE = {SemiMarkovCRF, DenseCRF, GridCRF, DiscriminativeRandomField, MarkovRandomField}
 NOT_EXPORTED = {KernelCRF}
 SENTENCE = r"cannot stream|not exported|only models of plain numbers|chains over time"
 OPTIONS: dict[str, Any] = {"n_rounds": 5, "max_iter": 5, "n_init": 1, "decode": "marginal"}

@@ -276,6 +276,7 @@ CASES = [
     Case("graph", lambda: crfield.GraphCRF(objective="pseudo_likelihood", decode="marginal"), graphs),
     Case("graph-exact", lambda: crfield.GraphCRF(objective="likelihood", decode="map"), graphs),
     Case("grid", lambda: crfield.GridCRF(objective="pseudo_likelihood", decode="map", neighbours=8), images),
+    Case("dense", lambda: crfield.DenseCRF(compatibility="full", sweeps=3, l2=0.5), images),
     Case("factorial", lambda: crfield.FactorialCRF(layers=("motion", "place"), l2=0.5), layers),
     Case("factorial-shared", lambda: crfield.FactorialCRF(l2=0.5, distances=(1, 2)), layers),
     Case("discriminative-field", lambda: crfield.DiscriminativeRandomField(cv=2), images),

@@ -179,6 +179,13 @@ MODELS: tuple[Model, ...] = (
         "guides/graphs.md",
     ),
     Model(
+        "DenseCRF",
+        PIXEL,
+        "pixels that are near, or near and alike in colour, tend to have like labels, however far apart",
+        "probabilities of a network or scribbles to be sharpened at the edges of things; volumes and point sets too",
+        "methods/dense-crf.md",
+    ),
+    Model(
         "ContinuousCRF",
         NUMBER,
         "labels are jointly normal given the columns; neighbours are close (sequences and graphs)",

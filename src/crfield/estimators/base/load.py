@@ -28,6 +28,7 @@ HOMES: dict[str, str] = {
     "graph_crf": "crfield.estimators.graph.crf:GraphCRF",
     "grid_crf": "crfield.estimators.graph.grid:GridCRF",
     "factorial_crf": "crfield.estimators.graph.factorial:FactorialCRF",
+    "dense_crf": "crfield.estimators.dense.crf:DenseCRF",
     "discriminative_field": "crfield.estimators.graph.discriminative_field:DiscriminativeRandomField",
     "markov_field": "crfield.estimators.graph.markov_field:MarkovRandomField",
     "hidden_crf": "crfield.estimators.latent.hidden_crf:HiddenCRF",

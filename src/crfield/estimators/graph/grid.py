@@ -17,7 +17,8 @@ from crfield.core.parameters import parameter
 from crfield.core.typing import Graphlike, Labels
 from crfield.data.graphs.builders import EdgeFeatures, grid
 from crfield.data.graphs.graph import Graph
-from crfield.errors import InputError, LabelError, ShapeError
+from crfield.errors import InputError, ShapeError
+from crfield.estimators.base.images import flat_labels, shaped
 from crfield.estimators.graph.crf import GraphCRF
 
 
@@ -54,29 +55,19 @@ class PixelGrids(Estimator):
         return as_grids(X, neighbours=self.neighbours)
 
     def _labels(self, y: Labels, X: Graphlike) -> Labels:
-        if not hasattr(y, "__len__") or isinstance(y, str | bytes):
-            raise LabelError(f"y must be a list of images of labels, one for each image, got {type(y).__name__}.")
-        flat = []
-        for number, (labels, image) in enumerate(zip(y, X)):
-            if isinstance(image, Graph):
-                flat.append(labels)
-                continue
-            table = labels if isinstance(labels, np.ndarray) else np.asarray(labels, dtype=object)
-            if table.shape[:2] != np.shape(image)[:2]:
-                raise ShapeError(
-                    f"y[{number}] must have the shape {np.shape(image)[:2]} of its image, got {table.shape}."
-                )
-            flat.append(table.reshape(-1).tolist() if table.dtype == object else table.reshape(-1))
-        if len(flat) != len(y) or len(flat) != len(X):
-            raise ShapeError(f"X has {len(X)} images and y has {len(y)} entries: give both one entry per image.")
-        return flat
+        return flat_labels(y, image_shapes(X))
 
     def _shaped(self, rows: np.ndarray, X: Graphlike) -> np.ndarray:
-        out = np.empty(len(rows), dtype=object)
-        for number, (values, image) in enumerate(zip(rows, X)):
-            shape = () if isinstance(image, Graph) else np.shape(image)[:2]
-            out[number] = values.reshape(*shape, *values.shape[1:]) if shape else values
-        return out
+        return shaped(rows, image_shapes(X))
+
+
+def image_shapes(X: Graphlike) -> list[tuple[int, ...] | None]:
+    """(H, W) of every image, None for a graph.
+
+    >>> image_shapes([np.zeros((2, 3)), np.zeros((4, 5, 3))])
+    [(2, 3), (4, 5)]
+    """
+    return [None if isinstance(image, Graph) else np.shape(image)[:2] for image in X]
 
 
 class GridCRF(PixelGrids, GraphCRF, kind="grid_crf"):
