@@ -13,6 +13,8 @@ nb::object owned(PyObject* made) {
   return nb::steal(made);
 }
 
+constexpr double PLAIN_NUMBER = 1e300;  // two of them add up to a number
+
 bool is_list(PyObject* value) { return PyList_Check(value) || PyTuple_Check(value); }
 
 Py_ssize_t length(PyObject* list) { return PyList_Check(list) ? PyList_GET_SIZE(list) : PyTuple_GET_SIZE(list); }
@@ -101,6 +103,26 @@ void Reader::read(PyObject* sequences) {
   }
 }
 
+bool Reader::read_one(PyObject* steps) {
+  if (!is_list(steps)) return false;
+  out_.offsets.resize(1);
+  out_.indptr.resize(1);
+  out_.indices.clear();
+  out_.values.clear();
+  out_.all_one = true;
+  row_ = 0;
+  vectors_.clear();
+  numbers_.clear();
+  drop_waiting();
+  const nb::object holder = nb::borrow(steps);
+  try {
+    read_sequence(steps);
+  } catch (const Unusable&) {
+    return false;
+  }
+  return true;
+}
+
 void Reader::read_sequence(PyObject* sequence) {
   // The length is asked again at every step: reading a step may run Python code that changes the list.
   for (Py_ssize_t t = 0; t < length(sequence); t++) {
@@ -114,7 +136,9 @@ void Reader::read_sequence(PyObject* sequence) {
 }
 
 void Reader::read_item(PyObject* item) {
-  switch (kind_of(item)) {
+  const Kind kind = kind_of(item);
+  if (joined_ && (kind == DICT || kind == MAPPING)) return read_joined(item);
+  switch (kind) {
     case LIST:
       return read_strings(item);
     case DICT:
@@ -133,6 +157,89 @@ void Reader::read_item(PyObject* item) {
     default:
       throw Unusable();
   }
+}
+
+// A dict of everyday values is joined here; one that holds others, or whose joined names meet, in Python.
+void Reader::read_joined(PyObject* item) {
+  name_.clear();
+  if (PyDict_CheckExact(item) && join_dict(item, 0)) {
+    const size_t first = out_.indices.size();
+    flush();
+    if (!repeats(first)) return;
+    out_.indices.resize(first);
+    if (!out_.all_one) out_.values.resize(first);
+  }
+  drop_waiting();
+  if (!join_.is_valid()) join_ = nb::module_::import_("crfield.kernels.joined_items").attr("joined");
+  const nb::object plain = owned(PyObject_CallOneArg(join_.ptr(), item));
+  name_.clear();
+  read_dict(plain.ptr(), 0);
+  flush();
+}
+
+// Names and numbers of a dict wait for their lookup; false at the first value that is not plain. Runs no Python code.
+bool Reader::join_dict(PyObject* dict, int depth) {
+  if (depth > DEEPEST) return false;
+  const size_t prefix = name_.size();
+  Py_ssize_t at = 0;
+  PyObject *key, *value;
+  while (PyDict_Next(dict, &at, &key, &value)) {
+    if (!PyUnicode_CheckExact(key)) return false;
+    name_.resize(prefix);
+    nb::object keep;
+    name_ += text(key, keep);
+    if (PyUnicode_CheckExact(value)) {
+      name_ += ':';
+      name_ += text(value, keep);
+      add_named(1.0);
+    } else if (PyFloat_CheckExact(value)) {
+      const double x = PyFloat_AS_DOUBLE(value);
+      if (!(std::fabs(x) <= PLAIN_NUMBER)) return false;
+      add_named(x);
+    } else if (PyBool_Check(value)) {
+      if (value == Py_True) add_named(1.0);
+    } else if (PyLong_CheckExact(value)) {
+      const double x = PyLong_AsDouble(value);
+      if (PyErr_Occurred()) PyErr_Clear();  // beyond all doubles, as x = -1 does not tell
+      else if (std::fabs(x) <= PLAIN_NUMBER) {
+        add_named(x);
+        continue;
+      }
+      return false;
+    } else if (PyList_CheckExact(value) || PyTuple_CheckExact(value)) {
+      name_ += ':';
+      const size_t stem = name_.size();
+      for (Py_ssize_t i = 0; i < length(value); i++) {
+        PyObject* entry = entries(value)[i];
+        if (!PyUnicode_CheckExact(entry)) return false;
+        name_.resize(stem);
+        name_ += text(entry, keep);
+        add_named(1.0);
+      }
+    } else if (PyDict_CheckExact(value)) {
+      name_ += ':';
+      if (!join_dict(value, depth + 1)) return false;
+    } else {
+      return false;
+    }
+  }
+  name_.resize(prefix);
+  return true;
+}
+
+// Whether a column comes twice among those from `first` on.
+bool Reader::repeats(size_t first) {
+  const int32_t* from = out_.indices.data() + first;
+  const size_t n = out_.indices.size() - first;
+  if (n <= 64) {
+    bool twice = false;
+    for (size_t i = 1; i < n; i++)
+      for (size_t k = 0; k < i; k++) twice |= from[k] == from[i];
+    return twice;
+  }
+  sorted_.assign(from, from + n);
+  std::sort(sorted_.begin(), sorted_.end());
+  return std::adjacent_find(sorted_.begin(), sorted_.end()) != sorted_.end();
 }
 
 void Reader::read_strings(PyObject* list) {
@@ -380,6 +487,10 @@ void Reader::flush() {
     }
     look_up(keys, n, waiting_.data() + i);
   }
+  drop_waiting();
+}
+
+void Reader::drop_waiting() {
   arena_.clear();
   ends_.clear();
   waiting_.clear();

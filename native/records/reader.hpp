@@ -35,10 +35,13 @@ struct Encoded {
 
 class Reader {
  public:
-  Reader(RecordTable& table, bool grow) : table_(table), grow_(grow) {}
+  // With `joined`, dicts are read as the names that CRFsuite gives them: kernels/joined_items.py.
+  Reader(RecordTable& table, bool grow, bool joined) : table_(table), grow_(grow), joined_(joined) {}
 
   // Throws nb::python_error with Refused(sequence, step), -1 for a whole sequence.
   void read(PyObject* sequences);
+  // The steps of one list or tuple, after whatever was read before is forgotten; false where they cannot be used.
+  bool read_one(PyObject* steps);
 
   Encoded& encoded() { return out_; }
   // (rows, dense_width) filled from the vectors seen; the caller gives zeros.
@@ -53,6 +56,9 @@ class Reader {
 
   void read_sequence(PyObject* sequence);
   void read_item(PyObject* item);
+  void read_joined(PyObject* item);
+  bool join_dict(PyObject* dict, int depth);
+  bool repeats(size_t first);
   void read_strings(PyObject* list_or_tuple);
   void read_dict(PyObject* dict, int depth);
   void read_feature(PyObject* value, int depth);
@@ -65,13 +71,14 @@ class Reader {
 
   void add_named(double value);
   void add_indicator(PyObject* value);
+  void drop_waiting();
   void flush();
   // Columns of n ≤ Interner::MANY keys, with their values or, without any, with ones.
   void look_up(const std::string_view* keys, int n, const double* values);
   void put(int32_t column, double value);
 
   RecordTable& table_;
-  const bool grow_;
+  const bool grow_, joined_;
   Encoded out_;
   int64_t row_ = 0, sequence_ = -1, step_ = -1;
 
@@ -84,7 +91,8 @@ class Reader {
   std::vector<double> numbers_;
   std::unordered_map<PyTypeObject*, Kind> kinds_;
   std::vector<nb::object> types_;  // keeps the keys of kinds_ alive
-  nb::object rules_;
+  nb::object rules_, join_;
+  std::vector<int32_t> sorted_;
 };
 
 }  // namespace records

@@ -19,12 +19,13 @@ from crfield.core.topology import Chains
 from crfield.core.typing import Parameters, Sequences
 from crfield.data.batch import Batch
 from crfield.data.labels import LabelCoder
-from crfield.data.large import refuse_unbearable
+from crfield.data.large import USUAL, refuse_unbearable
 from crfield.errors import FeatureError, InputError, LabelError, ModelFileError
 from crfield.features.detect import encoder_from_state
 from crfield.features.encoder import Encoder
 from crfield.inference.chain import ChainEngine
 from crfield.kernels import linear
+from crfield.kernels.tagging import SequenceTagger
 from crfield.scoring.higher_order import HigherOrderLayout, HigherOrderScores, higher_order_from_state
 from crfield.scoring.layout import Layout
 from crfield.scoring.tables import FunctionTables, LabelFunction, TableScorer, tabulate
@@ -91,6 +92,14 @@ class ColumnModel:
         if batch.numeric:
             refuse_unbearable(batch, self.encoder, self.weights)
         return batch
+
+    def sequence_tagger(self) -> SequenceTagger | None:
+        """One call from the steps of a sequence to its labels, where encoder and layout are plain ones."""
+        make = getattr(self.encoder, "sequence_tagger", None)
+        if make is None or self.higher_order or self.encoded is not None:
+            return None
+        self.encode([])  # do encoder and weights fit together?
+        return make(self.tagger, self.labels.labels, largest=USUAL)
 
     def run_scores(self, X: Sequences, *, n_jobs: int) -> HigherOrderScores:
         """Scores of X for a layout of higher order."""

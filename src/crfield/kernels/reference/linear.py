@@ -239,6 +239,16 @@ class Tagger:
         node[:], edge[:] = scores_of(self.model, batch, self.w)
 
 
+def best_labels(
+    tagger: Tagger, labels: tuple[Any, ...], node: Part, dense: np.ndarray | None, edge: Part
+) -> list[Any] | None:
+    """Labels along the best path of the one sequence that has these columns; None where there is none."""
+    steps = len(node[0]) - 1  # type: ignore[arg-type]
+    path, total = np.zeros(steps, np.int32), np.zeros(1)
+    tagger.decode(BatchArrays(np.array([0, steps]), *node, dense, *edge, None), path, total, 1)  # type: ignore[arg-type]
+    return None if np.isneginf(total[0]) else [labels[code] for code in path.tolist()]
+
+
 class Problem:
     """Body of `crfield.kernels.linear.Problem`: free total minus clamped total."""
 
