@@ -203,5 +203,5 @@ NB_MODULE(_records, m) {
   nb::class_<SequenceTagger>(m, "SequenceTagger")
       .def(nb::init<nb::object, nb::object, nb::tuple, bool, double>(), nb::arg("table"), nb::arg("tagger"), nb::arg("labels"),
            nb::arg("joined"), nb::arg("largest"))
-      .def("tag", &SequenceTagger::tag, nb::arg("steps"));
+      .def("tag", &SequenceTagger::tag, nb::arg("steps").none());
 }

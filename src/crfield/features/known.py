@@ -179,7 +179,7 @@ def _short(text: str) -> str:
 
 
 def check_records(table: RecordTable, X: Any, node: Columns, *, row: str = "step") -> None:
-    """Tell when most rows of X that have features have none that the table knows; for a node of which `few_known` is true.
+    """Tell when most rows of X that have features have none that the table knows; for those of `few_known`.
 
     A feature that most rows have alone, a bias, says nothing about any of them and does not count as known.
 

@@ -110,7 +110,9 @@ class RecordEncoder(NamedEdges):
             node = self._scale.apply(node)
         return Batch(topology, node, None if self._edges is None else self._edges.take(topology, node))
 
-    def sequence_tagger(self, weights: Tagger, labels: Sequence[Hashable], *, largest: float) -> SequenceTagger | None:
+    def sequence_tagger(
+        self, weights: Tagger, labels: Sequence[Hashable], *, largest: float
+    ) -> SequenceTagger | None:
         """One call from the steps of a sequence to its labels; None where columns are made from columns."""
         if self._scale is not None or self._edges is not None:
             return None

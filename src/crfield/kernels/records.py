@@ -63,16 +63,14 @@ class RecordTable:
         """D, the width of the dense block."""
         return int(self._table.n_dense)
 
-    def encode(
-        self, sequences: Any, *, grow: bool, first_step: int = 0, joined: bool = False
-    ) -> EncodedRecords:
+    def encode(self, sequences: Any, *, grow: bool, first_step: int = 0, joined: bool = False) -> EncodedRecords:
         """Columns of a list of sequences; with ``grow`` new features get columns, else they are dropped.
 
             column(key) = number of different keys that came before it
             dense[n, start(name) + i] = vector_n(name)[i],  zero where step n has no such vector
 
-        With ``joined``, dicts are read as `joined_items` writes them out. FeatureError or ShapeError name the sequence,
-        step and feature that cannot be used; they count steps from ``first_step``.
+        With ``joined``, dicts are read as `joined_items` writes them out. FeatureError or ShapeError name the
+        sequence, step and feature that cannot be used; they count steps from ``first_step``.
         """
         if not isinstance(sequences, list | tuple):
             sequences = sequences_of(sequences)

@@ -56,9 +56,10 @@ def record_tagger(
     (['A', 'B', 'B'], None, None)
     """
     body = choice.body("records")
-    if not isinstance(table._table, body.RecordTable) or not isinstance(weights._tagger, choice.body("linear").Tagger):
+    same = isinstance(table._table, body.RecordTable) and isinstance(weights._tagger, choice.body("linear").Tagger)
+    if not same:
         return None
-    return body.SequenceTagger(table._table, weights._tagger, tuple(labels), joined, largest)  # type: ignore[no-any-return]
+    return body.SequenceTagger(table._table, weights._tagger, tuple(labels), joined, largest)
 
 
 def template_tagger(
@@ -83,7 +84,7 @@ def template_tagger(
     if not same or not isinstance(weights._tagger, choice.body("linear").Tagger):
         return None
     telling = np.ascontiguousarray(telling, bool)
-    return body.SequenceTagger(alphabet, node, edge, weights._tagger, tuple(labels), width, telling, many)  # type: ignore[no-any-return]
+    return body.SequenceTagger(alphabet, node, edge, weights._tagger, tuple(labels), width, telling, many)
 
 
 def few_known(indptr: np.ndarray, indices: np.ndarray) -> bool:

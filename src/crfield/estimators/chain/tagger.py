@@ -1,8 +1,8 @@
 """`ChainTagger`: a fitted chain that labels one sequence at a time.
 
 `predict` takes a list of sequences and gives arrays, as scikit-learn's models do. For one sentence of four words the
-arrays on the way there and back cost more than the answer, and a service that has one request at a time has nothing to
-batch. A tagger goes from the Python objects of one sequence to label objects in one compiled call
+arrays on the way there and back cost more than the answer, and a service that has one request at a time has nothing
+to batch. A tagger goes from the Python objects of one sequence to label objects in one compiled call
 (`crfield.kernels.tagging`) and gives a list, as python-crfsuite's does: plain labels, ready for JSON, which an array
 would first have to be turned into again.
 
@@ -46,7 +46,7 @@ class ChainTagger:
     def tag(self, x: Any) -> list[Hashable]:
         """The labels of one sequence, in any form that ``predict`` takes a list of."""
         labels = self._quick(x)
-        return self._model.predict([x])[0].tolist() if labels is None else labels  # type: ignore[no-any-return]
+        return self._model.predict([x])[0].tolist() if labels is None else labels
 
     __call__ = tag
 

@@ -168,7 +168,9 @@ class TemplateEncoder:
             object.__setattr__(node, "telling", words[node.starts[1:]] > words[node.starts[:-1]])
         return node.telling  # type: ignore[return-value]
 
-    def sequence_tagger(self, weights: Tagger, labels: Sequence[Hashable], *, largest: float) -> SequenceTagger | None:
+    def sequence_tagger(
+        self, weights: Tagger, labels: Sequence[Hashable], *, largest: float
+    ) -> SequenceTagger | None:
         """One call from the rows of a sequence to its labels; all columns are one, so no cell is too large."""
         alphabet, node, edge = self._fitted()
         return template_tagger(

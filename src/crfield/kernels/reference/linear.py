@@ -6,6 +6,8 @@ sequences at a time; here each step is one NumPy or SciPy expression over the wh
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from crfield.kernels.reference import chain as chain_numpy
