@@ -1,0 +1,322 @@
+"""scikit-learn's base classes, taken up the moment that scikit-learn is imported, and not before.
+
+Every estimator here is one of scikit-learn's: ``clone``, ``GridSearchCV``, metadata routing, tags, the two reprs and
+``isinstance(model, sklearn.base.BaseEstimator)`` all hold. But importing scikit-learn takes longer than loading a model
+and tagging with it, and neither needs it. So the classes of this module stand where scikit-learn's belong:
+
+    before     BaseEstimator → _Alone (get_params, set_params, and the rest asks scikit-learn in)
+    after      BaseEstimator → sklearn.base.BaseEstimator
+
+What is written here for the time before is in classes *below* the stand-ins, which leave the order of resolution when
+the bases are exchanged: afterwards everything is scikit-learn's own, as if it had been derived from at once. Python
+recomputes the order of all classes derived and their instances with it; they stay the same objects, so a model that was
+loaded before is an estimator of scikit-learn after. What scikit-learn does when a class is derived (the methods
+``set_fit_request`` …, the wrapped ``transform``) is done then for the classes that were made before.
+
+Nobody has to say when: whoever needs scikit-learn imports it, and `_Watch` notices the import of ``sklearn.base`` (an
+entry of ``sys.meta_path`` that finds nothing itself and leaves when it has seen it). Where it is imported already, its
+classes are taken up here at once.
+
+scikit-learn carries no types. A class derived from an unknown one may have any attribute, so that a checker would
+accept ``model.fitt()``: type checkers are therefore shown what the base classes offer.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from typing import TYPE_CHECKING, Any, Self
+
+__all__ = ["BaseEstimator", "ClassifierMixin", "NotFitted", "RegressorMixin", "Tags", "TransformerMixin"]
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    class TargetTags:
+        """What y is."""
+
+        required: bool
+        multi_output: bool
+        single_output: bool
+
+    class InputTags:
+        """What X is."""
+
+        two_d_array: bool
+        three_d_array: bool
+        sparse: bool
+        allow_nan: bool
+
+    class Tags:
+        """What an estimator tells scikit-learn of itself."""
+
+        estimator_type: str | None
+        target_tags: TargetTags
+        input_tags: InputTags
+        classifier_tags: Any
+        regressor_tags: Any
+        transformer_tags: Any
+        non_deterministic: bool
+        requires_fit: bool
+        no_validation: bool
+
+    class BaseEstimator:
+        """What scikit-learn's class of this name offers."""
+
+        def get_params(self, deep: bool = True) -> dict[str, Any]: ...
+        def set_params(self, **params: Any) -> Self: ...
+        def set_fit_request(self, **requested: bool | str | None) -> Self: ...
+        def set_partial_fit_request(self, **requested: bool | str | None) -> Self: ...
+        def set_predict_request(self, **requested: bool | str | None) -> Self: ...
+        def set_predict_proba_request(self, **requested: bool | str | None) -> Self: ...
+        def set_predict_log_proba_request(self, **requested: bool | str | None) -> Self: ...
+        def set_decision_function_request(self, **requested: bool | str | None) -> Self: ...
+        def set_score_request(self, **requested: bool | str | None) -> Self: ...
+        def get_metadata_routing(self) -> Any: ...
+        def __sklearn_tags__(self) -> Tags: ...
+        def __sklearn_clone__(self) -> Self: ...
+        def __getstate__(self) -> Any: ...
+        def __setstate__(self, state: Any) -> None: ...
+
+    class ClassifierMixin:
+        """A classifier of rows."""
+
+        n_features_in_: int
+        feature_names_in_: np.ndarray
+
+        def score(self, X: Any, y: Any, sample_weight: Any = None) -> float: ...
+        def __sklearn_tags__(self) -> Tags: ...
+
+    class RegressorMixin:
+        """A regression."""
+
+        def score(self, X: Any, y: Any, sample_weight: Any = None) -> float: ...
+        def __sklearn_tags__(self) -> Tags: ...
+
+    class TransformerMixin:
+        """A transformer."""
+
+        def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Any: ...
+        def set_output(self, *, transform: str | None = None) -> Self: ...
+        def __sklearn_tags__(self) -> Tags: ...
+
+    class NotFitted(ValueError, AttributeError):
+        """A model was asked before ``fit``."""
+
+else:
+    Tags = Any
+
+    class _Alone:
+        """An estimator as long as there is no scikit-learn: parameters; whatever else is asked imports it."""
+
+        @classmethod
+        def _get_param_names(cls):
+            listed = list(inspect.signature(cls.__init__).parameters.values())[1:]
+            return sorted(each.name for each in listed if each.kind is not each.VAR_KEYWORD)
+
+        def get_params(self, deep=True):
+            """The parameters by name; with ``deep`` those of estimators among them too, as ``part__name``."""
+            found = {}
+            for name in self._get_param_names():
+                value = getattr(self, name)
+                if deep and hasattr(value, "get_params") and not isinstance(value, type):
+                    found |= {f"{name}__{inner}": own for inner, own in value.get_params().items()}
+                found[name] = value
+            return found
+
+        def set_params(self, **params):
+            """Set parameters by name; ``part__name`` reaches into a part that is an estimator itself."""
+            inside = {}
+            for name, value in params.items():
+                part, inner, rest = name.partition("__")
+                if inner:
+                    inside.setdefault(part, {})[rest] = value
+                else:
+                    setattr(self, name, value)
+            for part, own in inside.items():
+                getattr(self, part).set_params(**own)
+            return self
+
+        def __getstate__(self):
+            return self.__dict__.copy()
+
+        def __setstate__(self, state):
+            self.__dict__.update(state)
+
+        def __repr__(self):
+            return _asked(self).__repr__()
+
+        def _repr_mimebundle_(self, **options):
+            return _asked(self)._repr_mimebundle_(**options)
+
+        @property
+        def _repr_html_(self):
+            return _asked(self)._repr_html_
+
+        def __sklearn_tags__(self):
+            return _asked(self).__sklearn_tags__()
+
+        def get_metadata_routing(self):
+            """What metadata the methods ask for; see scikit-learn."""
+            return _asked(self).get_metadata_routing()
+
+    class _AloneMixin:
+        """What scikit-learn's mixins do, by scikit-learn."""
+
+        def __sklearn_tags__(self):
+            return _asked(self).__sklearn_tags__()
+
+    class _AloneScored(_AloneMixin):
+        def score(self, X, y, sample_weight=None):
+            """Accuracy of a classifier, R² of a regression."""
+            return _asked(self).score(X, y, sample_weight)
+
+    class _AloneTransformer(_AloneMixin):
+        def fit_transform(self, X, y=None, **fit_params):
+            """``fit`` and ``transform`` of the same data."""
+            return _asked(self).fit_transform(X, y, **fit_params)
+
+        def set_output(self, *, transform=None):
+            """Which container ``transform`` gives; see scikit-learn."""
+            return _asked(self).set_output(transform=transform)
+
+    class _AloneError(ValueError, AttributeError):
+        pass
+
+    # Bases can be exchanged between classes of Python's own making; none of these may derive from object directly.
+    class BaseEstimator(_Alone):
+        """scikit-learn's class of this name, or what stands for it."""
+
+    class ClassifierMixin(_AloneScored):
+        """scikit-learn's class of this name, or what stands for it."""
+
+    class RegressorMixin(_AloneScored):
+        """scikit-learn's class of this name, or what stands for it."""
+
+    class TransformerMixin(_AloneTransformer):
+        """scikit-learn's class of this name, or what stands for it."""
+
+    class NotFitted(_AloneError):
+        """scikit-learn's ``NotFittedError``, or what stands for it."""
+
+
+_BASE = "sklearn.base"
+_MIXINS = (BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin)
+_waiting: list[tuple[type, bool]] = []  # classes derived before scikit-learn came, and whether each is a group
+_taken = False
+_doing = False
+
+
+def derived(cls: type, *, group: bool) -> bool:
+    """To be told of every class derived; gives whether scikit-learn's own ``__init_subclass__`` is to be called now.
+
+    For a ``group`` of parameters, which is never made, it is not called at all.
+    """
+    if not _taken:
+        _waiting.append((cls, group))
+    return _taken and not group
+
+
+def taking_up() -> bool:
+    """Whether scikit-learn is just told of the classes that were made before it came."""
+    return _doing
+
+
+def after_sklearn(cls: type) -> Any:
+    """``super()`` behind the last of scikit-learn's classes that does something for every class derived."""
+    own = [base for base in cls.__mro__ if _of_sklearn(base) and "__init_subclass__" in vars(base)]
+    return super(own[-1], cls) if own else super(BaseEstimator, cls)
+
+
+def take_up() -> None:
+    """Derive the stand-ins from scikit-learn's classes; nothing where that is done."""
+    global _taken, _doing
+    if _taken:
+        return
+    base = importlib.import_module(_BASE)
+    if _taken:  # by the watch, within this import
+        return
+    _taken = True
+    for own in _MIXINS:
+        _exchange(own, getattr(base, own.__name__))
+    _exchange(NotFitted, importlib.import_module("sklearn.exceptions").NotFittedError)
+    _doing = True
+    try:
+        for cls, group in _waiting:
+            _announce(cls, group)
+    finally:
+        _doing = False
+        _waiting.clear()
+
+
+def _exchange(own: type, base: type) -> None:
+    """Derive a stand-in from another class.
+
+    Python recomputes the orders of resolution class by class, and one with two bases of which only one is new must
+    have an order too: so first the new base comes before the old one, and then the old one goes.
+    """
+    own.__bases__ = (base, *own.__bases__)
+    own.__bases__ = (base,)
+
+
+def _announce(cls: type, group: bool) -> None:
+    """What scikit-learn would have done when the class was made."""
+    for base in cls.__mro__[1:]:
+        hook = vars(base).get("__init_subclass__")
+        if hook is not None and _of_sklearn(base) and not (group and issubclass(BaseEstimator, base)):
+            hook.__get__(None, cls)()
+
+
+def _of_sklearn(cls: type) -> bool:
+    return cls.__module__.partition(".")[0] == "sklearn"
+
+
+def _asked(estimator: Any) -> Any:
+    """The same estimator, as scikit-learn's."""
+    take_up()
+    return estimator
+
+
+class _Watch:
+    """Sees the import of ``sklearn.base`` and lets it pass, with what is to be done after it."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """Where the others find the module; nothing of any other."""
+        if name != _BASE or self not in sys.meta_path:
+            return None
+        sys.meta_path.remove(self)
+        for finder in sys.meta_path:
+            spec = None if not hasattr(finder, "find_spec") else finder.find_spec(name, path, target)
+            if spec is not None:
+                if spec.loader is not None:
+                    spec.loader = _Then(spec.loader)
+                return spec
+        return None
+
+
+class _Then:
+    """A loader that takes up the base classes once their module is there."""
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def create_module(self, spec: Any) -> Any:
+        """As the loader does it."""
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: Any) -> None:
+        """As the loader does it, and then the classes of the module are taken up."""
+        module.__loader__ = module.__spec__.loader = self._loader
+        self._loader.exec_module(module)
+        take_up()
+
+
+if not TYPE_CHECKING:
+    if _BASE in sys.modules:
+        take_up()
+    else:
+        sys.meta_path.insert(0, _Watch())
