@@ -11,12 +11,12 @@ from math import isfinite
 from typing import Any, Protocol
 
 import numpy as np
-from sklearn.base import is_classifier
 
 import crfield
 from crfield.cli.messages import WrongVerb
 from crfield.cli.reading import Reads
 from crfield.cli.sensors.roles import Roles
+from crfield.core.estimator import ClassifierMixin
 from crfield.errors import InputError, LabelError
 from crfield.estimators.base.fitted import fitted_of
 from crfield.features.text.transformer import TextFeatures
@@ -76,7 +76,7 @@ def as_tagger(model: Any, path: str, *asked: str, threads: int | None) -> tuple[
             "from Python, crfield.load(path)."
         )
     encoder, words = _part(last, "encoder"), words_of(model)
-    if encoder is None or encoder.kind == "graph" or is_classifier(last) or not hasattr(model, "log_prob"):
+    if encoder is None or encoder.kind == "graph" or isinstance(last, ClassifierMixin) or not hasattr(model, "log_prob"):
         call = "predict" if hasattr(model, "predict") else "transform"
         raise WrongVerb(
             f"{path} holds a {kind}, which does not label the steps of text files. Use it from Python: "
