@@ -6,6 +6,7 @@ sentence, with what can (`WrongVerb`, exit code 2); `inspect` shows of each kind
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Hashable
 from math import isfinite
 from typing import Any, Protocol
@@ -35,6 +36,7 @@ _ASKED = {
     "explain": "explanations",
     "potentials": "potentials that other engines could be asked about",
 }
+_PIPELINES = "crfield.estimators.base.pipeline"
 REPORT = {  # what training may have told
     "objective": "objective_",
     "iterations": "n_iter_",
@@ -103,9 +105,14 @@ def _part(model: Any, name: str) -> Any:
     return getattr(fitted_of(model), name, None)
 
 
+def is_pipeline(model: Any) -> bool:
+    """Whether it is a `crfield.Pipeline`, without an import of its module and of scikit-learn to say no."""
+    return _PIPELINES in sys.modules and isinstance(model, crfield.Pipeline)
+
+
 def last_step(model: Any) -> Any:
     """The model itself, of a pipeline its last step."""
-    return model[-1] if isinstance(model, crfield.Pipeline) else model
+    return model[-1] if is_pipeline(model) else model
 
 
 def roles_of(model: Any) -> Roles | None:
@@ -115,7 +122,7 @@ def roles_of(model: Any) -> Roles | None:
 
 def words_of(model: Any) -> TextFeatures | None:
     """The text features of a model, or before it in a pipeline, if it has any."""
-    steps = [step for _, step in model.steps[:-1]] if isinstance(model, crfield.Pipeline) else []
+    steps = [step for _, step in model.steps[:-1]] if is_pipeline(model) else []
     found = [*steps, getattr(model, "features", None), getattr(_part(model, "encoder"), "transformer", None)]
     return next((each for each in found if isinstance(each, TextFeatures)), None)
 
