@@ -78,7 +78,8 @@ def as_tagger(model: Any, path: str, *asked: str, threads: int | None) -> tuple[
             "from Python, crfield.load(path)."
         )
     encoder, words = _part(last, "encoder"), words_of(model)
-    if encoder is None or encoder.kind == "graph" or isinstance(last, ClassifierMixin) or not hasattr(model, "log_prob"):
+    whole = isinstance(last, ClassifierMixin)  # one label for a sequence or a row
+    if encoder is None or encoder.kind == "graph" or whole or not hasattr(model, "log_prob"):
         call = "predict" if hasattr(model, "predict") else "transform"
         raise WrongVerb(
             f"{path} holds a {kind}, which does not label the steps of text files. Use it from Python: "

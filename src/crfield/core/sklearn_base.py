@@ -1,21 +1,24 @@
 """scikit-learn's base classes, taken up the moment that scikit-learn is imported, and not before.
 
 Every estimator here is one of scikit-learn's: ``clone``, ``GridSearchCV``, metadata routing, tags, the two reprs and
-``isinstance(model, sklearn.base.BaseEstimator)`` all hold. But importing scikit-learn takes longer than loading a model
-and tagging with it, and neither needs it. So the classes of this module stand where scikit-learn's belong:
+``isinstance(model, sklearn.base.BaseEstimator)`` all hold. But importing scikit-learn takes longer than loading a
+model and tagging with it, and neither needs it. So the classes of this module stand where scikit-learn's belong:
 
     before     BaseEstimator → _Alone (get_params, set_params, and the rest asks scikit-learn in)
     after      BaseEstimator → sklearn.base.BaseEstimator
 
 What is written here for the time before is in classes *below* the stand-ins, which leave the order of resolution when
 the bases are exchanged: afterwards everything is scikit-learn's own, as if it had been derived from at once. Python
-recomputes the order of all classes derived and their instances with it; they stay the same objects, so a model that was
+recomputes the order of all classes derived; they and their instances stay the same objects, so that a model that was
 loaded before is an estimator of scikit-learn after. What scikit-learn does when a class is derived (the methods
 ``set_fit_request`` …, the wrapped ``transform``) is done then for the classes that were made before.
 
 Nobody has to say when: whoever needs scikit-learn imports it, and `_Watch` notices the import of ``sklearn.base`` (an
-entry of ``sys.meta_path`` that finds nothing itself and leaves when it has seen it). Where it is imported already, its
-classes are taken up here at once.
+entry of ``sys.meta_path`` that finds nothing itself and leaves when it has seen it). Where it is imported already,
+its classes are taken up here at once.
+
+Why not methods of our own in place of scikit-learn's: they would have to follow every version of its protocol, and
+``isinstance`` would still say no. Why not a class of its own for models out of files: it would be a second one.
 
 scikit-learn carries no types. A class derived from an unknown one may have any attribute, so that a checker would
 accept ``model.fitt()``: type checkers are therefore shown what the base classes offer.
@@ -26,7 +29,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 __all__ = ["BaseEstimator", "ClassifierMixin", "NotFitted", "RegressorMixin", "Tags", "TransformerMixin"]
 
@@ -177,9 +180,10 @@ else:
             """``fit`` and ``transform`` of the same data."""
             return _asked(self).fit_transform(X, y, **fit_params)
 
-        def set_output(self, *, transform=None):
-            """Which container ``transform`` gives; see scikit-learn."""
-            return _asked(self).set_output(transform=transform)
+        @property
+        def set_output(self):
+            """Which container ``transform`` gives; see scikit-learn, which decides who has this method."""
+            return _asked(self).set_output
 
     class _AloneError(ValueError, AttributeError):
         pass
@@ -203,9 +207,14 @@ else:
 
 _BASE = "sklearn.base"
 _MIXINS = (BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin)
-_waiting: list[tuple[type, bool]] = []  # classes derived before scikit-learn came, and whether each is a group
-_taken = False
-_doing = False
+
+
+class _Progress:
+    """How far it is."""
+
+    taken = False  # whether the stand-ins are scikit-learn's
+    telling = False  # whether scikit-learn is just told of the classes that were made before
+    waiting: ClassVar[list[tuple[type, bool]]] = []  # these, and whether each is a group
 
 
 def derived(cls: type, *, group: bool) -> bool:
@@ -213,14 +222,14 @@ def derived(cls: type, *, group: bool) -> bool:
 
     For a ``group`` of parameters, which is never made, it is not called at all.
     """
-    if not _taken:
-        _waiting.append((cls, group))
-    return _taken and not group
+    if not _Progress.taken:
+        _Progress.waiting.append((cls, group))
+    return _Progress.taken and not group
 
 
 def taking_up() -> bool:
     """Whether scikit-learn is just told of the classes that were made before it came."""
-    return _doing
+    return _Progress.telling
 
 
 def after_sklearn(cls: type) -> Any:
@@ -231,23 +240,22 @@ def after_sklearn(cls: type) -> Any:
 
 def take_up() -> None:
     """Derive the stand-ins from scikit-learn's classes; nothing where that is done."""
-    global _taken, _doing
-    if _taken:
+    if _Progress.taken:
         return
     base = importlib.import_module(_BASE)
-    if _taken:  # by the watch, within this import
+    if _Progress.taken:  # by the watch, within this import
         return
-    _taken = True
+    _Progress.taken = True
     for own in _MIXINS:
         _exchange(own, getattr(base, own.__name__))
     _exchange(NotFitted, importlib.import_module("sklearn.exceptions").NotFittedError)
-    _doing = True
+    _Progress.telling = True
     try:
-        for cls, group in _waiting:
+        for cls, group in _Progress.waiting:
             _announce(cls, group)
     finally:
-        _doing = False
-        _waiting.clear()
+        _Progress.telling = False
+        _Progress.waiting.clear()
 
 
 def _exchange(own: type, base: type) -> None:
@@ -287,7 +295,7 @@ class _Watch:
             return None
         sys.meta_path.remove(self)
         for finder in sys.meta_path:
-            spec = None if not hasattr(finder, "find_spec") else finder.find_spec(name, path, target)
+            spec: Any = finder.find_spec(name, path, target) if hasattr(finder, "find_spec") else None
             if spec is not None:
                 if spec.loader is not None:
                     spec.loader = _Then(spec.loader)
