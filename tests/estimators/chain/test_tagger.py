@@ -24,12 +24,22 @@ QUICK = {"dicts", "rows"}  # forms whose models of KINDS are tagged by the kerne
 CHAINS = [front for front in FRONT_DOOR if issubclass(front.estimator, ChainAnswers)]
 
 
+def test_a_model_that_was_asked_of_one_sequence_is_pickled() -> None:
+    X, y = KINDS[0].data()
+    model = ChainCRF().fit(X, y)
+    before = model.predict(X[:1])[0].tolist()
+    for same in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model), copy.copy(model)):
+        assert same.predict(X[:1])[0].tolist() == before
+
+
 def same_as_predict(model: Any, X: Any) -> None:
     tagger, expected = model.tagger(), [labels.tolist() for labels in model.predict(X)]
     for x, labels in zip(X, expected, strict=True):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DataWarning)  # of single sequences more may be unknown
-            found = tagger.tag(x)
+            found, alone = tagger.tag(x), model.predict([x])
+        assert (alone.shape, alone.dtype, alone[0].dtype) == ((1,), object, model.predict(X)[0].dtype)
+        assert alone[0].tolist() == labels
         assert found == labels
         assert type(found) is list
         assert [type(label) for label in found] == [type(label) for label in labels]
