@@ -1,13 +1,14 @@
 """One sentence at a time: ``model.tagger().tag`` against python-crfsuite's ``Tagger.tag`` with the same features.
 
-Sentences of 4 and of 20 tokens, each tagged by a call of its own, as a service does it that has one request at a time.
-The features are those of the chunking template, 19 a token: as dicts ``{"U00": "the", …}`` and as lists of strings,
-made before the clock starts. Our models are one trained here and CRFsuite's own file read by `crfield.load`; models of
-CRF++ and Wapiti start from raw columns and fill their template inside the clock, for which the rival has the strings
-ready. Their files are written here from our weights, since only reading them is ours. `predict` of one sentence stands
-beside, and `predict` of many by models that were trained here and read from elsewhere.
+Sentences of 4 and of 20 tokens, each tagged by a call of its own, as a service does it that has one request at a
+time. The features are those of the chunking template, 19 a token: as dicts ``{"U00": "the", …}`` and as lists of
+strings, made before the clock starts. Our models are one trained here and CRFsuite's own file read by `crfield.load`;
+models of CRF++ and Wapiti start from raw columns and fill their template inside the clock, for which the rival has
+the strings ready. Their files are written here from our weights, since only reading them is ours. `predict` of one
+sentence stands beside, and `predict` of many by models that were trained here and read from elsewhere.
 
-Both sides are called in a loop of Python over a few hundred different sentences, so that caches are as cold as in use.
+Both sides are called in a loop of Python over a few hundred different sentences, so that caches are as cold as in
+use.
 """
 
 from __future__ import annotations
