@@ -5,7 +5,7 @@ looked at before ``__init__`` sees them, and again in ``set_params``: a slip of 
 name of another tool (CRFsuite, CRF++, Wapiti, hmmlearn, scikit-learn) the one that it has here. ``__init__`` keeps
 its explicit parameters, so ``inspect.signature``, ``get_params`` and ``clone`` know nothing of this.
 
-scikit-learn itself is imported by whoever needs it, not by this module (`crfield.core.sklearn_base`).
+scikit-learn itself is imported by whoever needs it, not by this module (`crfield.core.sklearn.base`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Self, dataclass_transform
 
 from crfield.core.parameters import declared_parameters, learnt, parameter
-from crfield.core.sklearn_base import (
+from crfield.core.sklearn.base import (
     BaseEstimator,
     ClassifierMixin,
     RegressorMixin,

@@ -16,7 +16,7 @@ import numpy as np
 
 from crfield.core.estimator import Estimator
 from crfield.core.parameters import declared_parameters, learnt
-from crfield.core.sklearn_base import NotFitted
+from crfield.core.sklearn.base import NotFitted
 from crfield.core.typing import File, Parameters
 from crfield.data.labels import LabelCoder
 from crfield.errors import InputError, ModelFileError, NotFittedError
