@@ -14,6 +14,7 @@ COMPARISONS = (
     "training",
     "owlqn",
     "tagging",
+    "sentence",
     "labels",
     "memory",
     "stopping",

@@ -90,6 +90,31 @@ def imports(*statements: str) -> dict[str, Any]:
     return {"seconds": spent, "unwanted": unwanted}
 
 
+def ask_saved(path: str) -> dict[str, Any]:
+    """CPU time of the import, of loading a chain and of asking it of one sentence, and the modules there then."""
+    began = time.process_time()
+    import crfield
+
+    imported = time.process_time()
+    model = crfield.load(path)
+    loaded = time.process_time()
+    model.predict([[["word=the"], ["word=dog"]]])
+    asked = time.process_time()
+    packages: dict[str, int] = {}
+    for name in sys.modules:
+        root = name.partition(".")[0]
+        packages[root] = packages.get(root, 0) + 1
+    return {"seconds": [imported - began, loaded - imported, asked - loaded], "packages": packages}
+
+
+def command(*words: str) -> dict[str, Any]:
+    """CPU time, user and system, of the command line in a process of its own."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, *words], check=True, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return {"seconds": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime}
+
+
 def train_encoded(path: str, max_iter: str, packed: str) -> dict[str, Any]:
     """Train on an encoded data set, from opening it on; packed shards kept, or packed anew at each use."""
     import crfield
@@ -264,6 +289,8 @@ TASKS: dict[str, Callable[..., dict[str, Any]]] = {
     "train_crfsuite": train_crfsuite,
     "imports": imports,
     "dense_volume": dense_volume,
+    "ask_saved": ask_saved,
+    "command": command,
 }
 
 

@@ -26,19 +26,22 @@ inline std::vector<int64_t> edge_offsets_of(const int64_t* offsets, int64_t sequ
   return out;
 }
 
+inline void check_columns(const int64_t* indptr, const int32_t* indices, int64_t rows, int64_t columns) {
+  int32_t low = 0, high = -1;
+  for (int64_t k = 0; k < indptr[rows]; k++) {
+    low = std::min(low, indices[k]);
+    high = std::max(high, indices[k]);
+  }
+  require(low >= 0 && high < columns, "a column index is out of range");
+}
+
 inline void check_csr(const Array1<const int64_t>& indptr, const Array1<const int32_t>& indices, const Maybe1<double>& values,
                int64_t rows, int64_t columns) {
   const int64_t nnz = (int64_t)indices.shape(0);
   require((int64_t)indptr.shape(0) == rows + 1 && indptr(0) == 0 && indptr(rows) == nnz, "indptr does not fit the rows");
   const int64_t* p = indptr.data();
   for (int64_t r = 0; r < rows; r++) require(p[r] <= p[r + 1], "indptr must not fall");
-  const int32_t* i = indices.data();
-  int32_t low = 0, high = -1;
-  for (int64_t k = 0; k < nnz; k++) {
-    low = std::min(low, i[k]);
-    high = std::max(high, i[k]);
-  }
-  require(low >= 0 && high < columns, "a column index is out of range");
+  check_columns(p, indices.data(), rows, columns);
   require(!values || (int64_t)values->shape(0) == nnz, "values do not fit the indices");
 }
 

@@ -18,13 +18,14 @@
 #include "chain/padded.hpp"
 #include "chain/problem.hpp"
 #include "level.hpp"
+#include "sequence_tagger.hpp"
 #include "threads.hpp"
 
 namespace crfield {
 namespace {
 
 // Weights ready for prediction; immutable, so any number of threads may use one.
-class Tagger {
+class Tagger : public SequenceDecoder {
  public:
   Tagger(std::shared_ptr<const Model> model, Array1<const double> w) : model_(std::move(model)) {
     require((int64_t)w.shape(0) == model_->n_weights, "weights do not fit the model");
@@ -59,6 +60,42 @@ class Tagger {
       }
     });
   }
+
+  int labels() const override { return model_->labels; }
+  int64_t columns() const override { return model_->columns; }
+  int64_t n_dense() const override { return model_->n_dense; }
+  int64_t edge_columns() const override { return model_->edge_columns; }
+
+  double decode(const SequenceRows& rows, Scratch& scratch, int32_t* path) const override {
+    const Model& m = *model_;
+    const int64_t offsets[2] = {0, rows.steps};
+    BatchView x;
+    x.sequences = 1;
+    x.nodes = rows.steps;
+    x.edges = rows.steps - 1;
+    x.offsets = offsets;
+    x.indptr = rows.indptr;
+    x.indices = rows.indices;
+    x.values = rows.values;
+    x.dense = rows.dense;
+    x.edge_indptr = rows.edge_indptr;
+    x.edge_indices = rows.edge_indices;
+    require(m.n_edge_dense == 0 && (!m.n_dense || x.dense) && (!m.edge_columns || x.edge_indptr),
+            "the rows do not fit the model");
+    check_columns(x.indptr, x.indices, x.nodes, m.columns);
+    if (m.edge_columns) check_columns(x.edge_indptr, x.edge_indices, x.edges, m.edge_columns);
+    scratch.score.resize(rows.steps * m.stride);
+    node_scores(x, 0, scratch.score.data());
+    const double* log = loaded_.edges().table().log;
+    if (!m.edge_features())
+      return m.k->best_path(m.labels, m.stride, rows.steps, scratch.score.data(), log, loaded_.edges().log_t(), path);
+    scratch.table.resize((int64_t)m.labels * m.stride);
+    const FeatureEdges source(m, x, weights_.data(), log, nullptr);
+    return m.k->best_path_each(source, 0, m.labels, m.stride, rows.steps, scratch.score.data(), scratch.table.data(),
+                               path);
+  }
+
+  nb::capsule decoder() const { return nb::capsule(static_cast<const SequenceDecoder*>(this), DECODER_CAPSULE); }
 
   void scores(const BatchArrays& arrays, Array2<double> node, Array3<double> edge, int n_jobs) const {
     const Model& m = *model_;
@@ -235,7 +272,9 @@ NB_MODULE(_chain, module) {
   nb::class_<Tagger>(module, "Tagger")
       .def("__init__", [](Tagger* self, std::shared_ptr<Model> model,
                           Array1<const double> w) { new (self) Tagger(std::move(model), w); })
-      .def("decode", &Tagger::decode)
+      .def("decode", nb::overload_cast<const BatchArrays&, Array1<int32_t>, Array1<double>, int>(&Tagger::decode,
+                                                                                                nb::const_))
+      .def("decoder", &Tagger::decoder)
       .def("scores", &Tagger::scores);
 
   nb::class_<Problem> problem(module, "Problem");

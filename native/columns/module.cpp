@@ -5,6 +5,7 @@
 
 #include "arrays.hpp"
 #include "strings.hpp"
+#include "tagger.hpp"
 #include "templates.hpp"
 #include "text.hpp"
 
@@ -117,6 +118,11 @@ NB_MODULE(_columns, m) {
       .def("apply", &apply)
       .def("tuples", &tuples)
       .def("extend", &extend);
+  nb::class_<ColumnsTagger>(m, "SequenceTagger")
+      .def(nb::init<nb::object, nb::object, nb::object, nb::object, nb::tuple, int64_t, Array1<const bool>, int64_t>(),
+           nb::arg("alphabet"), nb::arg("node"), nb::arg("edge").none(), nb::arg("tagger"), nb::arg("labels"),
+           nb::arg("width"), nb::arg("telling"), nb::arg("many"))
+      .def("tag", &ColumnsTagger::tag, nb::arg("steps").none());
   m.def("parse_columns", &columns_of);
   m.def("parse_crfsuite", &attributes_of);
 }

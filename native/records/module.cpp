@@ -2,12 +2,14 @@
 #include <nanobind/nanobind.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <new>
 #include <stdexcept>
 
 #include "arrays.hpp"
 #include "records/reader.hpp"
+#include "sequence_tagger.hpp"
 
 namespace crfield {
 namespace records {
@@ -72,8 +74,8 @@ nb::object dense_block(const Reader& reader, int64_t rows, int64_t width) {
   return nb::cast(nb::ndarray<nb::numpy, double, nb::ndim<2>>(block, {(size_t)rows, (size_t)width}, owner));
 }
 
-nb::tuple encode(RecordTable& table, nb::handle sequences, bool grow) {
-  Reader reader(table, grow);
+nb::tuple encode(RecordTable& table, nb::handle sequences, bool grow, bool joined) {
+  Reader reader(table, grow, joined);
   reader.read(sequences.ptr());
   Encoded& encoded = reader.encoded();
   const int64_t rows = (int64_t)encoded.indptr.size() - 1;
@@ -83,6 +85,81 @@ nb::tuple encode(RecordTable& table, nb::handle sequences, bool grow) {
   return nb::make_tuple(to_numpy(std::move(encoded.offsets)), to_numpy(std::move(encoded.indptr)),
                         to_numpy(std::move(encoded.indices)), values, dense);
 }
+
+// Whether most rows are empty, or two in the middle have nothing but the same column: few_known() in
+// kernels/tagging.py.
+bool few_known(const Encoded& x) {
+  const int64_t rows = (int64_t)x.indptr.size() - 1, nnz = (int64_t)x.indices.size();
+  int64_t filled = 0;
+  for (int64_t r = 0; r < rows; r++) filled += x.indptr[r + 1] > x.indptr[r];
+  if (2 * filled < rows) return true;
+  if (rows < 2 || nnz >= 2 * rows) return false;
+  const int64_t at = x.indptr[rows / 2 - 1];
+  return x.indptr[rows / 2] == at + 1 && x.indptr[rows / 2 + 1] == at + 2 && x.indices[at] == x.indices[at + 1];
+}
+
+bool within(const std::vector<double>& cells, double largest) {
+  for (double x : cells)
+    if (!(std::fabs(x) <= largest)) return false;
+  return true;
+}
+
+// The contract is in src/crfield/kernels/tagging.py.
+class SequenceTagger {
+ public:
+  SequenceTagger(nb::object table, nb::object tagger, nb::tuple labels, bool joined, double largest)
+      : holder_(std::move(table)),
+        table_(nb::cast<RecordTable&>(holder_)),
+        labels_(std::move(tagger), std::move(labels)),
+        joined_(joined),
+        largest_(largest) {
+    const SequenceDecoder& decoder = labels_.decoder();
+    require(decoder.columns() == table_.keys.size() && decoder.n_dense() == table_.dense_width &&
+                decoder.edge_columns() == 0,
+            "the weights do not fit the table");
+  }
+
+  nb::object tag(nb::handle steps) {
+    std::unique_ptr<Work> work = shelf_.take([&] { return std::make_unique<Work>(table_, joined_); });
+    nb::object found = answer(*work, steps);
+    shelf_.put(std::move(work));  // after an exception it is gone, and so is what was half read
+    return found;
+  }
+
+ private:
+  struct Work {
+    Work(RecordTable& table, bool joined) : reader(table, false, joined) {}
+    Reader reader;
+    SequenceDecoder::Scratch scratch;
+    std::vector<int32_t> path;
+    std::vector<double> dense;
+  };
+
+  nb::object answer(Work& work, nb::handle steps) const {
+    if (!work.reader.read_one(steps.ptr())) return nb::none();
+    const Encoded& x = work.reader.encoded();
+    SequenceRows rows;
+    rows.steps = (int64_t)x.indptr.size() - 1;
+    rows.indptr = x.indptr.data();
+    rows.indices = x.indices.data();
+    if (few_known(x) || !within(x.values, largest_)) return nb::none();
+    if (!x.all_one) rows.values = x.values.data();
+    if (table_.dense_width) {
+      work.dense.assign((size_t)(rows.steps * table_.dense_width), 0.0);
+      work.reader.fill_dense(work.dense.data());
+      if (!within(work.dense, largest_)) return nb::none();
+      rows.dense = work.dense.data();
+    }
+    return labels_.along(rows, work.scratch, work.path);
+  }
+
+  nb::object holder_;
+  RecordTable& table_;
+  const SequenceLabels labels_;
+  const bool joined_;
+  const double largest_;
+  WorkShelf<Work> shelf_;
+};
 
 // Holds the GIL: another thread might make the table grow meanwhile.
 nb::object columns_of(RecordTable& table, Bytes pool, Offsets offsets, Array1<const bool> wanted, bool grow) {
@@ -121,6 +198,10 @@ NB_MODULE(_records, m) {
       .def_prop_ro("n_columns", [](const RecordTable& table) { return table.keys.size(); })
       .def_prop_ro("n_dense", [](const RecordTable& table) { return table.dense_width; })
       .def("key", &key, nb::arg("column"))
-      .def("encode", &encode, nb::arg("sequences"), nb::arg("grow"))
+      .def("encode", &encode, nb::arg("sequences"), nb::arg("grow"), nb::arg("joined"))
       .def("columns_of", &columns_of, nb::arg("pool"), nb::arg("offsets"), nb::arg("wanted"), nb::arg("grow"));
+  nb::class_<SequenceTagger>(m, "SequenceTagger")
+      .def(nb::init<nb::object, nb::object, nb::tuple, bool, double>(), nb::arg("table"), nb::arg("tagger"), nb::arg("labels"),
+           nb::arg("joined"), nb::arg("largest"))
+      .def("tag", &SequenceTagger::tag, nb::arg("steps").none());
 }

@@ -13,6 +13,9 @@ nb::object owned(PyObject* made) {
   return nb::steal(made);
 }
 
+constexpr size_t TOGETHER = 48;         // keys of dicts that are worth a lookup
+constexpr double PLAIN_NUMBER = 1e300;  // two of them add up to a number
+
 bool is_list(PyObject* value) { return PyList_Check(value) || PyTuple_Check(value); }
 
 Py_ssize_t length(PyObject* list) { return PyList_Check(list) ? PyList_GET_SIZE(list) : PyTuple_GET_SIZE(list); }
@@ -62,6 +65,22 @@ std::string_view text(PyObject* value, nb::object& keep) {
 // header of the third. Feature strings are small objects all over the heap, and waiting for them costs more than
 // looking them up.
 void look_ahead(PyObject** steps, Py_ssize_t t, Py_ssize_t n) {
+  if (t + 1 < n && PyDict_CheckExact(steps[t + 1])) {
+    if (t + 4 < n) __builtin_prefetch(steps[t + 4]);
+#ifndef Py_LIMITED_API
+    if (t + 2 < n && PyDict_CheckExact(steps[t + 2])) {
+      const char* table = reinterpret_cast<const char*>(reinterpret_cast<PyDictObject*>(steps[t + 2])->ma_keys);
+      for (int line = 0; line < 8; line++) __builtin_prefetch(table + 64 * line);
+    }
+#endif
+    Py_ssize_t at = 0;
+    PyObject *key, *value;
+    while (PyDict_Next(steps[t + 1], &at, &key, &value)) {
+      __builtin_prefetch(value);
+      __builtin_prefetch(reinterpret_cast<char*>(value) + 48);
+    }
+    return;
+  }
   if (t + 3 < n) __builtin_prefetch(steps[t + 3]);
   if (t + 2 < n && PyList_CheckExact(steps[t + 2])) __builtin_prefetch(entries(steps[t + 2]));
   if (t + 1 < n && PyList_CheckExact(steps[t + 1])) {
@@ -94,11 +113,33 @@ void Reader::read(PyObject* sequences) {
       }
       out_.offsets.push_back(row_);
     }
+    flush();
   } catch (const Unusable&) {
     const nb::object place = nb::make_tuple(sequence_, step_);
     PyErr_SetObject(nb::object(nb::module_::import_("crfield.kernels._records").attr("Refused")).ptr(), place.ptr());
     throw nb::python_error();
   }
+}
+
+bool Reader::read_one(PyObject* steps) {
+  if (!is_list(steps)) return false;
+  out_.offsets.resize(1);
+  out_.indptr.resize(1);
+  out_.indices.clear();
+  out_.values.clear();
+  out_.all_one = true;
+  row_ = 0;
+  vectors_.clear();
+  numbers_.clear();
+  drop_waiting();
+  const nb::object holder = nb::borrow(steps);
+  try {
+    read_sequence(steps);
+    flush();
+  } catch (const Unusable&) {
+    return false;
+  }
+  return true;
 }
 
 void Reader::read_sequence(PyObject* sequence) {
@@ -109,22 +150,22 @@ void Reader::read_sequence(PyObject* sequence) {
     const nb::object item = nb::borrow(entries(sequence)[t]);
     read_item(item.ptr());
     row_++;
-    out_.indptr.push_back((int64_t)out_.indices.size());
+    end_row();
   }
 }
 
 void Reader::read_item(PyObject* item) {
-  switch (kind_of(item)) {
+  const Kind kind = kind_of(item);
+  if (joined_ && (kind == DICT || kind == MAPPING)) return read_joined(item);
+  switch (kind) {
     case LIST:
       return read_strings(item);
     case DICT:
       name_.clear();
-      read_dict(item, 0);
-      return flush();
+      return read_dict(item, 0);
     case MAPPING:
       name_.clear();
-      read_dict(owned(PyObject_CallOneArg((PyObject*)&PyDict_Type, item)).ptr(), 0);
-      return flush();
+      return read_dict(owned(PyObject_CallOneArg((PyObject*)&PyDict_Type, item)).ptr(), 0);
     case SET:
       return read_strings(sorted_strings(item).ptr());
     case SEQUENCE:
@@ -135,7 +176,111 @@ void Reader::read_item(PyObject* item) {
   }
 }
 
+// A dict of everyday values is joined here; one that holds others, or whose joined names meet, in Python.
+void Reader::read_joined(PyObject* item) {
+  const size_t before = waiting_.size(), bytes = arena_.size();
+  name_.clear();
+  if (PyDict_CheckExact(item) && join_dict(item, 0)) {
+    items_.push_back(nb::borrow(item));
+    return;
+  }
+  waiting_.resize(before);
+  arena_.cut_back(bytes);
+  name_.clear();
+  read_dict(joined(item).ptr(), 0);
+  items_.emplace_back();
+}
+
+nb::object Reader::joined(PyObject* item) {
+  if (!join_.is_valid()) join_ = nb::module_::import_("crfield.kernels.joined_items").attr("joined");
+  return owned(PyObject_CallOneArg(join_.ptr(), item));
+}
+
+// The columns from `first` on are those of a joined dict: if one comes twice, Python adds its values up.
+void Reader::check_joined(PyObject* item, size_t first) {
+  if (!item || !repeats(first)) return;
+  Reader plain(table_, grow_, false);
+  plain.name_.clear();
+  plain.read_dict(joined(item).ptr(), 0);
+  plain.end_row();
+  plain.flush();
+  out_.indices.resize(first);
+  if (!out_.all_one) out_.values.resize(first);
+  for (size_t i = 0; i < plain.out_.indices.size(); i++)
+    put(plain.out_.indices[i], plain.out_.all_one ? 1.0 : plain.out_.values[i]);
+}
+
+// Names and numbers of a dict wait for their lookup; false at the first value that is not plain. Runs no Python code.
+bool Reader::join_dict(PyObject* dict, int depth) {
+  if (depth > DEEPEST) return false;
+  const size_t prefix = name_.size();
+  Py_ssize_t at = 0;
+  PyObject *key, *value;
+  while (PyDict_Next(dict, &at, &key, &value)) {
+    if (!PyUnicode_CheckExact(key)) return false;
+    nb::object keep, kept;
+    const std::string_view own = text(key, keep);
+    if (!prefix && PyUnicode_CheckExact(value)) {
+      add_key(own, ":", text(value, kept), 1.0);
+      continue;
+    }
+    name_.resize(prefix);
+    name_ += own;
+    if (PyUnicode_CheckExact(value)) {
+      add_key(name_, ":", text(value, kept), 1.0);
+    } else if (PyFloat_CheckExact(value)) {
+      const double x = PyFloat_AS_DOUBLE(value);
+      if (!(std::fabs(x) <= PLAIN_NUMBER)) return false;
+      add_named(x);
+    } else if (PyBool_Check(value)) {
+      if (value == Py_True) add_named(1.0);
+    } else if (PyLong_CheckExact(value)) {
+      const double x = PyLong_AsDouble(value);
+      if (PyErr_Occurred()) PyErr_Clear();  // beyond all doubles, as x = -1 does not tell
+      else if (std::fabs(x) <= PLAIN_NUMBER) {
+        add_named(x);
+        continue;
+      }
+      return false;
+    } else if (PyList_CheckExact(value) || PyTuple_CheckExact(value)) {
+      name_ += ':';
+      for (Py_ssize_t i = 0; i < length(value); i++) {
+        PyObject* entry = entries(value)[i];
+        if (!PyUnicode_CheckExact(entry)) return false;
+        add_key(name_, text(entry, kept), {}, 1.0);
+      }
+    } else if (PyDict_CheckExact(value)) {
+      name_ += ':';
+      if (!join_dict(value, depth + 1)) return false;
+    } else {
+      return false;
+    }
+  }
+  name_.resize(prefix);
+  return true;
+}
+
+// Whether a column comes twice among those from `first` on.
+bool Reader::repeats(size_t first) {
+  const int32_t* from = out_.indices.data() + first;
+  const size_t n = out_.indices.size() - first;
+  // Columns that share none of their last bits differ; most rows of a few dozen are told so.
+  bool apart = true;
+  for (size_t i = 0; i < n; i++) {
+    uint64_t& word = met_[from[i] >> 6 & (MET - 1)];
+    const uint64_t bit = uint64_t(1) << (from[i] & 63);
+    apart &= !(word & bit);
+    word |= bit;
+  }
+  for (size_t i = 0; i < n; i++) met_[from[i] >> 6 & (MET - 1)] = 0;
+  if (apart) return false;
+  sorted_.assign(from, from + n);
+  std::sort(sorted_.begin(), sorted_.end());
+  return std::adjacent_find(sorted_.begin(), sorted_.end()) != sorted_.end();
+}
+
 void Reader::read_strings(PyObject* list) {
+  flush();
   // Nothing in this loop runs Python code, not even the garbage collector, so the strings stay where they are.
   std::string_view views[Interner::MANY];
   PyObject** strings = entries(list);
@@ -146,20 +291,23 @@ void Reader::read_strings(PyObject* list) {
     nb::object keep;
     views[n++] = text(strings[i], keep);
     if (n == Interner::MANY || keep.is_valid()) {
-      look_up(views, n, nullptr);
+      put_ones(views, n);
       n = 0;
     }
   }
-  look_up(views, n, nullptr);
+  put_ones(views, n);
 }
 
-void Reader::look_up(const std::string_view* keys, int n, const double* values) {
+void Reader::put_ones(const std::string_view* keys, int n) {
   int32_t columns[Interner::MANY];
+  find(keys, n, columns);
+  for (int i = 0; i < n; i++) put(columns[i], 1.0);
+}
+
+void Reader::find(const std::string_view* keys, int n, int32_t* columns) {
   table_.keys.find_many(keys, n, columns);
-  for (int i = 0; i < n; i++) {
-    if (grow_ && columns[i] < 0) columns[i] = table_.keys.add(keys[i]);
-    put(columns[i], values ? values[i] : 1.0);
-  }
+  for (int i = 0; grow_ && i < n; i++)
+    if (columns[i] < 0) columns[i] = table_.keys.add(keys[i]);
 }
 
 void Reader::put(int32_t column, double value) {
@@ -180,11 +328,16 @@ void Reader::read_dict(PyObject* dict, int depth) {
   PyObject *key, *value;
   while (PyDict_Next(dict, &at, &key, &value)) {
     if (!PyUnicode_Check(key)) throw Unusable();
+    nb::object keep, kept;
+    const std::string_view own = text(key, keep);
+    if (!prefix && PyUnicode_CheckExact(value)) {  // the usual case: nothing is copied but into the key
+      add_indicator(own, text(value, kept));
+      continue;
+    }
     name_.resize(prefix);
-    nb::object keep;
-    name_ += text(key, keep);
+    name_ += own;
     if (PyUnicode_CheckExact(value)) {
-      add_indicator(value);
+      add_indicator(name_, text(value, kept));
     } else if (PyFloat_CheckExact(value)) {
       add_named(number(value, FLOAT));
     } else {
@@ -199,8 +352,10 @@ void Reader::read_dict(PyObject* dict, int depth) {
 void Reader::read_feature(PyObject* value, int depth) {
   const Kind kind = kind_of(value);
   switch (kind) {
-    case TEXT:
-      return add_indicator(value);
+    case TEXT: {
+      nb::object keep;
+      return add_indicator(name_, text(value, keep));
+    }
     case BOOL: {
       const int truth = PyObject_IsTrue(value);
       if (truth < 0) throw nb::python_error();
@@ -237,7 +392,8 @@ void Reader::read_list(PyObject* value) {
     for (Py_ssize_t i = 0; i < count; i++) {
       PyObject* string = PyTuple_GET_ITEM(fixed.ptr(), i);
       if (!PyUnicode_Check(string)) throw Unusable();
-      add_indicator(string);
+      nb::object keep;
+      add_indicator(name_, text(string, keep));
     }
     return;
   }
@@ -351,38 +507,63 @@ nb::object Reader::rules(const char* name) {
   return rules_.attr(name);
 }
 
-void Reader::add_named(double value) {
-  arena_ += name_;
-  ends_.push_back(arena_.size());
-  waiting_.push_back(value);
+void Reader::add_key(std::string_view a, std::string_view b, std::string_view c, double value) {
+  arena_.reserve(a.size() + b.size() + c.size());
+  arena_.put(a);
+  if (!b.empty()) arena_.put(b);
+  if (!c.empty()) arena_.put(c);
+  waiting_.push_back({arena_.size(), value});
 }
 
-void Reader::add_indicator(PyObject* value) {
-  if (name_.size() > 0xFFFFFFFFu) throw std::length_error("a feature's name is longer than 4 GB");
-  const uint32_t n = (uint32_t)name_.size();
+void Reader::add_indicator(std::string_view name, std::string_view value) {
+  if (name.size() > 0xFFFFFFFFu) throw std::length_error("a feature's name is longer than 4 GB");
+  const uint32_t n = (uint32_t)name.size();
   const char head[5] = {(char)0xFF, (char)(n & 0xFF), (char)(n >> 8 & 0xFF), (char)(n >> 16 & 0xFF), (char)(n >> 24)};
-  arena_.append(head, 5);
-  arena_ += name_;
-  nb::object keep;
-  arena_ += text(value, keep);
-  ends_.push_back(arena_.size());
-  waiting_.push_back(1.0);
+  add_key({head, 5}, name, value, 1.0);
+}
+
+void Reader::end_row() {
+  if (row_ends_.empty() && waiting_.empty() && items_.empty()) {
+    out_.indptr.push_back((int64_t)out_.indices.size());
+    return;
+  }
+  row_ends_.push_back(waiting_.size());
+  if (waiting_.size() >= TOGETHER) flush();
 }
 
 void Reader::flush() {
+  if (row_ends_.empty()) return;
   std::string_view keys[Interner::MANY];
-  size_t start = 0;
-  for (size_t i = 0; i < ends_.size(); i += Interner::MANY) {
-    const int n = (int)std::min<size_t>(Interner::MANY, ends_.size() - i);
-    for (int k = 0; k < n; k++) {
-      keys[k] = std::string_view(arena_).substr(start, ends_[i + k] - start);
-      start = ends_[i + k];
+  size_t start = 0, row = 0, first = out_.indices.size();
+  auto end_rows = [&](size_t done) {
+    for (; row < row_ends_.size() && row_ends_[row] == done; row++) {
+      if (joined_) check_joined(items_[row].ptr(), first);
+      first = out_.indices.size();
+      out_.indptr.push_back((int64_t)first);
     }
-    look_up(keys, n, waiting_.data() + i);
+  };
+  int32_t columns[Interner::MANY];
+  for (size_t i = 0; i < waiting_.size(); i += Interner::MANY) {
+    const int n = (int)std::min<size_t>(Interner::MANY, waiting_.size() - i);
+    for (int k = 0; k < n; k++) {
+      keys[k] = arena_.cut(start, waiting_[i + k].end);
+      start = waiting_[i + k].end;
+    }
+    find(keys, n, columns);
+    for (int k = 0; k < n; k++) {
+      end_rows(i + k);
+      put(columns[k], waiting_[i + k].value);
+    }
   }
+  end_rows(waiting_.size());
+  drop_waiting();
+}
+
+void Reader::drop_waiting() {
   arena_.clear();
-  ends_.clear();
   waiting_.clear();
+  row_ends_.clear();
+  items_.clear();
 }
 
 }  // namespace records

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+import crfield
 
 HEAVY = ("typer", "rich", "matplotlib", "pandas", "torch")
 BASE = "import numpy, scipy.sparse, scipy.optimize, sklearn.base"
@@ -106,6 +109,21 @@ def test_a_name_loads_only_what_it_needs() -> None:
 def test_the_command_line_starts_without_the_libraries(words: str) -> None:
     started = f"from crfield.cli.main import app\napp(['{words}'], standalone_mode=False)"
     assert not set(run(f"import sys\n{started}\nprint(*sys.modules)").split()) & {"numpy", "scipy", "sklearn"}
+
+
+VERBS = ("tag -m {0} {1}", "evaluate -m {0} {1}", "explain -m {0} {1}", "inspect {0}")
+
+
+@pytest.mark.parametrize("words", VERBS, ids=lambda words: words.split()[0])
+def test_verbs_import_only_what_they_use(words: str, tmp_path: Path) -> None:
+    """Loading a model and asking it needs numpy; scikit-learn, rich and plots are for verbs that use them."""
+    data, model = tmp_path / "data.txt", tmp_path / "model.crfield"
+    data.write_text("a x A\nb y B\n\na x A\n")
+    crfield.ChainCRF(template="U0:%x[0,0]").fit([[("a", "x"), ("b", "y")]], [["A", "B"]]).save(model)
+    started = f"from crfield.cli.main import app\napp({words.format(model, data).split()!r}, standalone_mode=False)"
+    came = run(f"import sys\n{started}\nprint(); print(*sys.modules)").splitlines()[-1].split()
+    assert "crfield.estimators.chain.crf" in came
+    assert not set(came) & {"sklearn", "scipy.stats", "rich", "matplotlib", "pandas"}
 
 
 def test_the_table_of_verbs_is_what_the_verbs_say() -> None:

@@ -6,17 +6,18 @@ sentence, with what can (`WrongVerb`, exit code 2); `inspect` shows of each kind
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Hashable
 from math import isfinite
 from typing import Any, Protocol
 
 import numpy as np
-from sklearn.base import is_classifier
 
 import crfield
 from crfield.cli.messages import WrongVerb
 from crfield.cli.reading import Reads
 from crfield.cli.sensors.roles import Roles
+from crfield.core.estimator import ClassifierMixin
 from crfield.errors import InputError, LabelError
 from crfield.estimators.base.fitted import fitted_of
 from crfield.features.text.transformer import TextFeatures
@@ -35,6 +36,7 @@ _ASKED = {
     "explain": "explanations",
     "potentials": "potentials that other engines could be asked about",
 }
+_PIPELINES = "crfield.estimators.base.pipeline"
 REPORT = {  # what training may have told
     "objective": "objective_",
     "iterations": "n_iter_",
@@ -76,7 +78,8 @@ def as_tagger(model: Any, path: str, *asked: str, threads: int | None) -> tuple[
             "from Python, crfield.load(path)."
         )
     encoder, words = _part(last, "encoder"), words_of(model)
-    if encoder is None or encoder.kind == "graph" or is_classifier(last) or not hasattr(model, "log_prob"):
+    whole = isinstance(last, ClassifierMixin)  # one label for a sequence or a row
+    if encoder is None or encoder.kind == "graph" or whole or not hasattr(model, "log_prob"):
         call = "predict" if hasattr(model, "predict") else "transform"
         raise WrongVerb(
             f"{path} holds a {kind}, which does not label the steps of text files. Use it from Python: "
@@ -103,9 +106,14 @@ def _part(model: Any, name: str) -> Any:
     return getattr(fitted_of(model), name, None)
 
 
+def is_pipeline(model: Any) -> bool:
+    """Whether it is a `crfield.Pipeline`, without an import of its module and of scikit-learn to say no."""
+    return _PIPELINES in sys.modules and isinstance(model, crfield.Pipeline)
+
+
 def last_step(model: Any) -> Any:
     """The model itself, of a pipeline its last step."""
-    return model[-1] if isinstance(model, crfield.Pipeline) else model
+    return model[-1] if is_pipeline(model) else model
 
 
 def roles_of(model: Any) -> Roles | None:
@@ -115,7 +123,7 @@ def roles_of(model: Any) -> Roles | None:
 
 def words_of(model: Any) -> TextFeatures | None:
     """The text features of a model, or before it in a pipeline, if it has any."""
-    steps = [step for _, step in model.steps[:-1]] if isinstance(model, crfield.Pipeline) else []
+    steps = [step for _, step in model.steps[:-1]] if is_pipeline(model) else []
     found = [*steps, getattr(model, "features", None), getattr(_part(model, "encoder"), "transformer", None)]
     return next((each for each in found if isinstance(each, TextFeatures)), None)
 

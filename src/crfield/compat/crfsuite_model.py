@@ -17,8 +17,7 @@ from crfield.errors import InputError
 from crfield.estimators.chain.crf import ChainCRF
 from crfield.estimators.chain.memm import MEMM
 from crfield.estimators.chain.model import ColumnModel
-from crfield.features.joined_items import SEPARATOR
-from crfield.features.records import RecordEncoder
+from crfield.features.records import SEPARATOR, RecordEncoder
 from crfield.features.templates.encoder import TemplateEncoder
 from crfield.features.transformed import TransformedEncoder
 from crfield.storage.foreign.crfsuite import CrfsuiteModel

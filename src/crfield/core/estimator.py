@@ -5,9 +5,7 @@ looked at before ``__init__`` sees them, and again in ``set_params``: a slip of 
 name of another tool (CRFsuite, CRF++, Wapiti, hmmlearn, scikit-learn) the one that it has here. ``__init__`` keeps
 its explicit parameters, so ``inspect.signature``, ``get_params`` and ``clone`` know nothing of this.
 
-scikit-learn carries no types. A class derived from an unknown one may have any attribute, so that a checker would
-accept ``model.fitt()``: type checkers are therefore shown what the base classes offer, and the real ones are used
-when the program runs.
+scikit-learn itself is imported by whoever needs it, not by this module (`crfield.core.sklearn.base`).
 """
 
 from __future__ import annotations
@@ -20,87 +18,20 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Self, dataclass_transform
 
 from crfield.core.parameters import declared_parameters, learnt, parameter
+from crfield.core.sklearn.base import (
+    BaseEstimator,
+    ClassifierMixin,
+    RegressorMixin,
+    Tags,
+    TransformerMixin,
+    after_sklearn,
+    derived,
+    taking_up,
+)
 from crfield.errors import ParameterError
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    class TargetTags:
-        """What y is."""
-
-        required: bool
-        multi_output: bool
-        single_output: bool
-
-    class InputTags:
-        """What X is."""
-
-        two_d_array: bool
-        three_d_array: bool
-        sparse: bool
-        allow_nan: bool
-
-    class Tags:
-        """What an estimator tells scikit-learn of itself."""
-
-        estimator_type: str | None
-        target_tags: TargetTags
-        input_tags: InputTags
-        classifier_tags: Any
-        regressor_tags: Any
-        transformer_tags: Any
-        non_deterministic: bool
-        requires_fit: bool
-        no_validation: bool
-
-    class BaseEstimator:
-        """What scikit-learn's class of this name offers."""
-
-        def get_params(self, deep: bool = True) -> dict[str, Any]: ...
-        def set_params(self, **params: Any) -> Self: ...
-        def set_fit_request(self, **requested: bool | str | None) -> Self: ...
-        def set_partial_fit_request(self, **requested: bool | str | None) -> Self: ...
-        def set_predict_request(self, **requested: bool | str | None) -> Self: ...
-        def set_predict_proba_request(self, **requested: bool | str | None) -> Self: ...
-        def set_predict_log_proba_request(self, **requested: bool | str | None) -> Self: ...
-        def set_decision_function_request(self, **requested: bool | str | None) -> Self: ...
-        def set_score_request(self, **requested: bool | str | None) -> Self: ...
-        def get_metadata_routing(self) -> Any: ...
-        def __sklearn_tags__(self) -> Tags: ...
-        def __sklearn_clone__(self) -> Self: ...
-        def __getstate__(self) -> Any: ...
-        def __setstate__(self, state: Any) -> None: ...
-
-    class ClassifierMixin:
-        """A classifier of rows."""
-
-        n_features_in_: int
-        feature_names_in_: np.ndarray
-
-        def score(self, X: Any, y: Any, sample_weight: Any = None) -> float: ...
-        def __sklearn_tags__(self) -> Tags: ...
-
-    class RegressorMixin:
-        """A regression."""
-
-        def score(self, X: Any, y: Any, sample_weight: Any = None) -> float: ...
-        def __sklearn_tags__(self) -> Tags: ...
-
-    class TransformerMixin:
-        """A transformer."""
-
-        def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Any: ...
-        def set_output(self, *, transform: str | None = None) -> Self: ...
-        def __sklearn_tags__(self) -> Tags: ...
-
-else:
-    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin
-    from sklearn.utils import Tags
 
 __all__ = ["BaseEstimator", "ClassifierMixin", "Estimator", "RegressorMixin", "Tags", "TransformerMixin"]
 
-# The last of scikit-learn's classes that does something for every class derived: the methods of metadata routing.
-_ROUTED: Any = [base for base in BaseEstimator.__mro__[:-1] if "__init_subclass__" in vars(base)][-1]
 _PLAIN = (str, int, float, bool)  # types whose values are equal or not, and nothing else
 _ROUNDS = {"max_iter": "max_iter", "n_rounds": "n_rounds"}
 _STRENGTH = {"l2": "l2", "ridge": "ridge"}
@@ -204,10 +135,12 @@ class Estimator(BaseEstimator):
 
         A group is never made, so it needs neither an ``__init__`` nor scikit-learn's methods of metadata routing.
         """
-        if group:
-            super(_ROUTED, cls).__init_subclass__(**options)
-        else:
+        if taking_up():  # scikit-learn is told of a class that is made already
+            return
+        if derived(cls, group=group):
             super().__init_subclass__(**options)
+        else:
+            after_sklearn(cls).__init_subclass__(**options)
         declares = any(isinstance(value, Field) for value in vars(cls).values())
         joins = sum(hasattr(base, "__dataclass_fields__") for base in cls.__bases__) > 1
         if (declares or joins) and "__init__" not in vars(cls):

@@ -36,6 +36,11 @@ class Alphabet:
             self.encode(strings, add=True)
 
     @property
+    def interner(self) -> kernel.Interner:
+        """The table of the kernels, for kernels that read strings themselves."""
+        return self._interner
+
+    @property
     def locked(self) -> bool:
         """Whether the alphabet refuses new strings."""
         return self._locked

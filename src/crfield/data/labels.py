@@ -163,6 +163,9 @@ class LabelCoder:
             raise LabelError(f"codes must lie in 0 … {self.n_labels - 1}, got {codes.min()} … {codes.max()}.")
         flat = self.classes_[codes]
         out = np.empty(len(bounds) - 1, dtype=object)
+        if len(out) == 1:
+            out[0] = flat
+            return out
         for sequence, (start, stop) in enumerate(pairwise(bounds)):
             out[sequence] = flat[start:stop]
         return out

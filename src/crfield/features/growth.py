@@ -29,7 +29,6 @@ from crfield.features.columns.select import check_min_count, keep_columns, renum
 from crfield.features.columns.standardise import Scale
 from crfield.features.encoder import Encoder
 from crfield.features.functions import FunctionEncoder
-from crfield.features.joined_items import join_items
 from crfield.features.matrices import MatrixEncoder, matrices_of
 from crfield.features.records import RecordEncoder, _chosen, _encode
 from crfield.features.templates.encoder import TemplateEncoder, _selected, _Side, _starts, _without_dropped
@@ -88,7 +87,7 @@ def _unmoved(encoder: Encoder, batch: Batch, old: Batch) -> Grown:
 def _grow_records(old: RecordEncoder, X: Any, min_count: int) -> Grown:
     table = RecordTable.from_arrays(old.table.to_arrays())
     columns, dense = table.n_columns, table.n_dense
-    topology, node = _encode(table, join_items(X) if old.joined else X, grow=True, first_step=old.first_step)
+    topology, node = _encode(table, X, grow=True, first_step=old.first_step, joined=old.joined)
     if min_count > 1 and node.width > columns:
         keep = (row_counts(node) >= min_count) | (np.arange(node.width) < columns)
         if not keep.all():

@@ -36,9 +36,9 @@ from crfield.data.batch import Columns
 from crfield.errors import DataWarning, FeatureError
 from crfield.kernels.record_items import DICT, MAPPING, Item, kind_of, split_key
 from crfield.kernels.records import RecordTable
+from crfield.kernels.tagging import alone
 
 MANY = 20  # steps on which not one value is known
-_FEW = 200
 _LOOKED_AT = 100  # rows of a call
 _VOCABULARY = 100  # more plain names than this are words, not names of features
 _SHOWN = 3
@@ -178,33 +178,8 @@ def _short(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
-def suspicious(node: Columns) -> bool:
-    """Whether more than half of the rows have no entry, or two in the middle nothing but the same one.
-
-    >>> suspicious(Columns.from_rows([[], [], [1]], 3)), suspicious(Columns.from_rows([[0], [], [1]], 3))
-    (True, False)
-    >>> suspicious(Columns.from_rows([[0, 2], [0], [0], [0, 1]], 3))
-    True
-    """
-    indptr, rows = node.indptr, len(node.indptr) - 1
-    if rows <= _FEW:  # as many different offsets as rows that are filled, and one; the quickest for a sentence
-        if 2 * (len(set(indptr.tolist())) - 1) < rows:
-            return True
-    elif 2 * int(np.count_nonzero(indptr[1:] > indptr[:-1])) < rows:
-        return True
-    return rows > 1 and len(node.indices) < 2 * rows and _shared(node, rows // 2) is not None
-
-
-def _shared(node: Columns, row: int) -> int | None:
-    """The column that this row and the one before have alone and both, such as that of a bias."""
-    start, middle, end = node.indptr[row - 1 : row + 2].tolist()
-    if (start + 1, middle + 1) != (middle, end) or node.indices[start] != node.indices[middle]:
-        return None
-    return int(node.indices[middle])
-
-
 def check_records(table: RecordTable, X: Any, node: Columns, *, row: str = "step") -> None:
-    """Tell when most rows of X that have features have none that the table knows; for a node that is `suspicious`.
+    """Tell when most rows of X that have features have none that the table knows; for those of `few_known`.
 
     A feature that most rows have alone, a bias, says nothing about any of them and does not count as known.
 
@@ -215,7 +190,7 @@ def check_records(table: RecordTable, X: Any, node: Columns, *, row: str = "step
     if not (table.n_columns or table.n_dense):
         return
     empty = node.indptr[1:] == node.indptr[:-1]
-    bias = _shared(node, node.n_rows // 2) if node.n_rows > 1 else None
+    bias = alone(node.indptr, node.indices, node.n_rows // 2) if node.n_rows > 1 else None
     if bias is not None:
         single = node.indptr[1:] == node.indptr[:-1] + 1
         empty[single] = node.indices[node.indptr[:-1][single]] == bias

@@ -15,7 +15,7 @@ looked up: that is how models of CRFsuite are read.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,12 +27,14 @@ from crfield.errors import FeatureError, InputError, ModelFileError, NotFittedEr
 from crfield.features.columns.select import check_min_count, drop_rare, renumber
 from crfield.features.columns.standardise import Scale
 from crfield.features.encoder import Widths
-from crfield.features.joined_items import join_items
-from crfield.features.known import check_records, suspicious
+from crfield.features.known import check_records
 from crfield.features.transitions import EdgeChoice, NamedEdges
+from crfield.kernels.joined_items import SEPARATOR, join_items
+from crfield.kernels.linear import Tagger
 from crfield.kernels.records import RecordTable
+from crfield.kernels.tagging import SequenceTagger, few_known, record_tagger
 
-__all__ = ["RecordEncoder"]
+__all__ = ["SEPARATOR", "RecordEncoder"]
 
 
 class RecordEncoder(NamedEdges):
@@ -80,8 +82,7 @@ class RecordEncoder(NamedEdges):
         if type(min_count) is not int or min_count != 1:
             min_count = check_min_count(min_count)
         table = RecordTable()
-        X = join_items(X) if self.joined else X
-        topology, node = _encode(table, X, grow=True, first_step=self.first_step)
+        topology, node = _encode(table, X, grow=True, first_step=self.first_step, joined=self.joined)
         if min_count > 1:
             node, remap = drop_rare(node, min_count)
             if node.width < table.n_columns:
@@ -102,10 +103,10 @@ class RecordEncoder(NamedEdges):
 
     def encode(self, X: Any) -> Batch:
         """Encode X with the columns learnt in ``fit``; features never seen there are dropped."""
-        X = join_items(X) if self.joined else X
-        topology, node = _encode(self.table, X, grow=False, first_step=self.first_step)
-        if len(node.indptr) > 1 and suspicious(node):
-            check_records(self.table, X, node, row=self.row)
+        topology, node = _encode(self.table, X, grow=False, first_step=self.first_step, joined=self.joined)
+        if len(node.indptr) > 1 and few_known(node.indptr, node.indices):
+            named = join_items(X) if self.joined and not isinstance(X, AttributeSequences) else X
+            check_records(self.table, named, node, row=self.row)
         if self._scale is not None:
             node = self._scale.apply(node)
         return Batch(topology, node, None if self._edges is None else self._edges.take(topology, node))
@@ -114,6 +115,14 @@ class RecordEncoder(NamedEdges):
     def widths(self) -> Widths:
         """How many columns it makes."""
         return Widths(self.table.n_columns, self.table.n_dense, *(() if self._edges is None else self._edges.widths))
+
+    def sequence_tagger(
+        self, weights: Tagger, labels: Sequence[Hashable], *, largest: float
+    ) -> SequenceTagger | None:
+        """One call from the steps of a sequence to its labels; None where columns are made from columns."""
+        if self._scale is not None or self._edges is not None:
+            return None
+        return record_tagger(self.table, weights, labels, joined=self.joined, largest=largest)
 
     def node_name(self, column: int) -> str:
         """Name of a sparse node column: ``name`` or ``name=value``."""
@@ -184,10 +193,10 @@ def read_options(cls: Any, header: dict[str, Any]) -> Any:
         ) from None
 
 
-def _encode(table: RecordTable, X: Any, *, grow: bool, first_step: int) -> tuple[Chains, Columns]:
+def _encode(table: RecordTable, X: Any, *, grow: bool, first_step: int, joined: bool) -> tuple[Chains, Columns]:
     if isinstance(X, AttributeSequences):
         return _encode_attributes(table, X, grow=grow)
-    encoded = table.encode(X, grow=grow, first_step=first_step)
+    encoded = table.encode(X, grow=grow, first_step=first_step, joined=joined)
     columns = Columns(encoded.indptr, encoded.indices, table.n_columns, encoded.values, encoded.dense)
     return Chains(encoded.offsets), columns
 

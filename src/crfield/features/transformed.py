@@ -15,7 +15,6 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 
 from crfield.data.batch import Batch
 from crfield.errors import InputError, ModelFileError, NotFittedError
@@ -68,6 +67,8 @@ class TransformedEncoder:
 
     def fit(self, X: Any, *, min_count: int = 1) -> Batch:
         """Fit a copy of the transformer, then an encoder to what it gives."""
+        from sklearn.base import clone
+
         fitted = clone(self.transformer, safe=False)
         given = fitted.fit(X).transform(X)
         assert self._choose is not None  # only encoders of files come without, and they are fitted

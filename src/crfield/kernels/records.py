@@ -20,7 +20,8 @@ import numpy as np
 
 from crfield.errors import FeatureError, ModelFileError, ShapeError
 from crfield.kernels import choice
-from crfield.kernels.record_items import MARK, refuse, sequences_of, split_key
+from crfield.kernels.joined_items import joined_steps
+from crfield.kernels.record_items import MARK, refuse, sequences_of, split_key, steps_of
 
 __all__ = ["EncodedRecords", "RecordTable"]
 
@@ -62,22 +63,24 @@ class RecordTable:
         """D, the width of the dense block."""
         return int(self._table.n_dense)
 
-    def encode(self, sequences: Any, *, grow: bool, first_step: int = 0) -> EncodedRecords:
+    def encode(self, sequences: Any, *, grow: bool, first_step: int = 0, joined: bool = False) -> EncodedRecords:
         """Columns of a list of sequences; with ``grow`` new features get columns, else they are dropped.
 
             column(key) = number of different keys that came before it
             dense[n, start(name) + i] = vector_n(name)[i],  zero where step n has no such vector
 
-        FeatureError or ShapeError name the sequence, step and feature that cannot be used; they count steps
-        from ``first_step``.
+        With ``joined``, dicts are read as `joined_items` writes them out. FeatureError or ShapeError name the
+        sequence, step and feature that cannot be used; they count steps from ``first_step``.
         """
         if not isinstance(sequences, list | tuple):
             sequences = sequences_of(sequences)
         try:
-            return EncodedRecords(*self._table.encode(sequences, grow))
+            return EncodedRecords(*self._table.encode(sequences, grow, joined))
         except self._body.Refused as place:
             sequence, step = place.args
         widths = {name: width for name, _, width in self.slots()}
+        if joined and step >= 0:
+            sequences = [*sequences[:sequence], joined_steps(steps_of(sequences[sequence], sequence))]
         refuse(sequences, sequence, step, widths, first_step=first_step)
 
     def columns_of(

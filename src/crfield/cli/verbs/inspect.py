@@ -14,6 +14,7 @@ import crfield
 from crfield.cli.messages import WrongVerb, emit, listing, say, size_of
 from crfield.cli.model import (
     REPORT,
+    is_pipeline,
     label_of,
     labels_of,
     last_step,
@@ -122,7 +123,7 @@ def _short(value: Any) -> Any:
 
 def _text(model: Any, path: str, size: int, parameters: dict[str, Any]) -> str:
     kind = type(model).__name__
-    if isinstance(model, crfield.Pipeline):
+    if is_pipeline(model):
         kind += f" ({', '.join(type(step).__name__ for _, step in model.steps)})"
     lines = {"model": f"{kind}, {path}, {size_of(size)}"}
     if what_it_reads(model):

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
-import sklearn.exceptions
 
 from crfield.core.estimator import Estimator
 from crfield.core.parameters import NOTHING, declared_parameters, learnt, told_attributes
+from crfield.core.sklearn.base import NotFitted
 from crfield.core.typing import File, Parameters
 from crfield.data.labels import LabelCoder
 from crfield.errors import InputError, ModelFileError, NotFittedError
@@ -42,7 +42,7 @@ class Model(Protocol):
 M = TypeVar("M", bound=Model)
 
 
-class NotYetFitted(NotFittedError, sklearn.exceptions.NotFittedError):
+class NotYetFitted(NotFittedError, NotFitted):
     """A model was asked before ``fit``, as both crfield and scikit-learn's tools say it."""
 
 

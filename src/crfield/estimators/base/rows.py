@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
-from sklearn.utils.validation import _check_sample_weight
 
 from crfield.core.checks import Check, seed
 from crfield.core.estimator import ClassifierMixin, Tags
@@ -185,6 +184,8 @@ def weighted_rows(sample_weight: Weights, n_rows: int) -> tuple[np.ndarray, np.n
     """
     if sample_weight is None:
         return np.arange(n_rows), None
+    from sklearn.utils.validation import _check_sample_weight
+
     rows = np.zeros((n_rows, 1))
     weight = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
     kept = np.flatnonzero(weight > 0)

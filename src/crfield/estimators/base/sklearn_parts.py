@@ -11,7 +11,6 @@ import warnings
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 
 from crfield.core.checks import Check
 from crfield.errors import DataWarning, InputError
@@ -38,6 +37,8 @@ def fit_clone(estimator: object, *data: Any, role: str, **options: Any) -> Any:
     Traceback (most recent call last):
     crfield.errors.InputError: the density (GaussianMixture) cannot be fitted: Found array with 1 sample(s) ...
     """
+    from sklearn.base import clone
+
     try:
         return clone(estimator).fit(*data, **options)
     except (TypeError, ValueError) as error:

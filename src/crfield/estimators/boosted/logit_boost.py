@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
 
 from crfield.boosting.logit_rounds import AdditiveLogit, Regressors, Rows, Step, Stumps, Trees, boost_rounds
 from crfield.boosting.round_table import Round, RoundTable
@@ -235,6 +233,8 @@ class LogitBoost(LogitRounds, RowClassifier[BoostedRows], kind="logit_boost", mo
 
     def fit(self, X: Data, y: ArrayLike, sample_weight: Weights = None, evidence: Given = None) -> Self:
         """Fit rounds to rows X (N, F) with classes y (N,); rows of weight 0 are left out."""
+        from sklearn.utils.multiclass import check_classification_targets
+
         self.check()
         table, labels = self._validated(X, y, ensure_min_samples=1)
         check_classification_targets(labels)
@@ -249,6 +249,8 @@ class LogitBoost(LogitRounds, RowClassifier[BoostedRows], kind="logit_boost", mo
 
     def _validated(self, *data: Any, **options: Any) -> Any:
         """Data as scikit-learn checks them: X dense or sparse, where NaN is a missing value."""
+        from sklearn.utils.validation import validate_data
+
         options |= {"accept_sparse": "csc", "dtype": [np.float64, np.float32], "ensure_all_finite": "allow-nan"}
         return validate_data(self, *data, **options)
 

@@ -27,10 +27,12 @@ from crfield.estimators.base.fitted import Fitted, Model
 from crfield.estimators.base.groups import Threaded
 from crfield.estimators.base.sequences import StructuredData, right_share
 from crfield.estimators.chain.posterior import PosteriorAnswers
+from crfield.estimators.chain.tagger import ChainTagger
 from crfield.estimators.export.streaming import Streaming
 from crfield.inference.chain import ChainEngine
 from crfield.inference.decode import DECODERS, best_marginals, check_decoder, legal_marginals
 from crfield.inference.labellings import path_scores
+from crfield.kernels.tagging import SequenceTagger
 
 _WORDS = 100_000  # characters: a table may have thousands of columns
 
@@ -147,6 +149,23 @@ class ChainAnswers(PosteriorAnswers, Streaming, StructuredData, Threaded, Fitted
         coder = self._coder
         codes, topology = self._codes(X) if known is None else self._codes(X, known)
         return coder.decode(codes, topology.offsets)
+
+    def tagger(self) -> ChainTagger:
+        """The labels of one sequence at a time, fast: ``tag(x)`` gives a list; for services and threads.
+
+        It is a value: what is fitted or set later does not reach it, and any number of threads may use one.
+
+        >>> from crfield import ChainCRF
+        >>> model = ChainCRF().fit([[{"word": "dog"}, {"word": "barks"}]], [["N", "V"]])
+        >>> model.tagger().tag([{"word": "dog"}, {"word": "barks"}])
+        ['N', 'V']
+        """
+        self._coder  # noqa: B018  (says so where nothing is fitted)
+        return ChainTagger(self)
+
+    def _sequence_tagger(self) -> SequenceTagger | None:
+        """A kernel that answers for usual sequences what `predict` does; None where there is none."""
+        return None
 
     def predict_proba(self, X: Sequences, *, known: Labels | None = None) -> np.ndarray:
         """Marginal probabilities: a 1-D object array of arrays (steps, classes), columns as ``classes_``.

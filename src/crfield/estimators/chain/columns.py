@@ -28,6 +28,7 @@ from crfield.estimators.explain.chain import ChainExplanations
 from crfield.estimators.explain.weights import strongest_features
 from crfield.features.transformed import SENSORS, TransformedEncoder
 from crfield.inference.decode import check_decoder
+from crfield.kernels.tagging import SequenceTagger
 from crfield.report.weights import FeatureList, TransitionTable
 from crfield.storage.state import State
 from crfield.training.chain.plan import Plan
@@ -60,6 +61,12 @@ class ColumnChain(ChainExplanations, Paired[Any], ChainAnswers[Any], group=True)
         if known is None and check_decoder(self.decode) != "marginal":  # from packed weights, no scores written out
             return self._fitted.best_paths(X, n_jobs=self._jobs)
         return super()._codes(X, known)
+
+    def _sequence_tagger(self) -> SequenceTagger | None:
+        model = self._fitted
+        if check_decoder(self.decode) == "marginal" or not isinstance(model, ColumnModel):
+            return None
+        return model.sequence_tagger()
 
     def _forbidden(self) -> np.ndarray | None:
         return self._fitted.forbidden

@@ -36,6 +36,7 @@ from crfield.estimators.export.columns import plain_steps
 from crfield.estimators.export.step_scores import DenseSteps, SequenceSteps, StepScorer
 from crfield.estimators.export.written import Written, columns_read
 from crfield.inference.chain import ChainEngine
+from crfield.kernels.tagging import SequenceTagger
 from crfield.objectives.gold_past import GoldPast, next_totals, normalised
 from crfield.scoring.layout import Layout
 from crfield.scoring.linear import LinearScorer
@@ -87,6 +88,9 @@ class MEMM(TrainedChain, kind="memm", model=ColumnModel):
 
     def _codes(self, X: Sequences, known: Labels | None = None) -> tuple[np.ndarray, Chains | Graphs]:
         return ChainAnswers._codes(self, X, known)  # packed weights know nothing of the normalisers
+
+    def _sequence_tagger(self) -> SequenceTagger | None:
+        return None  # for the same reason
 
     def _step_scorer(self, *, history: int | None = None) -> StepScorer:
         return NormalisedSteps(plain_steps(self.column_model("stream"), history=history))

@@ -19,12 +19,13 @@ from crfield.core.topology import Chains
 from crfield.core.typing import Parameters, Sequences
 from crfield.data.batch import Batch
 from crfield.data.labels import LabelCoder
-from crfield.data.large import refuse_unbearable
+from crfield.data.large import USUAL, refuse_unbearable
 from crfield.errors import FeatureError, InputError, LabelError, ModelFileError
 from crfield.features.detect import encoder_from_state
 from crfield.features.encoder import Encoder
 from crfield.inference.chain import ChainEngine
 from crfield.kernels import linear
+from crfield.kernels.tagging import SequenceTagger
 from crfield.scoring.higher_order import HigherOrderLayout, HigherOrderScores, higher_order_from_state
 from crfield.scoring.layout import Layout
 from crfield.scoring.tables import FunctionTables, LabelFunction, TableScorer, tabulate
@@ -42,7 +43,7 @@ class ColumnModel:
     encoded: Batch | None = None  # the columns of the one X that it is asked about, where they were made before
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "tagger"}
+        return {name: value for name, value in self.__dict__.items() if name not in ("tagger", "_single")}
 
     @cached_property
     def tagger(self) -> linear.Tagger:
@@ -94,6 +95,19 @@ class ColumnModel:
             refuse_unbearable(batch, self.encoder, self.weights)
         return batch
 
+    def sequence_tagger(self, labels: Sequence[Hashable] | None = None) -> SequenceTagger | None:
+        """One call from the steps of a sequence to its labels, where encoder and layout are plain ones."""
+        make = getattr(self.encoder, "sequence_tagger", None)
+        if make is None or self.higher_order or self.encoded is not None:
+            return None
+        self.encode([])  # do encoder and weights fit together?
+        return make(self.tagger, self.labels.labels if labels is None else labels, largest=USUAL)
+
+    @cached_property
+    def _single(self) -> SequenceTagger | None:
+        """The same with codes for labels: of one sequence, the arrays of `best_paths` cost more than the answer."""
+        return self.sequence_tagger(range(self.layout.n_labels))
+
     def run_scores(self, X: Sequences, *, n_jobs: int) -> HigherOrderScores:
         """Scores of X for a layout of higher order."""
         assert isinstance(self.layout, HigherOrderLayout)
@@ -108,6 +122,10 @@ class ColumnModel:
 
     def best_paths(self, X: Sequences, *, n_jobs: int) -> tuple[np.ndarray, Chains]:
         """Codes of the best path (N,) and the chains they lie on; scores are never written out."""
+        if type(X) is list and len(X) == 1 and self._single is not None:
+            codes = self._single.tag(X[0])
+            if codes is not None:
+                return np.array(codes, np.int32), Chains(np.array([0, len(codes)]))
         batch = self.encode(X)
         if isinstance(self.layout, HigherOrderLayout):
             total, path = HigherOrderScores.of(self.layout, self.weights, batch, n_jobs=n_jobs).best(n_jobs=n_jobs)

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import clone
 
 from crfield.core.checks import Check, integer
 from crfield.core.parameters import learnt, parameter
@@ -143,6 +142,8 @@ class MarkovRandomField(PixelGrids, GraphAnswers[MarkovField], kind="markov_fiel
 
     def fit(self, X: Graphlike, y: Labels, sample_weight: Weights = None) -> Self:
         """Fit a density for each label, then the field of the labels."""
+        from sklearn.base import clone
+
         self.check()
         X, y, sample_weight = without_weightless(X, y, sample_weight)
         graphs, labels = self._graphs(X), self._labels(y, X)

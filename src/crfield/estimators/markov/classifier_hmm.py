@@ -21,7 +21,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import clone
 
 from crfield.core.checks import flag, integer, number, one_of
 from crfield.core.parameters import learnt, parameter
@@ -240,6 +239,8 @@ class ClassifierHMM(ChainAnswers[CountedMarkov], kind="classifier_hmm", model=Co
         self.start_probabilities_, self.transition_probabilities_ = model.start, model.transition
         self.class_shares_, self.calibration_ = model.shares, model.calibration
         if model.given and self.classifier is None:  # it comes out of a file
+            from sklearn.base import clone
+
             self.classifier = clone(model.classifier)
 
     def potentials(self, X: Any) -> Potentials:

@@ -16,6 +16,7 @@ Wapiti call it ``_x-1`` … ``_x-4`` and from there on ``_x-#``.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -32,6 +33,8 @@ from crfield.features.encoder import Widths
 from crfield.features.known import MANY, tell
 from crfield.features.templates.template import Pattern, Template, compile_patterns
 from crfield.kernels import columns as kernel
+from crfield.kernels.linear import Tagger
+from crfield.kernels.tagging import SequenceTagger, template_tagger
 
 MARKS = {"crfpp": ("_B", 1 << 30), "wapiti": ("_x", 5)}  # how marks begin, and from which row on they are one
 
@@ -165,6 +168,22 @@ class TemplateEncoder:
             words = np.concatenate([np.zeros(1, np.int64), np.cumsum(~np.isin(node.codes, marks))])
             object.__setattr__(node, "telling", words[node.starts[1:]] > words[node.starts[:-1]])
         return node.telling  # type: ignore[return-value]
+
+    def sequence_tagger(
+        self, weights: Tagger, labels: Sequence[Hashable], *, largest: float
+    ) -> SequenceTagger | None:
+        """One call from the rows of a sequence to its labels; all columns are one, so no cell is too large."""
+        alphabet, node, edge = self._fitted()
+        return template_tagger(
+            alphabet.interner,
+            node.table,
+            edge.table if self.template.bigrams else None,
+            weights,
+            labels,
+            width=self.template.n_columns_needed,
+            telling=self._telling(),
+            many=MANY,
+        )
 
     def _translated(self, tokens: TokenColumns, alphabet: Alphabet) -> np.ndarray:
         if tokens.codes.size * 4 > len(tokens.alphabet):

@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from crfield.kernels.reference.linear import Tagger, best_labels
+
 _FIELD = re.compile(r"[^ \t]+")
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _LIMIT = 2**63 - 1
@@ -347,3 +349,43 @@ class Templates:
         self._columns.add(keys)
         if self.size() != before + len(keys):
             raise ValueError("twice")
+
+
+class SequenceTagger:
+    """Code, fill the patterns, decode and name the labels of one sequence; the contract is in `tagging`."""
+
+    def __init__(
+        self,
+        alphabet: Interner,
+        node: Templates,
+        edge: Templates | None,
+        tagger: Tagger,
+        labels: tuple[Any, ...],
+        width: int,
+        telling: np.ndarray,
+        many: int,
+    ) -> None:
+        sizes = (node.size(), 0 if edge is None else edge.size())
+        if sizes != (tagger.model.columns, tagger.model.edge_columns) or len(telling) != sizes[0]:
+            raise ValueError("alphabet, templates and weights do not fit together")
+        self._alphabet, self._node, self._edge, self._tagger, self._labels = alphabet, node, edge, tagger, labels
+        self._width, self._telling, self._many = width, telling, many
+
+    def tag(self, steps: Any) -> list[Any] | None:
+        """The labels, or None where the sequence is not a usual one."""
+        if not isinstance(steps, list | tuple) or not all(isinstance(row, list | tuple) for row in steps):
+            return None
+        try:
+            offsets, codes, width = self._alphabet.rows([steps], False)
+        except ValueError:
+            return None
+        if len(codes) and width < self._width:
+            return None
+        codes = codes.reshape(len(steps), width)
+        indptr, indices = self._node.apply(codes, offsets, False, False, 1)
+        known = np.concatenate([[0], np.cumsum(self._telling[indices])])
+        empty = int(np.count_nonzero(known[indptr[1:]] == known[indptr[:-1]]))
+        if empty >= self._many and 2 * empty > len(steps):
+            return None
+        edges = (None, None) if self._edge is None else self._edge.apply(codes, offsets, True, False, 1)
+        return best_labels(self._tagger, self._labels, (indptr, indices, None), None, (*edges, None))

@@ -6,6 +6,8 @@ sequences at a time; here each step is one NumPy or SciPy expression over the wh
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from crfield.kernels.reference import chain as chain_numpy
@@ -237,6 +239,16 @@ class Tagger:
     def scores(self, batch: BatchArrays, node: np.ndarray, edge: np.ndarray, n_jobs: int) -> None:
         batch.check(self.model)
         node[:], edge[:] = scores_of(self.model, batch, self.w)
+
+
+def best_labels(
+    tagger: Tagger, labels: tuple[Any, ...], node: Part, dense: np.ndarray | None, edge: Part
+) -> list[Any] | None:
+    """Labels along the best path of the one sequence that has these columns; None where there is none."""
+    steps = len(node[0]) - 1  # type: ignore[arg-type]
+    path, total = np.zeros(steps, np.int32), np.zeros(1)
+    tagger.decode(BatchArrays(np.array([0, steps]), *node, dense, *edge, None), path, total, 1)  # type: ignore[arg-type]
+    return None if np.isneginf(total[0]) else [labels[code] for code in path.tolist()]
 
 
 _BATCH = (

@@ -13,7 +13,10 @@ from typing import Any
 import numpy as np
 
 from crfield.errors import InputError
+from crfield.kernels.joined_items import joined_steps
 from crfield.kernels.record_items import Item, check_width, sequences_of, steps_of, utf8
+from crfield.kernels.reference.linear import Tagger, best_labels
+from crfield.kernels.tagging import few_known
 
 Encoded = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None]
 
@@ -73,7 +76,7 @@ class RecordTable:
         """The key of a column."""
         return list(self._columns)[column]
 
-    def encode(self, sequences: Any, grow: bool) -> Encoded:
+    def encode(self, sequences: Any, grow: bool, joined: bool) -> Encoded:
         """offsets, indptr, indices, values or None, dense or None."""
         lengths: list[int] = []
         counts: list[int] = []
@@ -85,6 +88,7 @@ class RecordTable:
             for s, sequence in enumerate(sequences_of(sequences)):
                 t = -1
                 steps = steps_of(sequence, s)
+                steps = joined_steps(steps) if joined else steps
                 lengths.append(len(steps))
                 for t, step in enumerate(steps):
                     item = Item(s, t).read(step)
@@ -125,6 +129,32 @@ class RecordTable:
         if grow:
             return self._columns.setdefault(key, len(self._columns))
         return self._columns.get(key, -1)
+
+
+class SequenceTagger:
+    """Encode, decode and name the labels of one sequence; the contract is in `tagging`."""
+
+    def __init__(
+        self, table: RecordTable, tagger: Tagger, labels: tuple[Any, ...], joined: bool, largest: float
+    ) -> None:
+        if (tagger.model.columns, tagger.model.n_dense) != (table.n_columns, table.n_dense):
+            raise ValueError("the weights do not fit the table")
+        self._parts = table, tagger, labels
+        self._joined, self._largest = joined, largest
+
+    def tag(self, steps: Any) -> list[Any] | None:
+        """The labels, or None where the sequence is not a usual one."""
+        table, tagger, labels = self._parts
+        if not isinstance(steps, list | tuple):
+            return None
+        try:
+            _, indptr, indices, values, dense = table.encode([steps], False, self._joined)
+        except Refused:
+            return None
+        cells = [part for part in (values, dense) if part is not None]
+        if few_known(indptr, indices) or any((np.abs(part) > self._largest).any() for part in cells):
+            return None
+        return best_labels(tagger, labels, (indptr, indices, values), dense, (None, None, None))
 
 
 def _strings_of(pool: np.ndarray, offsets: np.ndarray) -> list[bytes]:
