@@ -238,8 +238,8 @@ def on_generated(bench: Bench, folder: Path) -> list[Row]:
             required=None if bench.quick else WORKERS_REQUIRED,
             ours=f"{timed['local-2']:.2f} s",
             rival=f"{timed['local-1']:.2f} s",
-            note=f"best evaluation of each; processor time of the busier {found['local-2']['processor']:.2f} s, of the "
-            f"one {found['local-1']['processor']:.2f} s",
+            note=f"best evaluation of each; processor time of the busier {found['local-2']['processor']:.2f} s, of "
+            f"the one {found['local-1']['processor']:.2f} s",
         )
     )
     rows.append(
