@@ -35,6 +35,7 @@ class Problem {
   const Model& model() const { return *model_; }
 
  private:
+  friend class PrimalDual;
   struct Part;  // one thread's memory
   struct Call;  // one call's memory, kept for the next
   enum class Mode { GRADIENT, CURVATURE };

@@ -38,12 +38,20 @@ class FusedChain:
             refuse_illegal(layout.fixed, target)
         self.columns: Any = None  # the layout and `training.column_basis.Moments`, where columns are numeric
         self.moments: Any = None
+        self.partial = bool((target.labels < 0).any())
+        lengths = batch.topology.lengths
+        self.n_steps, self.n_sequences, self.longest = int(lengths.sum()), len(lengths), int(lengths.max(initial=0))
         self._problem = linear.Problem(layout, batch, target.labels, target.allowed, target.weight)
 
     @property
     def n_weights(self) -> int:
         """W."""
         return self.layout.n_weights
+
+    @property
+    def packed(self) -> linear.Problem:
+        """The kernel's problem, for solvers that share its data."""
+        return self._problem
 
     @property
     def n_groups(self) -> int:
