@@ -316,7 +316,7 @@ NB_MODULE(_chain, module) {
            [](const PrimalDual& p, Array1<double> flat) {
              require((int64_t)flat.shape(0) == p.model().n_weights, "the vector does not fit");
              nb::gil_scoped_release unlocked;
-             p.pull_table(flat.data());
+             return p.pull_table(flat.data());
            })
       .def("set_table",
            [](PrimalDual& p, Array2<const float> node, Array2<const float> pairs, Array2<const double> told) {

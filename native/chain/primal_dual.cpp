@@ -9,86 +9,7 @@
 namespace crfield {
 namespace {
 
-const DualKernels* dual_kernels(const Kernels* k) {
-#if defined(CRFIELD_X86)
-  return k->level == 4 ? dual_kernels_level4() : k->level == 3 ? dual_kernels_level3() : dual_kernels_level2();
-#else
-  (void)k;
-  return dual_kernels_level0();
-#endif
-}
-
-constexpr int64_t MOST_ROWS = 65535;  // of a block, whose rows are told apart by 16 bits
-constexpr int AHEAD = 16;             // cache lines of the next lists
-
-// The items of a sequence, each once, with the places where they are: those met once first, then the others.
-template <class At>
-struct Gathered {
-  std::vector<int32_t> item, ptr, mark, count, next;  // ptr: of the others
-  std::vector<At> at;
-  std::vector<float> value;
-  int64_t once = 0;
-
-  explicit Gathered(int64_t n) : mark(n, -1) {}
-
-  template <class Each>
-  void gather(bool values, Each each) {  // each(visit) calls visit(item, place, value)
-    item.clear();
-    count.clear();
-    int32_t total = 0;
-    each([&](int32_t x, int64_t, double) {
-      if (mark[x] < 0) {
-        mark[x] = (int32_t)item.size();
-        item.push_back(x);
-        count.push_back(0);
-      }
-      count[mark[x]]++;
-      total++;
-    });
-    next.assign(item.size(), 0);
-    ptr.clear();
-    sorted.clear();
-    once = 0;
-    for (size_t k = 0; k < item.size(); k++)
-      if (count[k] == 1) {
-        next[k] = (int32_t)once++;
-        sorted.push_back(item[k]);
-      }
-    int32_t at_many = (int32_t)once;
-    for (size_t k = 0; k < item.size(); k++)
-      if (count[k] > 1) {
-        next[k] = at_many;
-        ptr.push_back(at_many);
-        at_many += count[k];
-        sorted.push_back(item[k]);
-      }
-    ptr.push_back(at_many);
-    at.resize(total);
-    value.resize(values ? total : 0);
-    each([&](int32_t x, int64_t place, double by) {
-      const int32_t q = next[mark[x]]++;
-      at[q] = (At)place;
-      if (values) value[q] = (float)by;
-    });
-    for (int32_t x : item) mark[x] = -1;
-    item.swap(sorted);
-  }
-
- private:
-  std::vector<int32_t> sorted;
-};
-
-template <class T>
-void take_over(Buffer<T>& to, std::vector<T>& from) {
-  to.resize((int64_t)from.size());
-  std::copy(from.begin(), from.end(), to.data());
-  from = std::vector<T>();
-}
-
-template <class T>
-void append(std::vector<T>& to, const std::vector<T>& from) {
-  to.insert(to.end(), from.begin(), from.end());
-}
+constexpr int AHEAD = 16;  // cache lines of the next lists
 
 template <class T>
 double member(const Slot<T>& s, PrimalDual::What what) {
@@ -105,157 +26,13 @@ void set_member(Slot<T>& s, PrimalDual::What what, double x) {
 
 }  // namespace
 
-PrimalDual::PrimalDual(const Problem& problem, const uint8_t* penalised, int width)
-    : p_(problem), k_(dual_kernels(problem.model_->k)) {
-  const Model& m = model();
-  if (m.edge_features()) throw std::invalid_argument("primal-dual steps do not know edge features");
-  if (m.n_dense > MOST_ROWS) throw std::invalid_argument("primal-dual steps take at most 65,535 dense columns");
-  wide_ = (m.labels + k_->lanes - 1) / k_->lanes * k_->lanes;
-  std::vector<int64_t> packed;
-  make_blocks(width, packed);
-  make_lists(packed);
-  gold_.resize(n_rows_);
-  dense_.resize(n_rows_ * m.n_dense);
-  for (int64_t r = 0; r < n_rows_; r++) {
-    gold_[r] = p_.gold_[packed[r]];
-    std::copy_n(p_.dense_.data() + packed[r] * m.n_dense, m.n_dense, dense_.data() + r * m.n_dense);
-  }
-  n_dense_rows_ = m.rows() + m.n_dense;
-  block_.resize(n_dense_rows_ * 3 * wide_);
-  block_.zero();
-  single_slot_.resize(m.direct ? 0 : m.at_dense);
-  single_slot_.zero();
-  tail_.assign(m.at_edge - m.at_bias, Slot<double>{0, 0, 0, 1.0 / (double)std::max<int64_t>(1, n_sequences_)});
-  ridge_.assign(tail_.size(), 1.0);
-  for (size_t k = 0; penalised && k < tail_.size(); k++) ridge_[k] = penalised[m.at_bias + k] ? 1.0 : 0.0;
-  share_.resize(n_dense_rows_);
-  share_.zero();
-  for (int64_t q = 0; q < row_.size(); q++) share_[row_[q]] += 1;
-  for (int64_t q = 0; q < single_.size(); q++) single_slot_[single_[q]].share += 1;
-  for (int64_t d = 0; d < m.n_dense; d++) share_[m.rows() + d] = (float)n_sequences_;
-  for (int64_t r = 0; r < n_dense_rows_; r++) share_[r] = share_[r] > 0 ? 1 / share_[r] : 0;
-  for (int64_t f = 0; f < single_slot_.size(); f++)
-    single_slot_[f].share = single_slot_[f].share > 0 ? 1 / single_slot_[f].share : 0;
-  table_.resize(n_rows_ * wide_);
-  table_.zero();
-  pair_table_.resize(n_sequences_ * (int64_t)m.pairs.size());
-  pair_table_.zero();
-  entropy_.assign(n_sequences_, 0.0);
-  ratio_.assign(n_sequences_, 0.0);
-  place_.assign((size_t)m.labels * m.labels, -1);
-  for (size_t q = 0; q < m.pairs.size(); q++) place_[m.pairs[q]] = (int32_t)q;
-  for (int64_t d = 0; d < m.n_dense; d++) {
-    dense_row_.push_back((int32_t)(m.rows() + d));
-    dense_at_.push_back((uint16_t)d);
-  }
-  return_freed_memory();
-}
-
-// Groups of the problem cut into blocks; `packed` tells the row of the problem for every row of the table.
-void PrimalDual::make_blocks(int width, std::vector<int64_t>& packed) {
-  const Model& m = model();
-  if (m.fixed() || m.labels >= 48) width = 1;  // tables that sweeps treat sequence by sequence, or as sparse
-  for (const Group& g : p_.groups_) {
-    if (g.partial) throw std::invalid_argument("primal-dual steps need one known label a step");
-    for (int from = 0; from < g.width; from += width) {
-      Block block;
-      block.row = (int64_t)packed.size();
-      block.first = (int64_t)order_.size();
-      block.width = std::min(width, g.width - from);
-      block.start.push_back(0);
-      for (int t = 0; t < g.steps && g.active[t] > from; t++) {
-        const int here = std::min(block.width, g.active[t] - from);
-        for (int b = 0; b < here; b++) packed.push_back(g.row + g.start[t] + from + b);
-        block.active.push_back(here);
-        block.start.push_back(block.start.back() + here);
-      }
-      block.steps = (int)block.active.size();
-      block.rows = block.start.back();
-      if (block.rows > MOST_ROWS) throw std::invalid_argument("primal-dual steps take at most 65,535 steps a block");
-      if (block.rows * wide_ > INT32_MAX) throw std::invalid_argument("too many labels and steps for primal-dual steps");
-      for (int b = 0; b < block.width; b++) {
-        block.sequence.push_back(g.sequence[from + b]);
-        order_.push_back(g.sequence[from + b]);
-      }
-      blocks_.push_back(std::move(block));
-    }
-  }
-  n_rows_ = (int64_t)packed.size();
-  n_sequences_ = (int64_t)order_.size();
-}
-
-// Lists of columns turned round: for each sequence, every column once with the rows that have it.
-void PrimalDual::make_lists(const std::vector<int64_t>& packed) {
-  const Model& m = model();
-  const NodeRows x = p_.rows();
-  std::vector<int64_t> expanded_ptr;
-  const std::vector<int32_t> expanded =
-      expand_rows(p_.merged_, n_rows_, m.rows(), x.row_ptr, x.row_item, expanded_ptr);
-  Gathered<uint16_t> rows(m.rows());
-  Gathered<int32_t> singles(m.direct ? 0 : m.at_dense);
-  std::vector<int32_t> row, row_ptr, single, single_ptr, single_at;
-  std::vector<uint16_t> row_at;
-  std::vector<float> row_value, single_value;
-  row_at.reserve(expanded.size());
-  single_at.reserve(n_rows_ ? x.pair_ptr[n_rows_] : 0);
-  for (const Block& block : blocks_)
-    for (int b = 0; b < block.width; b++) {
-      const int length = block.length(b);
-      rows.gather(x.values, [&](auto visit) {
-        for (int t = 0; t < length; t++) {
-          const int64_t at = block.start[t] + b, r = packed[block.row + at];
-          for (int64_t q = expanded_ptr[r]; q < expanded_ptr[r + 1]; q++)
-            visit(expanded[q], at, x.values ? x.row_value[q] : 1.0);
-        }
-      });
-      singles.gather(x.values, [&](auto visit) {
-        for (int t = 0; t < length; t++) {
-          const int64_t at = block.start[t] + b, r = packed[block.row + at];
-          for (int64_t q = x.pair_ptr[r]; q < x.pair_ptr[r + 1]; q++)
-            visit(x.pair_item[q], at * wide_ + x.pair_label[q], x.values ? x.pair_value[q] : 1.0);
-          for (int64_t q = x.list_ptr ? x.list_ptr[r] : 0; x.list_ptr && q < x.list_ptr[r + 1]; q++)
-            for (int64_t f = m.feature_ptr[x.list_item[q]]; f < m.feature_ptr[x.list_item[q] + 1]; f++)
-              visit((int32_t)f, at * wide_ + m.feature_label[f], x.values ? x.list_value[q] : 1.0);
-        }
-      });
-      From from;
-      from.row = (int64_t)row.size();
-      from.row_ptr = (int64_t)row_ptr.size();
-      from.row_at = (int64_t)row_at.size();
-      from.single = (int64_t)single.size();
-      from.single_ptr = (int64_t)single_ptr.size();
-      from.single_at = (int64_t)single_at.size();
-      from.rows_once = rows.once;
-      from.single_once = singles.once;
-      from_.push_back(from);
-      append(row, rows.item);
-      append(row_ptr, rows.ptr);
-      append(row_at, rows.at);
-      append(row_value, rows.value);
-      append(single, singles.item);
-      append(single_ptr, singles.ptr);
-      append(single_at, singles.at);
-      append(single_value, singles.value);
-    }
-  From end;
-  end.row = (int64_t)row.size();
-  end.single = (int64_t)single.size();
-  from_.push_back(end);
-  take_over(row_, row);
-  take_over(row_ptr_, row_ptr);
-  take_over(row_at_, row_at);
-  take_over(row_value_, row_value);
-  take_over(single_, single);
-  take_over(single_ptr_, single_ptr);
-  take_over(single_at_, single_at);
-  take_over(single_value_, single_value);
-}
-
 DualLists PrimalDual::lists(int64_t s) const {
   const From& from = from_[s];
   DualLists x;
   x.n_rows = from_[s + 1].row - from.row;
   x.n_single = from_[s + 1].single - from.single;
+  x.rows_ahead = (int64_t)row_.size() - from.row;
+  x.single_ahead = (int64_t)single_.size() - from.single;
   x.rows_once = from.rows_once;
   x.single_once = from.single_once;
   x.row = row_.data() + from.row;
@@ -274,7 +51,7 @@ DualLists PrimalDual::lists(int64_t s) const {
 // Dense columns as if each were met once, at the row of its change.
 DualLists PrimalDual::dense_lists() const {
   DualLists x;
-  x.n_rows = x.rows_once = (int64_t)dense_row_.size();
+  x.n_rows = x.rows_once = x.rows_ahead = (int64_t)dense_row_.size();
   x.row = dense_row_.data();
   x.row_at = dense_at_.data();
   return x;
@@ -340,32 +117,18 @@ void PrimalDual::get_table(float* node, float* pairs, double* told) const {
   for (int64_t s = 0; s < n_sequences_; s++) told[2 * s] = entropy_[s], told[2 * s + 1] = ratio_[s];
 }
 
-void PrimalDual::pull_table(double* out) const {
+double PrimalDual::pull_table(double* out) const {
   const Model& m = model();
   std::fill_n(out, m.n_weights, 0.0);
   const int64_t at_pairs = m.at_pairs, n_pairs = (int64_t)m.pairs.size();
+  Buffer<double> rows(m.rows() * wide_), singles(single_slot_.size());
+  rows.zero();
+  singles.zero();
   for (const Block& block : blocks_)
     for (int b = 0; b < block.width; b++) {
       const DualLists x = lists(block.first + b);
       const float* table = table_.data() + block.row * wide_;
-      for (int64_t u = 0; u < x.n_rows; u++) {
-        const int64_t many = u - x.rows_once;
-        const int32_t begin = many < 0 ? (int32_t)u : x.row_ptr[many], stop = many < 0 ? begin + 1 : x.row_ptr[many + 1];
-        const int64_t c = m.direct ? x.row[u] : m.column_of_row[x.row[u]], first = m.first_feature(c);
-        for (int64_t f = first; f < m.first_feature(c + 1); f++) {
-          const float* from = table + (m.all_pairs ? f - first : m.feature_label[f]);
-          double sum = 0;
-          for (int32_t q = begin; q < stop; q++)
-            sum += (x.row_value ? x.row_value[q] : 1.0) * from[x.row_at[q] * wide_];
-          out[f] += sum;
-        }
-      }
-      for (int64_t u = 0; u < x.n_single; u++) {
-        const int64_t many = u - x.single_once;
-        const int32_t begin = many < 0 ? (int32_t)u : x.single_ptr[many];
-        for (int32_t q = begin; q < (many < 0 ? begin + 1 : x.single_ptr[many + 1]); q++)
-          out[x.single[u]] += (x.single_value ? x.single_value[q] : 1.0) * table[x.single_at[q]];
-      }
+      k_->total(x, wide_, table, rows.data(), singles.data());
       const int length = block.length(b);
       for (int t = 0; t < length; t++) {
         const int64_t at = block.start[t] + b;
@@ -380,6 +143,12 @@ void PrimalDual::pull_table(double* out) const {
       }
       for (int64_t q = 0; q < n_pairs; q++) out[at_pairs + q] += pair_table_[(block.first + b) * n_pairs + q];
     }
+  each_place([&](int64_t f, int64_t row, int64_t at) {
+    if (f < m.at_dense) out[f] = row < 0 ? singles[at] : rows[row * wide_ + at];
+  });
+  double sum = 0;
+  for (double h : entropy_) sum += h;
+  return sum;
 }
 
 double PrimalDual::epoch(const int64_t* order, int64_t n, const DualEpoch& options) {
@@ -408,93 +177,93 @@ double PrimalDual::epoch(const int64_t* order, int64_t n, const DualEpoch& optio
   return loss;
 }
 
-void PrimalDual::ends_of(const Block& block, int b, const double* ends, double* score, int64_t stride) const {
-  const int L = model().labels;
-  double *first = score + (int64_t)b * stride, *last = score + (block.start[block.length(b) - 1] + b) * stride;
-  for (int j = 0; j < L; j++) first[j] += ends[j];
-  for (int j = 0; j < L; j++) last[j] += ends[L + j];
-}
-
 // Scores and marginals of a block at the present weights, then one step after the other.
 double PrimalDual::steps_of(const Block& block, const DualEpoch& options) {
   const Model& m = model();
-  const int L = m.labels, stride = m.stride;
-  const int64_t n_tail = (int64_t)tail_.size(), at_pairs = m.at_pairs - m.at_bias, size = (int64_t)L * stride;
+  const int64_t n_tail = (int64_t)tail_.size();
   flat_tail_.resize(n_tail);
   for (int64_t k = 0; k < n_tail; k++) flat_tail_[k] = tail_[k].weight;
-  loaded_.set_edges(m, flat_tail_.data() + at_pairs);
-  const EdgeTable& table = loaded_.edges().table();
+  loaded_.set_edges(m, flat_tail_.data() + (m.at_pairs - m.at_bias));
   score_.resize(block.rows * wide_);
   delta_.resize(block.rows * wide_);
   score_.zero();
   for (int b = 0; b < block.width; b++) k_->score(lists(block.first + b), slots(), score_.data());
-
-  Group whole;
-  whole.rows = block.rows;
-  whole.width = block.width;
-  Sweep s = scratch_.prepare(whole, L, stride, table.words, !table.safe);
-  s.steps = block.steps;
-  s.active = block.active.data();
-  s.start = block.start.data();
-  at_.resize(block.rows);
-  for (int64_t r = 0; r < block.rows; r++) at_[r] = (int32_t)r;
-  DualRows rows;
-  rows.labels = L;
-  rows.stride = stride;
-  rows.wide = wide_;
-  rows.gold = gold_.data() + block.row;
   if (m.n_dense) {
-    rows.steps = block.rows;
-    rows.at = rows.from = at_.data();
-    k_->score_dense(rows, m.n_dense, dense_.data() + block.row * m.n_dense, block_.data() + m.rows() * 3 * wide_,
+    at_.resize(block.rows);
+    for (int64_t r = 0; r < block.rows; r++) at_[r] = (int32_t)r;
+    DualRows all;
+    all.steps = block.rows;
+    all.wide = wide_;
+    all.at = at_.data();
+    k_->score_dense(all, m.n_dense, dense_.data() + block.row * m.n_dense, block_.data() + m.rows() * 3 * wide_,
                     score_.data());
   }
-  for (int64_t r = 0; r < block.rows; r++) {
+  // A sequence that a sweep does in logs leaves nothing behind to count its pairs from: each is then swept alone.
+  const EdgeTable& table = loaded_.edges().table();
+  double loss = 0;
+  if (block.width == 1 || table.safe) {
+    const Sweep s = infer(block, 0, block.width);
+    for (int b = 0; b < block.width; b++) loss += step(block, b, 0, s, options);
+  } else {
+    for (int b = 0; b < block.width; b++) loss += step(block, b, b, infer(block, b, 1), options);
+  }
+  return loss;
+}
+
+// Marginals of `width` sequences of a block from `first` on: of all of them, in the rows of the block, or of one.
+Sweep PrimalDual::infer(const Block& block, int first, int width) {
+  const Model& m = model();
+  const EdgeTable& table = loaded_.edges().table();
+  const int L = m.labels, stride = m.stride;
+  const int64_t size = (int64_t)L * stride;
+  Group part;
+  part.width = width;
+  part.steps = width == block.width ? block.steps : block.length(first);
+  part.rows = width == block.width ? block.rows : part.steps;
+  if (width < block.width) {
+    alone_.assign(part.steps, 1);
+    alone_start_.resize(part.steps + 1);
+    for (int t = 0; t <= part.steps; t++) alone_start_[t] = t;
+  }
+  Sweep s = scratch_.prepare(part, L, stride, table.words, !table.safe);
+  s.active = width == block.width ? block.active.data() : alone_.data();
+  s.start = width == block.width ? block.start.data() : alone_start_.data();
+  for (int64_t r = 0; r < part.rows; r++) {
+    const float* from = score_.data() + (width == block.width ? r : block.start[r] + first) * wide_;
     double* to = s.score + r * stride;
-    for (int j = 0; j < L; j++) to[j] = score_[r * wide_ + j];
+    for (int j = 0; j < L; j++) to[j] = from[j];
     for (int j = 0; j < L && m.bias; j++) to[j] += flat_tail_[j];
     for (int j = L; j < stride; j++) to[j] = -INFINITY;
   }
-  for (int b = 0; b < block.width && m.boundaries; b++)
-    ends_of(block, b, flat_tail_.data() + (m.at_start - m.at_bias), s.score, stride);
-  kept_.resize(block.rows * stride);
-  std::memcpy(kept_.data(), s.score, sizeof(double) * block.rows * stride);
-  for (int b = 0; b < block.width && m.fixed(); b++) ends_of(block, b, m.fixed_ends.data(), s.score, stride);
+  auto add_ends = [&](const double* ends) {
+    for (int b = 0; b < width; b++) {
+      const int last = (width == block.width ? block.length(first + b) : part.steps) - 1;
+      double *to = s.score + (int64_t)b * stride, *end = s.score + (s.start[last] + b) * stride;
+      for (int j = 0; j < L; j++) to[j] += ends[j];
+      for (int j = 0; j < L; j++) end[j] += ends[L + j];
+    }
+  };
+  if (m.boundaries) add_ends(flat_tail_.data() + (m.at_start - m.at_bias));
+  kept_.resize(part.rows * stride);
+  std::memcpy(kept_.data(), s.score, sizeof(double) * part.rows * stride);
+  if (m.fixed()) add_ends(m.fixed_ends.data());
 
   // Pairs are counted for each sequence: of one alone by the sweep, of several from what it leaves behind.
   for (Buffer<double>* b : {&counts_, &direct_}) b->resize(size);
   pair_counts_.resize((int64_t)m.pairs.size());
   for (Buffer<double>* b : {&counts_, &direct_, &pair_counts_}) b->zero();
-  for (int b = 0; b < block.width; b++) scratch_.factor[b] = 1.0;
+  for (int b = 0; b < width; b++) scratch_.factor[b] = 1.0;
   s.direct = direct_.data();
-  s.counts = block.width == 1 && !table.sparse ? counts_.data() : nullptr;
-  s.pair_counts = block.width == 1 && table.sparse ? pair_counts_.data() : nullptr;
+  s.counts = width == 1 && !table.sparse ? counts_.data() : nullptr;
+  s.pair_counts = width == 1 && table.sparse ? pair_counts_.data() : nullptr;
   m.k->sweep(table, s);
-  double loss = 0;
-  for (int b = 0; b < block.width; b++) {
-    if (s.lost[b] && block.width > 1)
-      throw std::invalid_argument("transition weights spread too far for primal-dual steps");
-    if (block.width > 1) {
-      counts_.zero();
-      const int length = block.length(b);
-      for (int t = 1; t < length;) {
-        int last = t;
-        if (block.active[t] == block.active[t - 1])
-          while (last + 1 < length && block.active[last + 1] == block.active[t]) last++;
-        k_->outer(last - t + 1, L, stride, block.active[t], s.alpha + (block.start[t - 1] + b) * stride,
-                  s.score + (block.start[t] + b) * stride, counts_.data());
-        t = last + 1;
-      }
-    }
-    loss += step(block, b, rows, s, table, s.total[b], options);
-  }
-  return loss;
+  return s;
 }
 
-// One sequence: how far its marginals are from the table, how far to go, and the step.
-double PrimalDual::step(const Block& block, int b, const DualRows& shared, const Sweep& s, const EdgeTable& table,
-                        double total, const DualEpoch& options) {
+// One sequence: how far its marginals are from the table, how far to go, and the step. `first` is that of the sweep.
+double PrimalDual::step(const Block& block, int b, int first, const Sweep& s, const DualEpoch& options) {
   const Model& m = model();
+  const EdgeTable& table = loaded_.edges().table();
   const int L = m.labels, stride = m.stride, length = block.length(b);
   const int64_t number = block.first + b, n_pairs = (int64_t)m.pairs.size(), n_tail = (int64_t)tail_.size();
   const int64_t at_pairs = m.at_pairs - m.at_bias, at_start = m.at_start - m.at_bias, at_end = m.at_end - m.at_bias;
@@ -503,15 +272,35 @@ double PrimalDual::step(const Block& block, int b, const DualRows& shared, const
   const DualSlots slot = slots();
   const int32_t* gold = gold_.data() + block.row;
   at_.resize(length);
-  for (int t = 0; t < length; t++) at_[t] = (int32_t)(block.start[t] + b);
-  DualRows rows = shared;
+  swept_.resize(length);
+  for (int t = 0; t < length; t++) {
+    at_[t] = (int32_t)(block.start[t] + b);
+    swept_[t] = (int32_t)(s.start[t] + b - first);
+  }
+  DualRows rows;
+  rows.labels = L;
+  rows.stride = stride;
+  rows.wide = wide_;
+  rows.gold = gold;
   rows.steps = length;
-  rows.at = rows.from = at_.data();
+  rows.at = at_.data();
+  rows.from = swept_.data();
   rows.weight = c;
+  if (s.width > 1) {
+    counts_.zero();
+    for (int t = 1; t < length;) {
+      int last = t;
+      if (s.active[t] == s.active[t - 1])
+        while (last + 1 < length && s.active[last + 1] == s.active[t]) last++;
+      k_->outer(last - t + 1, L, stride, s.active[t], s.alpha + (int64_t)swept_[t - 1] * stride,
+                s.score + (int64_t)swept_[t] * stride, counts_.data());
+      t = last + 1;
+    }
+  }
 
   // expected less gold transitions; loss = log Z - score of gold, entropy = log Z - expected score
   met_.resize(n_pairs);
-  double entropy = total, loss = total;
+  double entropy = s.total[b - first], loss = entropy;
   for (int64_t q = 0; q < n_pairs; q++) {
     const int64_t at = m.pair_place[q];
     met_[q] = (table.sparse ? pair_counts_[q] : counts_[at]) * table.prob[at] + direct_[at];
@@ -520,7 +309,7 @@ double PrimalDual::step(const Block& block, int b, const DualRows& shared, const
   if (options.curvature)
     for (int64_t q = 0; q < n_pairs; q++) tail_curve_[at_pairs + q] += c * met_[q];
   for (int t = 0; t < length; t++) {
-    const double *kept = kept_.data() + (int64_t)at_[t] * stride, *p = s.belief + (int64_t)at_[t] * stride;
+    const double *kept = kept_.data() + (int64_t)swept_[t] * stride, *p = s.belief + (int64_t)swept_[t] * stride;
     double sum = 0;
     for (int j = 0; j < L; j++) sum += kept[j] * p[j];
     entropy -= sum;
@@ -544,7 +333,7 @@ double PrimalDual::step(const Block& block, int b, const DualRows& shared, const
     spread_.resize(block.rows * wide_);
     for (int t = 0; t < length; t++)
       for (int j = 0; j < (int)wide_; j++) {
-        const double p = j < L ? s.belief[(int64_t)at_[t] * stride + j] : 0.0;
+        const double p = j < L ? s.belief[(int64_t)swept_[t] * stride + j] : 0.0;
         spread_[at_[t] * wide_ + j] = (float)(c * p * (1 - p));
         if (j < L) variance_[j] += c * p * (1 - p);
       }

@@ -44,6 +44,7 @@ struct Slot {
 // The columns of a sequence, each once, with the rows of the block that have it: first those met once, then the others.
 struct DualLists {
   int64_t n_rows = 0, rows_once = 0, n_single = 0, single_once = 0;
+  int64_t rows_ahead = 0, single_ahead = 0;                    // how far the lists go on, with those of the next sequences
   const int32_t *row = nullptr, *single = nullptr;             // dense row, feature
   const int32_t *row_ptr = nullptr, *single_ptr = nullptr;     // of the others, (n - once + 1) places in row_at, single_at
   const uint16_t* row_at = nullptr;                            // rows of the block
@@ -78,6 +79,8 @@ struct DualKernels {
   double (*squares)(const DualLists&, const DualSlots&, const float* delta);
   // the same sums, of values squared, added to `rows` (stride each) and `single`
   void (*add)(const DualLists&, const DualSlots&, const float* delta, float* rows, float* single);
+  // the changes in double precision, added to `rows` (stride each) and `single`
+  void (*total)(const DualLists&, int64_t stride, const float* delta, double* rows, double* single);
   void (*move)(const DualLists&, const DualSlots&, const float* delta, const DualStep&);
   // delta = weight (belief - gold) - table; gives Σ delta log(p / q), with q the belief in the table, if asked
   double (*differ)(const DualRows&, const double* belief, const float* table, float* delta, bool distance);
@@ -120,7 +123,7 @@ class PrimalDual {
   void set(What what, const double* flat);  // (W)
   void get(What what, double* flat) const;
   void get_curvature(double* out) const;    // (W) of the last epoch that summed it
-  void pull_table(double* out) const;       // (W) the dual vector that the table stands for
+  double pull_table(double* out) const;     // (W) the dual vector that the table stands for; gives Σ entropy
   // Rows and sequences as they lie in blocks. node (rows, L): weight (belief - gold) as stored; pairs (sequences, P);
   // told (sequences, 2): entropy, and the ratio that a step length is made of
   void set_table(const float* node, const float* pairs, const double* told);
@@ -150,9 +153,8 @@ class PrimalDual {
   DualLists dense_lists() const;
   DualSlots slots() const;
   double steps_of(const Block& block, const DualEpoch& options);
-  double step(const Block& block, int b, const DualRows& rows, const Sweep& s, const EdgeTable& table, double total,
-              const DualEpoch& options);
-  void ends_of(const Block& block, int b, const double* ends, double* score, int64_t stride) const;
+  Sweep infer(const Block& block, int first, int width);
+  double step(const Block& block, int b, int first, const Sweep& s, const DualEpoch& options);
 
   const Problem& p_;
   const DualKernels* k_;
@@ -180,7 +182,8 @@ class PrimalDual {
   Buffer<float> score_, delta_, spread_, dense_change_, row_curve_, single_curve_;
   Buffer<double> kept_, counts_, direct_, pair_counts_;
   std::vector<double> flat_tail_, change_, met_, tail_curve_, variance_;
-  std::vector<int32_t> at_;
+  std::vector<int32_t> at_, swept_, alone_;
+  std::vector<int64_t> alone_start_;
 };
 
 }  // namespace crfield

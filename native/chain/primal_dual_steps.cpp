@@ -10,12 +10,12 @@ namespace crfield {
 namespace CRFIELD_LEVEL_NAME {
 namespace {
 
-constexpr int WIDE = 2 * LANES;  // single-precision lanes
+constexpr int WIDE = LANES < 8 ? 2 * LANES : LANES;  // single-precision lanes: rows are seldom wider than eight or three times that
 constexpr int AHEAD = 12, CHUNK = 8;
 constexpr float TINY = 1e-9f;
-typedef float F __attribute__((vector_size(LANES * 8)));
-typedef float Fmem __attribute__((vector_size(LANES * 8), aligned(4), may_alias));
-typedef int32_t FI __attribute__((vector_size(LANES * 8)));
+typedef float F __attribute__((vector_size(WIDE * 4)));
+typedef float Fmem __attribute__((vector_size(WIDE * 4), aligned(4), may_alias));
+typedef int32_t FI __attribute__((vector_size(WIDE * 4)));
 
 inline F get(const float* p) { return *(const Fmem*)p; }
 inline void put(float* p, F x) { *(Fmem*)p = x; }
@@ -88,7 +88,7 @@ inline float sum_single(const DualLists& x, int32_t q, int32_t stop, const float
 template <int N>
 void score_rows(const DualLists& x, const DualSlots& s, int first, float* score) {
   each_row(x, [&](int64_t u, int32_t q, int32_t stop) {
-    if (u + AHEAD < x.n_rows) prefetch(s.block + x.row[u + AHEAD] * 3 * s.stride + first, N * WIDE);
+    if (u + AHEAD < x.rows_ahead) prefetch(s.block + x.row[u + AHEAD] * 3 * s.stride + first, N * WIDE);
     const float* from = s.block + x.row[u] * 3 * s.stride + first;
     F w[N];
     for (int v = 0; v < N; v++) w[v] = get(from + v * WIDE);
@@ -106,7 +106,7 @@ template <int N>
 double squares_rows(const DualLists& x, const DualSlots& s, int first, const float* delta) {
   F total = F{};
   each_row(x, [&](int64_t u, int32_t q, int32_t stop) {
-    if (u + AHEAD < x.n_rows) prefetch(s.block + (x.row[u + AHEAD] * 3 + 2) * s.stride + first, N * WIDE);
+    if (u + AHEAD < x.rows_ahead) prefetch(s.block + (x.row[u + AHEAD] * 3 + 2) * s.stride + first, N * WIDE);
     const float* tau = s.block + (x.row[u] * 3 + 2) * s.stride + first;
     F sum[N];
     sum_rows<N>(x, q, stop, delta + first, s.stride, sum);
@@ -127,6 +127,18 @@ void add_rows(const DualLists& x, const DualSlots& s, int first, const float* de
   });
 }
 
+// the same sums in double precision, values as they are
+template <int N>
+void total_rows(const DualLists& x, int64_t stride, int first, const float* delta, double* rows) {
+  each_row(x, [&](int64_t u, int32_t q, int32_t stop) {
+    double* to = rows + x.row[u] * stride + first;
+    F sum[N];
+    sum_rows<N>(x, q, stop, delta + first, stride, sum);
+    for (int v = 0; v < N; v++)
+      for (int i = 0; i < WIDE; i++) to[v * WIDE + i] += (double)sum[v][i];
+  });
+}
+
 inline F root(F x) {
   F y;
   for (int i = 0; i < WIDE; i++) y[i] = __builtin_sqrtf(x[i]);
@@ -140,7 +152,7 @@ template <int N>
 void move_rows(const DualLists& x, const DualSlots& s, int first, const float* delta, const DualStep& step) {
   const float gamma = (float)step.gamma, l2 = (float)step.l2, l1 = (float)step.l1, rate = (float)step.rate;
   each_row(x, [&](int64_t u, int32_t q, int32_t stop) {
-    if (u + AHEAD < x.n_rows) {
+    if (u + AHEAD < x.rows_ahead) {
       const float* next = s.block + x.row[u + AHEAD] * 3 * s.stride + first;
       prefetch(next, N * WIDE);
       prefetch(next + s.stride, N * WIDE);
@@ -175,7 +187,7 @@ void move_rows(const DualLists& x, const DualSlots& s, int first, const float* d
 void score(const DualLists& x, const DualSlots& s, float* out) {
   by_chunks(s.stride, [&](auto n, int at) { score_rows<decltype(n)::COUNT>(x, s, at, out); });
   each_single(x, [&](int64_t u, int32_t q, int32_t stop) {
-    if (u + 2 * AHEAD < x.n_single) __builtin_prefetch(s.single + x.single[u + 2 * AHEAD], 1);
+    if (u + 2 * AHEAD < x.single_ahead) __builtin_prefetch(s.single + x.single[u + 2 * AHEAD], 1);
     const float w = s.single[x.single[u]].weight;
     for (; q < stop; q++) out[x.single_at[q]] += (x.single_value ? x.single_value[q] : 1.0f) * w;
   });
@@ -200,6 +212,11 @@ void add(const DualLists& x, const DualSlots& s, const float* delta, float* rows
       single[x.single[u]] += by * delta[x.single_at[q]];
     }
   });
+}
+
+void total(const DualLists& x, int64_t stride, const float* delta, double* rows, double* single) {
+  by_chunks(stride, [&](auto n, int at) { total_rows<decltype(n)::COUNT>(x, stride, at, delta, rows); });
+  each_single(x, [&](int64_t u, int32_t q, int32_t stop) { single[x.single[u]] += sum_single(x, q, stop, delta); });
 }
 
 void move(const DualLists& x, const DualSlots& s, const float* delta, const DualStep& step) {
@@ -290,7 +307,7 @@ void outer(int64_t n, int labels, int stride, int64_t step, const double* A, con
 
 const DualKernels* CRFIELD_JOIN(dual_kernels_level, CRFIELD_LEVEL)() {
   using namespace CRFIELD_LEVEL_NAME;
-  static const DualKernels table{WIDE, score, squares, add, move, differ, mix, score_dense, pull_dense, outer};
+  static const DualKernels table{WIDE, score, squares, add, total, move, differ, mix, score_dense, pull_dense, outer};
   return &table;
 }
 

@@ -136,8 +136,7 @@ class PrimalDual:
     def plane(self) -> tuple[np.ndarray, float]:
         """(a, b) with Σ_i loss_i(w) ≥ aᵀw + b at any w, from the table."""
         out = np.empty(self.n_weights)
-        self._state.pull_table(out)
-        return out, float(self.table().told[:, 0].sum())
+        return out, float(self._state.pull_table(out))
 
     def table(self) -> Table:
         """A copy of the table."""

@@ -39,6 +39,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from crfield.kernels import vectors
+
 MODEL_FACTOR = 4.0
 CLOCKS = {8: 3.0, 3: 2.0}  # the last of so many parts of the run, and the factor of what it says
 STEADY = 0.97  # the largest ratio of falls that the trend is extrapolated with
@@ -193,7 +195,7 @@ class Planes:
             self.slopes.pop(least)
             self.heights, self.shares = np.delete(self.heights, least), np.delete(self.shares, least)
             self.products = np.delete(np.delete(self.products, least, axis=0), least, axis=1)
-        row = np.array([float(slope @ other) for other in (*self.slopes, slope)])
+        row = np.array([vectors.dot(slope, other) for other in (*self.slopes, slope)])
         self.slopes.append(slope)
         n = len(self.slopes)
         grown = np.empty((n, n))
@@ -201,24 +203,46 @@ class Planes:
         self.products, self.heights = grown, np.append(self.heights, height)
         self.shares = np.append(self.shares, 1.0 if n == 1 else 0.0)
 
-    def bound(self, rounds: int = 1000) -> float:
+    def bound(self) -> float:
         """The largest lower bound on F* that the planes prove; −∞ without any.
 
-        Pairs of shares are moved, from the plane that gains least to the one that gains most, as far as it pays.
+        The planes that take part are found one by one, as Lawson & Hanson 1974 find those of a least-squares fit: the
+        one that gains most joins, and what the optimum on those that have joined would make negative leaves.
         """
         if not self.slopes:
             return -math.inf
         curved, shares = self.products / self.l2, self.shares
-        gains = self.heights - curved @ shares
-        for _ in range(rounds):
-            up, down = int(gains.argmax()), int(np.where(shares > 0, gains, math.inf).argmin())
-            rise = gains[up] - gains[down]
-            if rise <= 1e-9 * max(1.0, abs(float(self.heights @ shares))):
+        slack = 1e-12 * max(1.0, float(np.abs(self.heights).max()))
+        settled = False  # whether the shares are best on the planes that take part
+        for _ in range(8 * len(shares)):
+            gains = self.heights - curved @ shares
+            best = int(gains.argmax())
+            gaining = gains[best] - float(gains @ shares) > slack
+            if settled and not gaining:
                 break
-            bend = curved[up, up] - 2 * curved[up, down] + curved[down, down]
-            moved = min(float(shares[down]), rise / bend) if bend > 0 else float(shares[down])
-            shares[up] += moved
-            shares[down] = max(0.0, shares[down] - moved)
-            gains -= moved * (curved[:, up] - curved[:, down])
-        shares /= shares.sum()
+            joined = shares > 0
+            joined[best] |= gaining
+            moved = self._optimum(curved, joined)
+            falls = np.where(moved < 0, shares - moved, 1.0)
+            reach = float(np.where(moved < 0, shares / falls, 1.0).min())
+            shares = shares + reach * (moved - shares)
+            shares[shares <= 1e-15] = 0.0
+            shares /= shares.sum()
+            settled = reach >= 1.0
+        if self._value(curved, shares) > self._value(curved, self.shares):
+            self.shares = shares
+        return self._value(curved, self.shares)
+
+    def _value(self, curved: np.ndarray, shares: np.ndarray) -> float:
         return float(self.heights @ shares - 0.5 * shares @ curved @ shares)
+
+    def _optimum(self, curved: np.ndarray, joined: np.ndarray) -> np.ndarray:
+        """Shares that sum to one and are best on the joined planes, of either sign."""
+        at = np.flatnonzero(joined)
+        n = len(at)
+        system = np.zeros((n + 1, n + 1))
+        system[:n, :n], system[n, :n], system[:n, n] = curved[np.ix_(at, at)], 1.0, 1.0
+        system[:n, :n] += 1e-13 * np.trace(system[:n, :n]) * np.eye(n)
+        shares = np.zeros(len(joined))
+        shares[at] = np.linalg.lstsq(system, np.append(self.heights[at], 1.0), rcond=None)[0][:n]
+        return shares

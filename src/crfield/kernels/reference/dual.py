@@ -98,10 +98,11 @@ class PrimalDual:
     def curvature(self, out: np.ndarray) -> None:
         out[:] = self.curved
 
-    def pull_table(self, out: np.ndarray) -> None:
+    def pull_table(self, out: np.ndarray) -> float:
         out[:] = 0.0
         for number, part in enumerate(self.parts):
             out += self._pull(part, self.node[part.rows].astype(float), self.pairs[number].astype(float))
+        return float(self.told[:, 0].sum())
 
     def set_table(self, node: np.ndarray, pairs: np.ndarray, told: np.ndarray) -> None:
         if node.shape != self.node.shape or pairs.shape != self.pairs.shape or told.shape != self.told.shape:

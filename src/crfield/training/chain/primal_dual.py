@@ -35,7 +35,7 @@ from typing import Any
 
 import numpy as np
 
-from crfield.kernels import choice
+from crfield.kernels import choice, vectors
 from crfield.kernels.dual import PrimalDual, Table
 from crfield.optimize.history import CALLBACK, INTERRUPTED, MAX_ITER, TOLERANCE, Callback, Result, Step
 from crfield.optimize.penalty import Penalised, Penalty, Point
@@ -50,7 +50,7 @@ from crfield.optimize.resume import (
     steps_table,
     taking_over,
 )
-from crfield.optimize.stopping import Planes
+from crfield.optimize.stopping import STEADY, Planes
 from crfield.training.chain.fused import FusedChain
 
 PHASE = "primal_dual"
@@ -59,7 +59,8 @@ DAMPING, RATE = 0.5, 0.3  # of γ; of AdaGrad's epoch
 LEAST_RIDGE = 1.0  # in step sizes: a weaker ridge is no curvature to go by
 RENEW_CURVATURE = 2  # the epoch after which step sizes are made again
 LENGTHS_EVERY = 3  # epochs between those that find step lengths anew
-FIRST_CHECK, LONGEST_WAIT = 7, 4  # epochs
+FIRST_CHECK, LONGEST_WAIT = 8, 3  # epochs
+PROVED, TREND = 6.0, 3.0  # what is proved may be so many times the tolerance; what the trend leaves counts so many times
 PRECISE = 3e-6  # relative gap below which single precision may get in the way
 SPARSE_EPOCHS = 16  # before OWL-QN, and wherever nothing can be proved
 PATIENCE = 12  # checks without a smaller gap before L-BFGS takes over
@@ -141,7 +142,7 @@ class _Run:
         n = problem.n_weights
         self.planes = Planes(penalty.l2 or 1.0, capacity=int(min(max(4_000_000 // max(n, 1), 3), 8)))
         self.best, self.value = np.zeros(n), math.inf
-        self.bound, self.gap = -math.inf, math.inf
+        self.bound, self.proved, self.gap = -math.inf, math.inf, math.inf
         self.epoch, self.next_check, self.waited = 0, FIRST_CHECK, 0
         self.steps: list[Step] = []
         self.began = time.perf_counter()
@@ -204,8 +205,9 @@ class _Run:
 
     def check(self) -> str | None:
         """Look at F, prove what can be proved, and say if that is the end."""
-        before = self.gap
+        before = self.proved
         self.look()
+        self.gap = min(self.gap, self.proved, max(self.proved / PROVED, TREND * self.trend()))
         step = Step(
             self.epoch,
             self.objective.n_evaluations,
@@ -230,22 +232,42 @@ class _Run:
             return HANDED_OVER if self.epoch >= SPARSE_EPOCHS or not math.isfinite(self.value) else None
         if self.gap <= PRECISE and self.tol < PRECISE:
             return HANDED_OVER
-        self.waited = 0 if self.gap < before else self.waited + 1
+        self.waited = 0 if self.proved < before else self.waited + 1
         if self.waited >= PATIENCE:
             return HANDED_OVER
         self.next_check = self.epoch + self.wait(before)
         return None
 
+    def trend(self) -> float:
+        """What is left to fall, relative, if an epoch goes on leaving the share of a fall that it left; ∞ if unknown.
+
+        From the best values at the last three checks, whose distances in epochs may differ.
+        """
+        if not self.proved < math.inf:
+            return math.inf
+        known = [(step.n_iter, step.value) for step in self.steps[-2:]] + [(self.epoch, self.value)]
+        if len(known) < 3:
+            return math.inf
+        (e0, f0), (e1, f1), (e2, f2) = known
+        before, now = (f0 - f1) / (e1 - e0), (f1 - f2) / (e2 - e1)  # falls by the epoch
+        if not before > 0 or not now >= 0:
+            return math.inf
+        rate = min(max((now / before) ** (2 / (e2 - e0)), 0.5), STEADY)
+        return now * rate ** ((e2 - e1) / 2) * rate / (1 - rate) / self.bound
+
     def wait(self, before: float) -> int:
-        """Epochs until the gap may be small enough, if it goes on falling by halves or as it did."""
-        rate = 0.5
-        if len(self.steps) > 1 and self.gap < before < math.inf:
-            since = self.steps[-1].n_iter - self.steps[-2].n_iter
-            rate = min(max((self.gap / before) ** (1 / max(since, 1)), 0.3), 0.8)
-        if not math.isfinite(self.gap):
+        """Epochs until what is proved may be small enough, if it goes on falling by halves or as it did."""
+        if not math.isfinite(self.proved):
             return 2
+        rate = 0.5
+        if len(self.steps) > 1 and self.proved < before < math.inf:
+            since = self.steps[-1].n_iter - self.steps[-2].n_iter
+            rate = min(max((self.proved / before) ** (1 / max(since, 1)), 0.3), 0.85)
         goal = max(self.tol, PRECISE)
-        return int(min(max(math.ceil(math.log(self.gap / goal) / -math.log(rate)), 1), LONGEST_WAIT))
+        left = math.log(max(self.proved / (PROVED * goal), min(self.gap, self.proved) / goal, 1.0))
+        if self.gap == self.proved:  # nothing is known of the trend
+            left = math.log(max(self.proved / (PROVED * goal), 1.0))
+        return int(min(max(math.ceil(left / -math.log(rate)), 1), LONGEST_WAIT))
 
     def look(self) -> None:
         """F and its gradient here: the best so far, and two planes."""
@@ -262,14 +284,12 @@ class _Run:
         l2 = self.penalty.l2
         slope = here.gradient
         slope -= l2 * weights
-        data = here.value - 0.5 * l2 * float(weights @ weights)
-        self.planes.add(slope, data - float(slope @ weights))
+        data = here.value - 0.5 * l2 * vectors.dot(weights, weights)
+        self.planes.add(slope, data - vectors.dot(slope, weights))
         self.planes.add(*self.dual.plane())
         self.bound = max(self.bound, self.planes.bound())
         if self.bound > 0:
-            self.gap = min(self.gap, max(self.value - self.bound, 0.0) / self.bound)
-        elif self.value - self.bound == 0:
-            self.gap = 0.0
+            self.proved = max(self.value - self.bound, 0.0) / self.bound
 
     norm = math.nan
 
@@ -294,6 +314,7 @@ class _Run:
             "waited": self.waited,
             "value": self.value if math.isfinite(self.value) else None,
             "bound": self.bound if math.isfinite(self.bound) else None,
+            "proved": self.proved if math.isfinite(self.proved) else None,
             "gap": self.gap if math.isfinite(self.gap) else None,
             "n_evaluations": self.objective.n_evaluations,
             "random": random_state(self.rng),
@@ -327,6 +348,7 @@ class _Run:
         self.best = found.vector("best", n).copy()
         self.value = math.inf if found.header["value"] is None else found.number("value")
         self.bound = -math.inf if found.header["bound"] is None else found.number("bound")
+        self.proved = math.inf if found.header["proved"] is None else found.number("proved", least=0.0)
         self.gap = math.inf if found.header["gap"] is None else found.number("gap", least=0.0)
         self.objective.n_evaluations = found.integer("n_evaluations")
         self.steps = steps_of_table(found.arrays["steps"])
