@@ -9,7 +9,8 @@
 namespace crfield {
 namespace {
 
-constexpr int AHEAD = 16;  // cache lines of the next lists
+constexpr int AHEAD = 16;           // cache lines of the next lists
+constexpr double NOTHING = 1e-8;    // a distance that may be rounding, and says nothing of a step's length
 
 template <class T>
 double member(const Slot<T>& s, PrimalDual::What what) {
@@ -378,7 +379,7 @@ double PrimalDual::step(const Block& block, int b, int first, const Sweep& s, co
       double curved = k_->squares(columns, slot, delta);
       if (m.n_dense) curved += k_->squares(dense, slot, dense_change_.data());
       for (int64_t k = 0; k < n_tail; k++) curved += tail_[k].tau * change_[k] * change_[k];
-      if (gap > 0) ratio_[number] = curved / gap;
+      if (gap > NOTHING) ratio_[number] = curved / gap;
     }
     move.gamma = options.damping / (1 + ratio_[number]);
   }

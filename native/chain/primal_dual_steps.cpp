@@ -226,13 +226,17 @@ void move(const DualLists& x, const DualSlots& s, const float* delta, const Dual
   });
 }
 
-// log of positive normal numbers: x = 2^n m with m in [√½, √2), and log m = 2 s (1 + s²/3 + …) with s = (m - 1) / (m + 1)
+// 2 artanh(s) = 2 s (1 + s²/3 + s⁴/5 + …) for |s| < 0.18
+inline F twice_artanh(F s) {
+  const F q = s * s;
+  return 2.0f * s * ((((q * (1.0f / 9) + 1.0f / 7) * q + 1.0f / 5) * q + 1.0f / 3) * q + 1.0f);
+}
+
+// log of positive normal numbers: x = 2^n m with m in [√½, √2), and log m = 2 artanh((m - 1) / (m + 1))
 inline F log_wide(F x) {
   const FI bits = (FI)x, n = (bits - 0x3f3504f3) >> 23;  // bits of √½
   const F m = (F)(bits - (n << 23));
-  const F s = (m - 1.0f) / (m + 1.0f), q = s * s;
-  const F p = (((q * (1.0f / 9) + 1.0f / 7) * q + 1.0f / 5) * q + 1.0f / 3) * q + 1.0f;
-  return __builtin_convertvector(n, F) * 0.69314718f + 2.0f * s * p;
+  return __builtin_convertvector(n, F) * 0.69314718f + twice_artanh((m - 1.0f) / (m + 1.0f));
 }
 
 double differ(const DualRows& x, const double* belief, const float* table, float* delta, bool distance) {
@@ -245,21 +249,21 @@ double differ(const DualRows& x, const double* belief, const float* table, float
     float* d = delta + x.at[t] * x.wide;
     for (int j = 0; j < x.labels; j++) d[j] = (float)p[j];
     for (int64_t j = x.labels; j < x.wide; j++) d[j] = 0;
-    d[gold] -= 1;
     for (int64_t v = 0; v < x.wide; v += WIDE) {
+      const F now = get(d + v), old = get(stored + v);
+      F is_gold = F{};
+      if (gold >= v && gold < v + WIDE) is_gold[gold - v] = 1;
       // what is too small to matter is nothing: its squares would be numbers that processors are slow with
-      const F change = by * get(d + v) - get(stored + v);
-      put(d + v, change > TINY || change < -TINY ? change : F{});
-    }
-    if (!distance) continue;
-    for (int64_t v = 0; v < x.wide; v += WIDE) {
-      const F change = get(d + v);
-      F before = back * get(stored + v);
-      if (gold >= v && gold < v + WIDE) before[gold - v] += 1;
+      F change = by * (now - is_gold) - old;
+      change = change > TINY || change < -TINY ? change : F{};
+      put(d + v, change);
+      if (!distance) continue;
+      F before = back * old + is_gold;
       before = before > F{} ? before : F{};
-      F now = before + back * change;
-      now = now > F{} ? now : F{};
-      total += change * log_wide((now + TINY) / (before + TINY));
+      // log(now / before); where the two are near, from their difference, which the quotient would have lost
+      const F part = (now - before) / (now + before + 2 * TINY);
+      const F far = log_wide((now + TINY) / (before + TINY));
+      total += change * (part < 0.17f && part > -0.17f ? twice_artanh(part) : far);
     }
   }
   return sum_wide(total);

@@ -143,7 +143,9 @@ class PrimalDual:
         labels, pairs = self._shape
         n = int(self._state.n_sequences)
         table = Table(
-            np.empty((int(self._state.n_rows), labels), np.float32), np.empty((n, pairs), np.float32), np.empty((n, 2))
+            np.empty((int(self._state.n_rows), labels), np.float32),
+            np.empty((n, pairs), np.float32),
+            np.empty((n, 2)),
         )
         self._state.get_table(table.node, table.pairs, table.told)
         return table

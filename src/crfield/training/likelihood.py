@@ -73,13 +73,21 @@ def choose(
         return "lbfgs"
     if solver != "auto":
         return solver
+    if start is not None or problem.n_groups < ENOUGH_GROUPS:
+        return "lbfgs"
+    if against is None and _suits_primal_dual(problem, penalty, n_jobs):
+        return "primal_dual"
     part = problem.layout.part
     numeric = part["dense"].stop - part["dense"].start > part["node"].stop - part["node"].start
-    if start is not None or problem.n_groups < ENOUGH_GROUPS or (numeric and not penalty.l1):
-        return "lbfgs"
-    if against is not None or n_jobs > FEW_THREADS or not primal_dual.compiled():
-        return "warm"
-    return "warm" if primal_dual.table_bytes(problem) > primal_dual.LARGEST else "primal_dual"
+    return "lbfgs" if numeric and not penalty.l1 else "warm"
+
+
+def _suits_primal_dual(problem: FusedChain, penalty: Penalty, n_jobs: int) -> bool:
+    """Whether primal–dual epochs are likely to be the fastest way where they are possible."""
+    if n_jobs > FEW_THREADS or not problem.unit or not primal_dual.compiled():
+        return False
+    newton = penalty.l1 > 0 and numeric_basis(problem, penalty) is not None
+    return not newton and primal_dual.table_bytes(problem) <= primal_dual.LARGEST
 
 
 def history_pairs(n_weights: int, penalty: Penalty) -> int | None:

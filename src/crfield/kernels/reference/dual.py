@@ -12,6 +12,7 @@ from crfield.kernels.reference import chain as chain_numpy
 from crfield.kernels.reference.linear import BatchArrays, Problem, pull, scores_of
 
 TINY = 1e-9
+NOTHING = 1e-8  # a distance that may be rounding, and says nothing of a step's length
 WEIGHT, DUAL, STEP, SHARE = range(4)
 
 
@@ -178,9 +179,9 @@ class PrimalDual:
             if lengths:
                 back = 1 / part.weight if part.weight > 0 else 0.0
                 before = np.maximum(back * stored + part.node, 0.0)
-                now = np.maximum(before + back * delta, 0.0)
+                now = change + part.node
                 gap = float((delta * np.log((now + TINY) / (before + TINY))).sum())
-                if gap > 0:
+                if gap > NOTHING:
                     self.told[number, 1] = float((tau * v * v).sum()) / gap
             gamma = damping / (1 + self.told[number, 1])
             reach = np.where(has, tau, 0.0)

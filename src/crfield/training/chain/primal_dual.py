@@ -60,9 +60,12 @@ LEAST_RIDGE = 1.0  # in step sizes: a weaker ridge is no curvature to go by
 RENEW_CURVATURE = 2  # the epoch after which step sizes are made again
 LENGTHS_EVERY = 3  # epochs between those that find step lengths anew
 FIRST_CHECK, LONGEST_WAIT = 8, 3  # epochs
-PROVED, TREND = 6.0, 3.0  # what is proved may be so many times the tolerance; what the trend leaves counts so many times
+PROVED, TREND = (
+    6.0,
+    3.0,
+)  # what is proved may be so many times the tolerance; what the trend leaves counts so many times
 PRECISE = 3e-6  # relative gap below which single precision may get in the way
-SPARSE_EPOCHS = 16  # before OWL-QN, and wherever nothing can be proved
+SPARSE_EPOCHS = 24  # before OWL-QN, and wherever nothing can be proved
 PATIENCE = 12  # checks without a smaller gap before L-BFGS takes over
 LARGEST = 1_000_000_000  # bytes of a table that "auto" allows
 MOST_ROWS = 65_535 // 8  # steps of a sequence
@@ -144,6 +147,7 @@ class _Run:
         self.best, self.value = np.zeros(n), math.inf
         self.bound, self.proved, self.gap = -math.inf, math.inf, math.inf
         self.epoch, self.next_check, self.waited = 0, FIRST_CHECK, 0
+        self.ended: str | None = None
         self.steps: list[Step] = []
         self.began = time.perf_counter()
 
@@ -176,8 +180,8 @@ class _Run:
 
     def go(self, max_iter: int) -> str:
         """Run to the end and say why it is the end."""
-        if self.epoch > 1 and self.gap <= self.tol:
-            return TOLERANCE
+        if self.ended is not None:
+            return self.ended
         while self.epoch < max_iter:
             number = self.epoch - 1
             self.dual.epoch(
@@ -192,15 +196,13 @@ class _Run:
                 self.scale()
             self.epoch += 1
             last = self.epoch == max_iter
-            ended = None
-            if last or self.epoch >= self.next_check or self.callback is not None:
-                ended = self.check()
-            elif not self.provable and self.epoch >= SPARSE_EPOCHS:
-                ended = self.check()
+            due = self.next_check if self.provable else SPARSE_EPOCHS
+            if last or self.epoch >= due or self.callback is not None:
+                self.ended = self.check()
             if self.run_state is not None:
                 self.run_state.offer(PHASE, self.state)
-            if ended is not None:
-                return ended
+            if self.ended is not None:
+                return self.ended
         return MAX_ITER
 
     def check(self) -> str | None:
@@ -312,6 +314,7 @@ class _Run:
             "epoch": self.epoch,
             "next_check": self.next_check,
             "waited": self.waited,
+            "ended": self.ended if self.ended in (TOLERANCE, HANDED_OVER) else None,
             "value": self.value if math.isfinite(self.value) else None,
             "bound": self.bound if math.isfinite(self.bound) else None,
             "proved": self.proved if math.isfinite(self.proved) else None,
@@ -345,6 +348,8 @@ class _Run:
         self.dual.restore(found.vector("weights", n), found.vector("dual", n), found.vector("step_sizes", n), table)
         self.epoch = found.integer("epoch", least=1)
         self.next_check, self.waited = found.integer("next_check"), found.integer("waited")
+        ended = found.header["ended"]
+        self.ended = ended if ended in (TOLERANCE, HANDED_OVER) else None
         self.best = found.vector("best", n).copy()
         self.value = math.inf if found.header["value"] is None else found.number("value")
         self.bound = -math.inf if found.header["bound"] is None else found.number("bound")
