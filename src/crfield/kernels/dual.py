@@ -6,8 +6,9 @@ The problem is F(w) = Σ_i c_i (log Z_i(w) − score_i(gold)) + l1 ‖w‖₁ + 
     Q_i (P,)       c_i (expected − gold transitions)           of the same
     h_i            c_i times its entropy, or less; less the fixed scores that it expects beside those of gold
 
-and d (W,) is what P and Q come to when they are pulled back to the weights: the gradient of Σ_i if the table were that
-of the present weights. n_f is the number of sequences that have the column of weight f. A step takes one sequence:
+and d (W,) is what P and Q come to when they are pulled back to the weights: the gradient of Σ_i if the table were
+that of the present weights. n_f is the number of sequences that have the column of weight f. A step takes one
+sequence:
 
     Δ   = (marginals at w − gold) c_i − (P_i, Q_i)          v = Δ pulled back, summed over the steps of the sequence
     J   = Σ_t Σ_j Δ_tj log (p_tj / q_tj)                     p at w, q of the table; labels of single steps only
@@ -17,8 +18,8 @@ of the present weights. n_f is the number of sequences that have the column of w
     P_i, Q_i += γ Δ                                          h_i += γ (c_i entropy at w − h_i)
 
 An epoch of AdaGrad instead goes w_f −= rate x / √s_f with x = v_f + l2 w_f / n_f and s_f = 1 + Σ x² kept where τ is,
-and leaves in the table what it met (γ = 1). A mixture of distributions has at least the mixture of their entropies, so
-Σ h_i + dᵀw is never above the data's part of F at any w: a plane below it (`optimize.planes`).
+and leaves in the table what it met (γ = 1). A mixture of distributions has at least the mixture of their entropies,
+so Σ h_i + dᵀw is never above the data's part of F at any w: a plane below it (`Planes` of `optimize.stopping`).
 
 Sequences are taken in *blocks* of up to ``width`` of similar length, whose marginals are computed together at the
 weights before the first of their steps; the steps themselves come one after the other. The compiled body keeps
@@ -29,7 +30,6 @@ table by as much, and `pull_table` tells what the table stands for.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 

@@ -25,8 +25,8 @@ benchmarks stopping` prints true gaps at the stop, and `tests/optimize/test_stop
 tolerance on a range of problems.
 
 **Planes.** The guarantee 3 is the best that one gradient proves. Several prove more (`Planes`): each gradient of the
-data's part f is a plane below it, f(v) ≥ aᵀv + b, and so is every mixture of planes, whose least sum with the ridge is
-known. Primal–dual epochs, whose table is a plane of its own, stop by it alone.
+data's part f is a plane below it, f(v) ≥ aᵀv + b, and so is every mixture of planes, whose least sum with the ridge
+is known. Primal–dual epochs (`training.chain.primal_dual`), whose table is a plane of its own, stop by it.
 
 The gap is relative to |F|. A minimum of zero (separable data without a penalty) would never be met so; F counts as
 no smaller than a millionth of its first value.
@@ -162,10 +162,10 @@ class Planes:
         f(w) ≥ a_kᵀw + b_k  for all w        F* ≥ max over c of  cᵀb − ‖Σ c_k a_k‖² / (2 l2),   c ≥ 0, Σ c_k = 1
 
     For each c the right side is the least value of a function below F, so any c is a proof, and the best c is found
-    from the products of the a_k alone: a dual of the cutting planes of Teo et al. 2010 (*Bundle methods for regularized
-    risk minimization*). With one plane, the gradient at w, it says F(w) − F* ≤ |∇F(w)|² / (2 l2); with several it
-    says far more, since errors of different planes cancel. Cost: K products of W numbers for each new plane, and the
-    K planes are kept; the one that takes least part gives way to a new one.
+    from the products of the a_k alone: a dual of the cutting planes of Teo et al. 2010 (*Bundle methods for
+    regularized risk minimization*). With one plane, the gradient at w, it says F(w) − F* ≤ |∇F(w)|² / (2 l2); with
+    several it says far more, since errors of different planes cancel. Cost: K products of W numbers for each new
+    plane, and the K planes are kept; the one that takes least part gives way to a new one.
 
     >>> planes = Planes(2.0)
     >>> planes.add(np.array([-2.0]), 1.0)   # f(w) = (w − 1)² at 0, and at 1

@@ -9,10 +9,10 @@ Solvers:
 - ``"warm"``: stochastic epochs, then L-BFGS or OWL-QN with a diagonal preconditioner. Fast on large data.
 - ``"primal_dual"``: epochs of single sequences that remember what they met, to a proved gap
   (`training.chain.primal_dual`); OWL-QN after them where there is an l1 penalty. Fewest passes on text; one thread.
-- ``"auto"``: ``"primal_dual"`` when there are enough sequences for a stochastic step to mean something, one known label
-  for each step, a ridge, no weights to go on from, and at most two threads; ``"warm"`` where one of the last does not
-  hold or the table would be large; ``"lbfgs"`` otherwise; also for models of numeric columns in the main, unless
-  l1 > 0: few weights that overlap much are what L-BFGS with a long history does best.
+- ``"auto"``: ``"lbfgs"`` where there are weights to go on from or few sequences; else ``"primal_dual"`` for columns
+  that are there or not, one known label for each step, a penalty, at most two threads and a table that is not
+  large; else ``"lbfgs"`` for models of numeric columns in the main, unless l1 > 0, since few weights that overlap
+  much are what L-BFGS with a long history does best; else ``"warm"``.
 
 The history is as long as the cache allows. Few weights can have so many pairs that these tell nearly the whole
 curvature, and then need far fewer steps than with the usual few. OWL-QN, whose pairs know only weights that
@@ -59,8 +59,8 @@ def choose(
     """The solver that will run: 'lbfgs', 'warm' or 'primal_dual'."""
     if solver not in SOLVERS:
         raise InputError(f"solver must be one of {', '.join(map(repr, SOLVERS))}, got {solver!r}.")
-    against = primal_dual.reason_against(problem, penalty)
     if solver == "primal_dual":
+        against = primal_dual.reason_against(problem, penalty)
         if against is not None:
             raise InputError(f"solver='primal_dual' does not fit: {against}. Use solver='lbfgs' or 'auto'.")
         return solver
@@ -75,7 +75,7 @@ def choose(
         return solver
     if start is not None or problem.n_groups < ENOUGH_GROUPS:
         return "lbfgs"
-    if against is None and _suits_primal_dual(problem, penalty, n_jobs):
+    if _suits_primal_dual(problem, penalty, n_jobs):
         return "primal_dual"
     part = problem.layout.part
     numeric = part["dense"].stop - part["dense"].start > part["node"].stop - part["node"].start
@@ -83,8 +83,10 @@ def choose(
 
 
 def _suits_primal_dual(problem: FusedChain, penalty: Penalty, n_jobs: int) -> bool:
-    """Whether primal–dual epochs are likely to be the fastest way where they are possible."""
+    """Whether primal–dual epochs are possible, and likely to be the fastest way."""
     if n_jobs > FEW_THREADS or not problem.unit or not primal_dual.compiled():
+        return False
+    if primal_dual.reason_against(problem, penalty) is not None:
         return False
     newton = penalty.l1 > 0 and numeric_basis(problem, penalty) is not None
     return not newton and primal_dual.table_bytes(problem) <= primal_dual.LARGEST

@@ -1,4 +1,4 @@
-"""Primal–dual epochs: the compiled body against the NumPy one, the table against its formulas, planes that stay below."""
+"""Primal–dual epochs: the compiled body against the NumPy one, the table against its formulas, planes below."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Primal–dual epochs to the end: the optimum of L-BFGS, gaps that are proved, the same bits again, and who chooses them."""
+"""Primal–dual epochs to the end: the optimum of L-BFGS, gaps that are proved, the same bits, and who chooses them."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from crfield.training.chain.fused import FusedChain
 from tests.cases.chains import LinearCase, Options, linear_case, needs_native
 
 pytestmark = needs_native
+RIDGE = Penalty(l2=1.0)
 FREE = Options(labels=4, columns=40, bias=True, lengths=(5, 3, 8, 1, 4, 6, 2) * 60)
 
 
@@ -76,10 +77,12 @@ def test_the_optimum_is_that_of_lbfgs(l2: float, weighted: bool) -> None:
     problem = problem_of(learnable(replace(FREE, weighted=weighted)))
     best = fitted(problem, Penalty(l2=l2), "lbfgs", tol=1e-10, max_iter=2000)
     found = fitted(problem, Penalty(l2=l2), tol=1e-4)
-    assert found.converged and found.reason == TOLERANCE
+    assert found.converged
+    assert found.reason == TOLERANCE
     assert -1e-9 <= found.value / best.value - 1 <= 1e-4
     exact = fitted(problem, Penalty(l2=l2), tol=1e-9, max_iter=2000)  # L-BFGS takes over for the last digits
-    assert exact.converged and "L-BFGS" in exact.how
+    assert exact.converged
+    assert "L-BFGS" in exact.how
     np.testing.assert_allclose(exact.weights, best.weights, atol=2e-3)
     assert exact.value == pytest.approx(best.value, rel=1e-8)
 
@@ -119,7 +122,8 @@ def test_a_resumed_run_ends_with_the_same_bits(l1: float) -> None:
     whole = Kept()
     ended = fitted(problem, penalty, run_state=whole)
     phases = [phase for phase, _ in whole.states]
-    assert phases[0] == primal_dual.PHASE and ("lbfgs" in phases) == (l1 > 0)
+    assert phases[0] == primal_dual.PHASE
+    assert ("lbfgs" in phases) == (l1 > 0)
     for at in (0, len(phases) // 2, phases.count(primal_dual.PHASE) - 1):
         again = fitted(problem, penalty, run_state=Kept(whole.states[at]), seed=99)
         assert (again.weights == ended.weights).all()
@@ -150,21 +154,28 @@ def test_ctrl_c_and_callbacks_keep_the_best_so_far() -> None:
             raise KeyboardInterrupt
 
     stopped = fitted(problem, penalty, callback=interrupt)
-    assert stopped.reason == INTERRUPTED and not stopped.converged
+    assert stopped.reason == INTERRUPTED
+    assert not stopped.converged
     gradient = np.empty(problem.n_weights)
     value = problem.evaluate(stopped.weights, gradient) + 0.5 * float(stopped.weights @ stopped.weights)
     assert stopped.value == pytest.approx(value)
     ended = fitted(problem, penalty, callback=lambda step, weights: step.n_iter >= 3)
-    assert ended.reason == "callback" and ended.n_iter == 3 and not ended.converged
+    assert ended.reason == "callback"
+    assert ended.n_iter == 3
+    assert not ended.converged
     short = fitted(problem, penalty, max_iter=2)
-    assert short.reason == MAX_ITER and short.n_iter == 2 and not short.converged
+    assert short.reason == MAX_ITER
+    assert short.n_iter == 2
+    assert not short.converged
 
 
 def test_with_an_l1_penalty_owlqn_ends_it() -> None:
     problem, penalty = problem_of(learnable()), Penalty(l1=1.0, l2=0.1)
     best = fitted(problem, penalty, "lbfgs", tol=1e-9, max_iter=3000)
     found = fitted(problem, penalty, tol=1e-5, max_iter=3000)
-    assert found.converged and "OWL-QN" in found.how and "primal–dual" in found.how
+    assert found.converged
+    assert "OWL-QN" in found.how
+    assert "primal–dual" in found.how
     assert found.value <= best.value * (1 + 1e-5)
     assert np.count_nonzero(found.weights) < 0.9 * len(found.weights)
 
@@ -174,7 +185,8 @@ def test_weights_without_a_ridge_leave_the_end_to_lbfgs() -> None:
     penalty = Penalty(l2=1.0, penalised=~case.layout.intercepts)
     found = fitted(problem_of(case), penalty, tol=1e-6, max_iter=2000)
     best = fitted(problem_of(case), penalty, "lbfgs", tol=1e-9, max_iter=2000)
-    assert found.converged and "L-BFGS" in found.how
+    assert found.converged
+    assert "L-BFGS" in found.how
     assert found.value == pytest.approx(best.value, rel=1e-6)
 
 
@@ -182,11 +194,12 @@ def test_from_given_weights() -> None:
     problem, penalty = problem_of(learnable()), Penalty(l2=1.0)
     best = fitted(problem, penalty, "lbfgs", tol=1e-8, max_iter=2000)
     again = fitted(problem, penalty, start=best.weights)
-    assert again.converged and again.value <= best.value * (1 + 1e-5)
+    assert again.converged
+    assert again.value <= best.value * (1 + 1e-5)
 
 
 def test_auto_chooses_by_what_it_sees(monkeypatch: pytest.MonkeyPatch) -> None:
-    def chosen(o: Options, penalty: Penalty = Penalty(l2=1.0), n_jobs: int = 1) -> str:
+    def chosen(o: Options, penalty: Penalty = RIDGE, n_jobs: int = 1) -> str:
         case = learnable(o) if not (o.partial or o.dense) else linear_case(np.random.default_rng(0), o)
         problem = FusedChain(case.layout, case.batch, case.target)
         return likelihood.choose("auto", problem, start=None, penalty=penalty, n_jobs=n_jobs)
@@ -214,6 +227,7 @@ def test_chaincrf_says_what_it_ran_and_agrees_with_lbfgs() -> None:
     made = crfield.make_phrases(500)
     X = [crfield.phrase_features(tokens) for tokens in made.tokens]
     auto = crfield.ChainCRF().fit(X, made.labels)
-    assert "primal–dual epochs" in str(auto.plan_) and auto.converged_
+    assert "primal–dual epochs" in str(auto.plan_)
+    assert auto.converged_
     plain = crfield.ChainCRF(solver="lbfgs", tol=1e-7, max_iter=2000).fit(X, made.labels)
     assert auto.objective_ <= plain.objective_ * (1 + 1e-4)

@@ -1,7 +1,7 @@
 """Primal–dual epochs to read: one sequence after the other, every vector as long as the weights.
 
-The compiled body visits only the columns that a sequence has and works in single precision; here all is double but the
-table.
+The compiled body visits only the columns that a sequence has and works in single precision; here all is double but
+the table.
 """
 
 from __future__ import annotations

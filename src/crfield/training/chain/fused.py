@@ -16,7 +16,6 @@ from crfield.kernels import linear
 from crfield.scoring.constraints import refuse_illegal
 from crfield.scoring.layout import Layout
 
-
 NUMBERS, LARGEST_NUMBER = 0.1, 16.0  # of what is there: the share that may be other than one, and how large
 
 

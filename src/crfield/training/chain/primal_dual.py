@@ -1,10 +1,10 @@
 """Primal–dual epochs: likelihood training by steps of single sequences that remember what they met.
 
 A stochastic gradient forgets: steps must become short, or the weights never settle. Here a table holds the marginals
-that each sequence had when it was last visited, and d, their sum pulled back to the weights, stands for the gradient of
-all data. A visit puts the sequence's present marginals in the place of the old ones, a share γ of the way, and moves the
-weights of its columns by the change and by their part of what d and the ridge still ask for (`crfield.kernels.dual` has
-the formulas). Two known methods are its corners:
+that each sequence had when it was last visited, and d, their sum pulled back to the weights, stands for the gradient
+of all data. A visit puts the sequence's present marginals in the place of the old ones, a share γ of the way, and
+moves the weights of its columns by the change and by their part of what d and the ridge still ask for
+(`crfield.kernels.dual` has the formulas). Two known methods are its corners:
 
 - with γ = 1 it is SAGA on the columns that are there (Defazio, Bach & Lacoste-Julien 2014; Leblond, Pedregosa &
   Lacoste-Julien 2017, *ASAGA*), what Schmidt et al. 2015 do for CRFs with SAG;
@@ -12,19 +12,22 @@ the formulas). Two known methods are its corners:
   2013; Le Priol, Piché & Lacoste-Julien 2018, *Adaptive stochastic dual coordinate ascent for conditional random
   fields*), as exponentiated gradients were before (Collins et al. 2008).
 
-Rare weights want the dual's steps, since the ridge is most of their curvature; weights that thousands of sequences have
-want SAGA's with a step size of their own. Here each weight has τ = 1 / (max(l2, 1) + √H), H about the diagonal of the
-second derivative, and each sequence the dual's γ, halved, because it counts single steps only and not transitions. An
-epoch about halves the distance to the optimum, with the same constants on every corpus that was tried, and no step size
-is searched for. The first epoch is AdaGrad's (Duchi, Hazan & Singer 2011).
+Rare weights want the dual's steps, since the ridge is most of their curvature; weights that thousands of sequences
+have want SAGA's with a step size of their own. Here each weight has τ = 1 / (max(l2, 1) + √H), H about the diagonal
+of the second derivative, and each sequence the dual's γ, halved, because it counts single steps only and not
+transitions. An epoch takes away a third to a half of the distance to the optimum, with the same constants on every
+corpus that was tried, and no step size is searched for. The first epoch is AdaGrad's (Duchi, Hazan & Singer 2011).
 
-**The end** is proved, not guessed: every check evaluates F and its gradient, and the planes of gradients and of the
-table give a lower bound on the minimum (`optimize.stopping.Planes`). Where there is none (an l1 penalty, weights without
-a ridge), or the tolerance is finer than single precision allows, L-BFGS or OWL-QN take over from here.
+**The end.** A check evaluates F and its gradient, and the planes of gradients and of the table prove a lower bound
+on the minimum (`optimize.stopping.Planes`). What is proved is some five to ten times the true gap. So a run ends
+when the gap is proved to be within ``PROVED`` (6) times the tolerance and the trend of F, extrapolated over the
+last three checks and taken ``TREND`` (3) times, is within it; or when the tolerance itself is proved. Where nothing
+is proved (an l1 penalty, weights without a ridge), or the tolerance is finer than single precision allows, L-BFGS
+or OWL-QN take over from here, with their own rule.
 
-**Cost**: an epoch is two to three evaluations on one thread, and it has one thread only. Memory: 4 bytes for every
-step × label and sequence × transition, 16 for each weight, some for each occurrence of a column, and a few vectors of
-planes. Above ``LARGEST`` bytes of table ``solver="auto"`` leaves it alone.
+**Cost**: an epoch is about two evaluations on one thread, and it has one thread only. Memory: 4 bytes for every
+step × label and sequence × transition, 16 for each weight, 6 to 10 for each occurrence of a column, and up to eight
+vectors of planes. Above ``LARGEST`` bytes of table (1 GB) ``solver="auto"`` leaves it alone.
 """
 
 from __future__ import annotations
