@@ -16,6 +16,7 @@
 #include "chain/pack.hpp"
 #include "chain/packed_binding.hpp"
 #include "chain/padded.hpp"
+#include "chain/primal_dual.hpp"
 #include "chain/problem.hpp"
 #include "level.hpp"
 #include "sequence_tagger.hpp"
@@ -313,4 +314,67 @@ NB_MODULE(_chain, module) {
         return p.descend(w.data(), order.data(), (int64_t)order.shape(0), epoch);
       });
   bind_packed(module, problem);
+
+  nb::class_<PrimalDual>(module, "PrimalDual")
+      .def("__init__",
+           [](PrimalDual* self, const Problem& problem, Maybe1<uint8_t> penalised, int width) {
+             require(!penalised || (int64_t)penalised->shape(0) == problem.model().n_weights,
+                     "penalised does not fit the model");
+             require(width >= 1 && width <= 64, "width must lie in 1 … 64");
+             nb::gil_scoped_release unlocked;
+             new (self) PrimalDual(problem, penalised ? penalised->data() : nullptr, width);
+           },
+           nb::arg("problem"), nb::arg("penalised").none(), nb::arg("width"), nb::keep_alive<1, 2>())
+      .def_prop_ro("n_rows", &PrimalDual::n_rows)
+      .def_prop_ro("n_blocks", &PrimalDual::n_blocks)
+      .def_prop_ro("n_sequences", &PrimalDual::n_sequences)
+      .def_prop_ro("sequences", [](const PrimalDual& p) { return p.sequence_order(); })
+      .def("epoch",
+           [](PrimalDual& p, Array1<const int64_t> order, bool adagrad, bool curvature, bool lengths, double damping,
+              double rate, double l1, double l2) {
+             DualEpoch options;
+             options.adagrad = adagrad;
+             options.curvature = curvature;
+             options.lengths = lengths;
+             options.damping = damping;
+             options.rate = rate;
+             options.l1 = l1;
+             options.l2 = l2;
+             nb::gil_scoped_release unlocked;
+             return p.epoch(order.data(), (int64_t)order.shape(0), options);
+           })
+      .def("set",
+           [](PrimalDual& p, int what, Array1<const double> flat) {
+             require((int64_t)flat.shape(0) == p.model().n_weights && what >= 0 && what <= 2, "the vector does not fit");
+             p.set((PrimalDual::What)what, flat.data());
+           })
+      .def("get",
+           [](const PrimalDual& p, int what, Array1<double> flat) {
+             require((int64_t)flat.shape(0) == p.model().n_weights && what >= 0 && what <= 3, "the vector does not fit");
+             p.get((PrimalDual::What)what, flat.data());
+           })
+      .def("curvature",
+           [](const PrimalDual& p, Array1<double> flat) {
+             require((int64_t)flat.shape(0) == p.model().n_weights, "the vector does not fit");
+             p.get_curvature(flat.data());
+           })
+      .def("pull_table",
+           [](const PrimalDual& p, Array1<double> flat) {
+             require((int64_t)flat.shape(0) == p.model().n_weights, "the vector does not fit");
+             nb::gil_scoped_release unlocked;
+             return p.pull_table(flat.data());
+           })
+      .def("set_table",
+           [](PrimalDual& p, Array2<const float> node, Array2<const float> pairs, Array2<const double> told) {
+             require(shaped(node, p.n_rows(), p.model().labels) &&
+                         shaped(pairs, p.n_sequences(), p.model().pairs.size()) && shaped(told, p.n_sequences(), 2),
+                     "the table does not fit");
+             p.set_table(node.data(), pairs.data(), told.data());
+           })
+      .def("get_table", [](const PrimalDual& p, Array2<float> node, Array2<float> pairs, Array2<double> told) {
+        require(shaped(node, p.n_rows(), p.model().labels) &&
+                    shaped(pairs, p.n_sequences(), p.model().pairs.size()) && shaped(told, p.n_sequences(), 2),
+                "the table does not fit");
+        p.get_table(node.data(), pairs.data(), told.data());
+      });
 }

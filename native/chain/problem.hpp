@@ -57,6 +57,7 @@ class Problem {
 
  private:
   explicit Problem(std::shared_ptr<Workspace> workspace);
+  friend class PrimalDual;
   enum class Mode { GRADIENT, CURVATURE };
   NodeRows rows() const;
   BatchView edge_view() const;

@@ -233,8 +233,9 @@ def test_epochs_that_diverge_are_taken_back() -> None:
 
 def test_what_auto_picks() -> None:
     numeric, text = sensors(seed=55, sequences=330), words(seed=56)
-    assert choose("auto", numeric, start=None) == "lbfgs"
-    assert choose("auto", numeric, start=None, l1=1.0) == "warm"
-    assert choose("auto", text, start=None) == "warm"
-    assert choose("auto", text, start=np.ones(text.n_weights)) == "lbfgs"
+    assert choose("auto", numeric, start=None, penalty=Penalty(l2=1.0)) == "lbfgs"
+    assert choose("auto", numeric, start=None, penalty=Penalty(l1=1.0)) == "warm"
+    assert choose("auto", text, start=None, penalty=Penalty(l2=1.0)) == "primal_dual"
+    assert choose("auto", text, start=None, penalty=Penalty(l2=1.0), n_jobs=8) == "warm"
+    assert choose("auto", text, start=np.ones(text.n_weights), penalty=Penalty(l2=1.0)) == "lbfgs"
     assert history_pairs(50, Penalty(l1=1.0)) is None

@@ -19,8 +19,8 @@ from typing import Any
 
 from crfield.errors import CrfieldError, SpeedWarning
 
-# three groups of kernels share one compiled module
-_COMPILED = {"linear": "_chain", "padded": "_chain"}
+# groups of kernels that share one compiled module
+_COMPILED = {"linear": "_chain", "padded": "_chain", "dual": "_chain"}
 
 SLOWER = "20 to 100"  # python -m benchmarks bodies: rows of training on text and on numbers
 

@@ -133,6 +133,7 @@ class Problem:
         weight: np.ndarray | None,
     ) -> None:
         self.n_weights: int = layout.n_weights
+        self.n_labels, self.n_pairs = int(layout.n_labels), len(layout.pairs)
         allowed = None if allowed is None else np.ascontiguousarray(allowed, dtype=np.uint8)
         # Many labels with few weighted transitions run sixteen sequences side by side, others eight.
         width = 16 if layout.n_labels >= 48 else 8
@@ -154,6 +155,11 @@ class Problem:
         made.n_weights = workspace.n_weights
         made._problem = choice.body("linear").Problem.restore(workspace._workspace, arrays, check)
         return made
+
+    @property
+    def body(self) -> Any:
+        """The body of the problem, for kernels that share its packed data."""
+        return self._problem
 
     @property
     def n_groups(self) -> int:

@@ -7,9 +7,12 @@ Solvers:
 - ``"lbfgs"``: L-BFGS from the start given (OWL-QN when l1 > 0). Predictable; many evaluations. With an l1 penalty on
   few weights of numeric columns it is proximal Newton instead, which comes to the end in any units.
 - ``"warm"``: stochastic epochs, then L-BFGS or OWL-QN with a diagonal preconditioner. Fast on large data.
-- ``"auto"``: ``"warm"`` when there are enough sequences for a stochastic step to mean something and no weights to
-  go on from, ``"lbfgs"`` otherwise; also for models of numeric columns in the main, unless l1 > 0: few weights
-  that overlap much are what L-BFGS with a long history does best.
+- ``"primal_dual"``: epochs of single sequences that remember what they met, to a proved gap
+  (`training.chain.primal_dual`); OWL-QN after them where there is an l1 penalty. Fewest passes on text; one thread.
+- ``"auto"``: ``"lbfgs"`` where there are weights to go on from or few sequences; else ``"primal_dual"`` for columns
+  that are there or not, one known label for each step, a penalty, at most two threads and a table that is not
+  large; else ``"lbfgs"`` for models of numeric columns in the main, unless l1 > 0, since few weights that overlap
+  much are what L-BFGS with a long history does best; else ``"warm"``.
 
 The history is as long as the cache allows. Few weights can have so many pairs that these tell nearly the whole
 curvature, and then need far fewer steps than with the usual few. OWL-QN, whose pairs know only weights that
@@ -30,13 +33,14 @@ from crfield.optimize.history import INTERRUPTED, Result, Step
 from crfield.optimize.lbfgs import minimize
 from crfield.optimize.penalty import Penalised, Penalty, Point
 from crfield.optimize.resume import RunState
-from crfield.training.chain import warm_start
+from crfield.training.chain import primal_dual, warm_start
 from crfield.training.chain.fused import FusedChain
 from crfield.training.column_basis import column_basis
 from crfield.training.full_batch import FullBatch
 
 PROXIMAL = "proximal_newton"  # the name of its runs
-SOLVERS = ("auto", "lbfgs", "warm")
+SOLVERS = ("auto", "lbfgs", "warm", "primal_dual")
+FEW_THREADS = 2  # more make evaluations faster, and epochs of single sequences not
 ENOUGH_GROUPS = 40
 EPOCHS = 12
 WEAK = 0.5  # a ridge below this leaves much of the curvature to the data
@@ -49,10 +53,17 @@ SPARSE_FROM, SPARSE_BYTES = 5_000, 256_000_000
 Callback = Callable[[Step, np.ndarray], bool | None]
 
 
-def choose(solver: str, problem: FusedChain | FullBatch, *, start: np.ndarray | None, l1: float = 0.0) -> str:
-    """The solver that will run: 'lbfgs' or 'warm'."""
+def choose(
+    solver: str, problem: FusedChain | FullBatch, *, start: np.ndarray | None, penalty: Penalty, n_jobs: int = 1
+) -> str:
+    """The solver that will run: 'lbfgs', 'warm' or 'primal_dual'."""
     if solver not in SOLVERS:
         raise InputError(f"solver must be one of {', '.join(map(repr, SOLVERS))}, got {solver!r}.")
+    if solver == "primal_dual":
+        against = primal_dual.reason_against(problem, penalty)
+        if against is not None:
+            raise InputError(f"solver='primal_dual' does not fit: {against}. Use solver='lbfgs' or 'auto'.")
+        return solver
     if not isinstance(problem, FusedChain) or problem.layout.n_edge_columns or problem.layout.n_edge_dense:
         if solver == "warm":
             raise InputError(
@@ -62,11 +73,23 @@ def choose(solver: str, problem: FusedChain | FullBatch, *, start: np.ndarray | 
         return "lbfgs"
     if solver != "auto":
         return solver
+    if start is not None or problem.n_groups < ENOUGH_GROUPS:
+        return "lbfgs"
+    if _suits_primal_dual(problem, penalty, n_jobs):
+        return "primal_dual"
     part = problem.layout.part
     numeric = part["dense"].stop - part["dense"].start > part["node"].stop - part["node"].start
-    if start is not None or problem.n_groups < ENOUGH_GROUPS or (numeric and not l1):
-        return "lbfgs"
-    return "warm"
+    return "lbfgs" if numeric and not penalty.l1 else "warm"
+
+
+def _suits_primal_dual(problem: FusedChain, penalty: Penalty, n_jobs: int) -> bool:
+    """Whether primal–dual epochs are possible, and likely to be the fastest way."""
+    if n_jobs > FEW_THREADS or not problem.unit or not primal_dual.compiled():
+        return False
+    if primal_dual.reason_against(problem, penalty) is not None:
+        return False
+    newton = penalty.l1 > 0 and numeric_basis(problem, penalty) is not None
+    return not newton and primal_dual.table_bytes(problem) <= primal_dual.LARGEST
 
 
 def history_pairs(n_weights: int, penalty: Penalty) -> int | None:
@@ -104,10 +127,30 @@ def fit_likelihood(
 
     What ``run_state`` found of an earlier run is gone on with, whichever phase it had come to.
     """
-    kind = choose(solver, problem, start=start, l1=penalty.l1)
+    kind = choose(solver, problem, start=start, penalty=penalty, n_jobs=n_jobs)
     told: list[str] = []
+    first: Result | None = None
+    begun = run_state is not None and any(run_state.found(name) for name in ("lbfgs", PROXIMAL, "epochs"))
+    if kind == "primal_dual" and not begun and isinstance(problem, FusedChain):
+        first = primal_dual.minimize_primal_dual(
+            problem,
+            penalty,
+            start=start,
+            tol=tol,
+            max_iter=max_iter,
+            n_jobs=n_jobs,
+            rng=rng,
+            callback=callback,
+            run_state=run_state,
+        )
+        name = f"{first.n_iter} primal–dual epochs, since there are many sequences"
+        if first.reason != primal_dual.HANDED_OVER:
+            return replace(first, how=f"{name}; the gap proved by {first.n_evaluations} evaluations")
+        told.append(f"{name}, first")
 
     def warm(weights: np.ndarray) -> np.ndarray | Basis | None:
+        if first is not None:
+            return warmed_diagonal(problem, weights, penalty)
         basis = numeric_basis(problem, penalty)
         newton = penalty.l1 > 0 and basis is not None  # which takes epochs only where they are asked for
         if isinstance(problem, FusedChain) and problem.n_groups:
@@ -123,22 +166,45 @@ def fit_likelihood(
             told.append("numeric columns centred, scaled and without correlation inside the solver")
         return basis
 
-    handed = [np.zeros(problem.n_weights) if start is None else start.copy()]
+    handed = [first.weights if first else np.zeros(problem.n_weights) if start is None else start.copy()]
     result = settle(
         problem,
         handed,
         penalty,
         warm,
         tol=tol,
-        max_iter=max_iter,
+        max_iter=max_iter if first is None else max(max_iter - first.n_iter, 0),
         n_jobs=n_jobs,
-        callback=callback,
+        callback=callback if first is None else _counting_on(callback, first),
         run_state=run_state,
     )
+    if first is not None:
+        result = _joined(first, result)
     if result.n_renewed:
         told.append(f"the second derivative of {problem.n_weights} weights computed, {result.n_renewed} ×")
     name = f"{result.how or 'OWL-QN'}, for the l1 penalty" if penalty.l1 else "L-BFGS"
     return replace(result, how="; ".join([name, *told]))
+
+
+def _later(step: Step, first: Result) -> Step:
+    return replace(step, n_iter=step.n_iter + first.n_iter, n_evaluations=step.n_evaluations + first.n_evaluations)
+
+
+def _counting_on(callback: Callback | None, first: Result) -> Callback | None:
+    """The callback of a run that another has begun."""
+    if callback is None:
+        return None
+    return lambda step, weights: callback(_later(step, first), weights)
+
+
+def _joined(first: Result, last: Result) -> Result:
+    """Two runs as one."""
+    return replace(
+        last,
+        n_iter=first.n_iter + last.n_iter,
+        n_evaluations=first.n_evaluations + last.n_evaluations,
+        history=[*first.history, *(_later(step, first) for step in last.history)],
+    )
 
 
 def numeric_basis(problem: Any, penalty: Penalty) -> Basis | None:

@@ -136,7 +136,7 @@ def test_scaling_steps_are_roots() -> None:
 def test_refusals() -> None:
     for solver in ("cg", "newton_cg", "gis"):
         with pytest.raises(
-            InputError, match=rf"solver='{solver}' has no l1 penalty.*'lbfgs', 'warm', 'projected_cg'"
+            InputError, match=rf"solver='{solver}' has no l1 penalty.*'lbfgs', 'warm', 'primal_dual', 'projected_cg'"
         ):
             ChainCRF(solver=solver, l1=0.1).fit(X, Y)
     for minimiser in (minimize_cg, minimize_newton_cg):

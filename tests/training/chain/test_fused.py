@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from crfield.errors import InputError
 from crfield.inference.chain import ChainEngine
 from crfield.inference.graphs.brute import BruteEngine
+from crfield.kernels import choice
 from crfield.objectives.contrast import Contrast, Engine
+from crfield.optimize.penalty import Penalty
 from crfield.scoring.linear import LinearScorer
 from crfield.training.chain.fused import FusedChain
 from crfield.training.full_batch import FullBatch
@@ -82,6 +84,9 @@ def test_both_forget_the_last_point() -> None:
         np.testing.assert_array_equal(first, second)
 
 
+RIDGE = Penalty(l2=1.0)
+
+
 def test_solvers_are_chosen_by_what_the_problem_can_do() -> None:
     rng = np.random.default_rng(4)
     small = linear_case(rng, Options())
@@ -89,14 +94,15 @@ def test_solvers_are_chosen_by_what_the_problem_can_do() -> None:
     edges = linear_case(rng, Options(lengths=(2,) * 400, edge_dense=1))
     fused = {name: FusedChain(c.layout, c.batch, c.target) for name, c in (("s", small), ("m", many), ("e", edges))}
     start = np.zeros(fused["m"].n_weights)
-    assert choose("auto", fused["s"], start=None) == "lbfgs"
-    assert choose("auto", fused["m"], start=None) == "warm"
-    assert choose("auto", fused["m"], start=start) == "lbfgs"
-    assert choose("auto", fused["e"], start=None) == "lbfgs"
-    assert choose("auto", unfused(many, ChainEngine()), start=None) == "lbfgs"
-    assert choose("lbfgs", fused["m"], start=None) == "lbfgs"
+    many_sequences = "primal_dual" if choice.chosen() == "native" else "warm"
+    assert choose("auto", fused["s"], start=None, penalty=RIDGE) == "lbfgs"
+    assert choose("auto", fused["m"], start=None, penalty=RIDGE) == many_sequences
+    assert choose("auto", fused["m"], start=start, penalty=RIDGE) == "lbfgs"
+    assert choose("auto", fused["e"], start=None, penalty=RIDGE) == "lbfgs"
+    assert choose("auto", unfused(many, ChainEngine()), start=None, penalty=RIDGE) == "lbfgs"
+    assert choose("lbfgs", fused["m"], start=None, penalty=RIDGE) == "lbfgs"
     for problem in (fused["e"], unfused(many, ChainEngine())):
         with pytest.raises(InputError, match="stochastic steps"):
-            choose("warm", problem, start=None)
+            choose("warm", problem, start=None, penalty=RIDGE)
     with pytest.raises(InputError, match="'sgd'"):
-        choose("sgd", fused["m"], start=None)
+        choose("sgd", fused["m"], start=None, penalty=RIDGE)

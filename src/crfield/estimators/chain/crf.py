@@ -99,7 +99,7 @@ class ChainCRF(Weighing, TrainedChain, kind="chain_crf", model=ColumnModel):
         What is minimised: "auto" (what the solver trains, the likelihood as a rule) or a name of
         `crfield.training.chain.plan`, such as "pseudo_likelihood", "softmax_margin" or "label_accuracy".
     solver : str
-        How: "auto", "lbfgs", "warm" or another row of `crfield.training.chain.plan`.
+        How: "auto", "lbfgs", "primal_dual", "warm" or another row of `crfield.training.chain.plan`.
     solver_options : dict, optional
         What only that solver knows, such as ``{"epochs": 5}`` of "perceptron".
     constraints : str, iterable of pairs, callable or Constraints, optional

@@ -406,13 +406,13 @@ class Problem:
         loss, gradient = 0.0, np.empty_like(w)
         for k, group in enumerate(order):
             eta = step / (1 + (done + k) / horizon)
-            part = self._part(self.groups[group])
+            part = self.part(self.groups[group])
             loss += part.evaluate(w, gradient, 1)
             w *= 1 - min(0.5, eta * l2 / self.n_groups)
             w -= eta * gradient
         return loss
 
-    def _part(self, sequences: np.ndarray) -> Problem:
+    def part(self, sequences: np.ndarray) -> Problem:
         """The same problem on some of its sequences."""
         offsets = self.batch.offsets
         rows = np.concatenate([np.arange(offsets[s], offsets[s + 1]) for s in sequences])

@@ -42,6 +42,13 @@ def fit_warm(
     return fit_likelihood(problem, penalty, start=start, solver="warm", **common)
 
 
+def fit_primal_dual(
+    problem: Problem, penalty: Penalty, *, start: np.ndarray | None = None, options: Any = None, **common: Any
+) -> Result:
+    """Primal–dual epochs, then OWL-QN with an l1 penalty: `training.chain.primal_dual`."""
+    return fit_likelihood(problem, penalty, start=start, solver="primal_dual", **common)
+
+
 def fit_cg(
     problem: Problem,
     penalty: Penalty,

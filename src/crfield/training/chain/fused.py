@@ -17,6 +17,18 @@ from crfield.kernels import linear
 from crfield.scoring.constraints import refuse_illegal
 from crfield.scoring.layout import Layout
 
+NUMBERS, LARGEST_NUMBER = 0.1, 16.0  # of what is there: the share that may be other than one, and how large
+
+
+def _unit(batch: Batch) -> bool:
+    """Whether columns are there or not, but for some small numbers: such columns need no scale."""
+    values, dense = batch.node.values, batch.node.dense
+    if values is not None and len(values):
+        numbers = values[values != 1.0]
+        if len(numbers) > NUMBERS * len(values) or float(np.abs(numbers).max(initial=0.0)) > LARGEST_NUMBER:
+            return False
+    return dense is None or bool(((dense == 0.0) | (dense == 1.0)).all())
+
 
 class FusedChain:
     """Negative log-likelihood of a linear chain model on a labelled batch.
@@ -39,6 +51,10 @@ class FusedChain:
             refuse_illegal(layout.fixed, target)
         self.columns: Any = None  # the layout and `training.column_basis.Moments`, where columns are numeric
         self.moments: Any = None
+        self.partial = bool((target.labels < 0).any())
+        self.unit = _unit(batch)
+        lengths = batch.topology.lengths
+        self.n_steps, self.n_sequences, self.longest = int(lengths.sum()), len(lengths), int(lengths.max(initial=0))
         self._problem = linear.Problem(layout, batch, target.labels, target.allowed, target.weight)
 
     def packed(self) -> dict[str, np.ndarray]:
@@ -65,6 +81,11 @@ class FusedChain:
     def n_weights(self) -> int:
         """W."""
         return self.layout.n_weights
+
+    @property
+    def packed(self) -> linear.Problem:
+        """The kernel's problem, for solvers that share its data."""
+        return self._problem
 
     @property
     def n_groups(self) -> int:

@@ -83,6 +83,7 @@ class Trainer:
 TRAINERS: dict[str, Trainer] = {
     "lbfgs": Trainer(SMOOTH, "crfield.training.chain.batch:fit_lbfgs", l1=True, resumes=True),
     "warm": Trainer(LIKELIHOOD, "crfield.training.chain.batch:fit_warm", l1=True, resumes=True),
+    "primal_dual": Trainer(LIKELIHOOD, "crfield.training.chain.batch:fit_primal_dual", l1=True, resumes=True),
     "cg": Trainer(SMOOTH, "crfield.training.chain.batch:fit_cg", options=("update",)),
     "newton_cg": Trainer(("likelihood", "softmax_margin"), "crfield.training.chain.batch:fit_newton_cg", data=True),
     "projected_cg": Trainer(SMOOTH, "crfield.training.chain.batch:fit_projected_cg", l1=True),
