@@ -74,6 +74,7 @@ class FusedChain:
         """The problem that was `packed`; ValueError where the arrays do not fit (`linear.Problem.restore`)."""
         made = cls.__new__(cls)
         made.layout, made.n_jobs, made.columns, made.moments = layout, n_jobs, None, None
+        made.unit, made.n_steps, made.n_sequences, made.longest = False, 0, 0, 0  # of a part of the data: not asked
         made._problem = linear.Problem.restore(workspace, arrays, check=check)
         return made
 
@@ -83,7 +84,7 @@ class FusedChain:
         return self.layout.n_weights
 
     @property
-    def packed(self) -> linear.Problem:
+    def compiled(self) -> linear.Problem:
         """The kernel's problem, for solvers that share its data."""
         return self._problem
 

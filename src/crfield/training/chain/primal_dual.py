@@ -143,7 +143,7 @@ class _Run:
         self.problem, self.penalty, self.tol, self.rng = problem, penalty, tol, rng
         self.callback, self.run_state = callback, run_state
         self.objective = Penalised(problem, penalty, n_jobs=n_jobs)
-        self.dual = PrimalDual(problem.packed, penalty.penalised)
+        self.dual = PrimalDual(problem.compiled, penalty.penalised)
         self.provable = penalty.l2 > 0 and penalty.l1 == 0 and penalty.penalised is None
         n = problem.n_weights
         self.planes = Planes(penalty.l2 or 1.0, capacity=int(min(max(4_000_000 // max(n, 1), 3), 8)))
