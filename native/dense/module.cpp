@@ -124,8 +124,8 @@ void gradient_door(nb::tuple kernel, Floats2 features, Floats2 left, Floats2 rig
 }
 
 int64_t mean_field_door(Strided scores, bool negated, nb::list kernels, nb::list compatibilities,
-                        std::optional<Floats2> start, int64_t steps, double damping, bool symmetric, double tol, Array2<float> out,
-                        std::optional<Array2<double>> trace, int n_jobs) {
+                        std::optional<Floats2> start, int64_t steps, double damping, bool symmetric, double tol,
+                        Array2<float> out, std::optional<Array2<double>> trace, int n_jobs) {
   Field f{};
   f.points = (int64_t)scores.shape(0), f.labels = (int64_t)scores.shape(1);
   require(f.labels >= 1 && f.labels < (1 << 20), "there must be a label, and not too many");
