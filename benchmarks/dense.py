@@ -35,6 +35,7 @@ REQUIRED, THREADS_REQUIRED, ERROR_REQUIRED = 4.0, 1.5, 0.5
 SAME, SAME_LABELS, MEMORY = 1e-4, 99.9, 2000.0
 SMALL = (30, 40)
 WIDTHS = ((3.0, None), (5.0, None), (10.0, None), (80.0, 13.0), (40.0, 30.0), (20.0, 20.0), (10.0, 10.0))
+PAIR: tuple[tuple[float, float | None], ...] = ((3.0, None), (80.0, 13.0))
 NAME = f"dense: {HEIGHT} × {WIDTH}, {LABELS} labels, {STEPS} steps"
 
 
@@ -85,6 +86,14 @@ def run(bench: Bench) -> list[Row]:
         clock=wall,
     )
     rows.append(ratio("dense: two threads, wall clock", two, one, required=THREADS_REQUIRED))
+    places, colours = Places.of_grid((HEIGHT, WIDTH)), image.reshape(-1, 3)
+
+    def by_mode(mode: str) -> np.ndarray:
+        made = [gaussian_kernel(places, colours, *w, accuracy=mode).normalised("symmetric") for w in PAIR]
+        return dense.mean_field(unary.T, made, [3.0, 10.0], steps=STEPS, negated=True)[0]
+
+    fast, slow = interleaved(lambda: by_mode("standard"), lambda: by_mode("high"), turns=turns)
+    rows.append(ratio("dense: time of the standard mode / of the high mode", fast, slow))
     rows += _accuracy(2 if bench.quick else 6)
     size = 64 if bench.quick else 128
     done = run_task("dense_volume", str(size))
@@ -162,13 +171,12 @@ def _accuracy(n_images: int) -> list[Row]:
                     off = np.linalg.norm(dense.apply(made, values) - wanted) / np.linalg.norm(wanted)
                     errors.setdefault((kind, mode), []).append(float(off))
         unary = energies(rng, SMALL, 3).T
-        pairs = ((3.0, None), (80.0, 13.0))
         q = wanted = _softmax(-unary.astype(np.float64))
-        tables = [_exact(places, colours, widths) for widths in pairs]
+        tables = [_exact(places, colours, widths) for widths in PAIR]
         for _ in range(STEPS):
             q = _softmax(-unary + 3 * tables[0] @ q + 10 * tables[1] @ q)
         for mode in ("standard", "high"):
-            made = [gaussian_kernel(places, colours, *w, accuracy=mode).normalised("symmetric") for w in pairs]
+            made = [gaussian_kernel(places, colours, *w, accuracy=mode).normalised("symmetric") for w in PAIR]
             found = DenseMeanField(steps=STEPS).infer(DenseField(-unary, made, [3.0, 10.0])).node
             errors.setdefault(("marginals", mode), []).append(float(np.abs(found - q).mean()))
     names = {

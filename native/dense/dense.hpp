@@ -1,7 +1,7 @@
 // What the loops of dense fields share; the contract is in src/crfield/kernels/dense.py.
 //
-// N points are spread over M nodes, T nodes each; nodes are blurred; points are read off the nodes. A row of values has
-// `width` floats, the labels and padding. Node M stands for neighbours that are not there: its row is zero.
+// N points are spread over M nodes, T nodes each; nodes are blurred; points are read off the nodes. A row of values
+// has `width` floats, the labels and padding. Node M stands for neighbours that are not there: its row is zero.
 #pragma once
 #include <cstdint>
 

@@ -1,7 +1,7 @@
 // Where points lie in the permutohedral lattice: the simplex around each and its barycentric coordinates.
 //
-// Structure of arrays in blocks of 64 points, so that every step is a loop over points without branches (Adams, Baek &
-// Davis 2010, section 3). Ranks are found by comparing all pairs of residuals.
+// Structure of arrays in blocks of 64 points, so that every step is a loop over points without branches (Adams, Baek
+// & Davis 2010, section 3). Ranks are found by comparing all pairs of residuals.
 #include <cmath>
 
 #include "dense/levels.hpp"

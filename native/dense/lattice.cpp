@@ -1,9 +1,9 @@
 // Vertices get numbers in the order in which points meet them, which keeps neighbours in an image near in memory.
 //
 // A vertex has D + 1 integer coordinates of sum zero. Its key is a linear function of the first D, so the key of a
-// neighbour is the key and a constant. Mixed-radix strides make it exact wherever the box of all coordinates has fewer
-// than 2^63 places, which images have by far; otherwise strides are odd random numbers, and two of M vertices share a
-// key with a probability of about M² / 2^65.
+// neighbour is the key and a constant. Mixed-radix strides make it exact wherever the box of all coordinates has
+// fewer than 2^63 places, which images have by far; otherwise strides are odd random numbers, and two of M vertices
+// share a key with a probability of about M² / 2^65.
 //
 // Threads take stretches of the points, each with a table of its own; the tables are then merged in order, so the
 // numbers are those of one thread.
@@ -23,8 +23,8 @@ namespace {
 constexpr float FLOOR = 1e-20f;  // of what is divided by
 constexpr int64_t MOST_NODES = (int64_t(1) << 31) - 2;
 
-// Keys to numbers in order of arrival: open addressing, at most half full. A slot holds half of the mixed key, so that
-// twice as many are near; a number whose half agrees is looked up in the list of keys.
+// Keys to numbers in order of arrival: open addressing, at most half full. A slot holds half of the mixed key, so
+// that twice as many are near; a number whose half agrees is looked up in the list of keys.
 class Table {
  public:
   Table() { grow(13); }

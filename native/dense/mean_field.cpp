@@ -1,5 +1,6 @@
-// Buffers, threads and the order of passes. A team of threads goes through all steps together: each takes a stretch of
-// the points, spreads them over nodes of its own, and the nodes are added up; then each takes a stretch of the nodes.
+// Buffers, threads and the order of passes. A team of threads goes through all steps together: each takes a stretch
+// of the points, spreads them over nodes of its own, and the nodes are added up; then each takes a stretch of the
+// nodes.
 #include "dense/mean_field.hpp"
 
 #include <algorithm>

@@ -123,9 +123,9 @@ void gradient_door(nb::tuple kernel, Floats2 features, Floats2 left, Floats2 rig
   feature_gradient(k, features.data(), left.data(), right.data(), channels, out.data(), n_jobs);
 }
 
-int64_t mean_field_door(Strided scores, bool negated, nb::list kernels, nb::list compatibilities, std::optional<Floats2> start,
-                        int64_t steps, double damping, bool symmetric, double tol, Array2<float> out,
-                        std::optional<Array2<double>> trace, int n_jobs) {
+int64_t mean_field_door(Strided scores, bool negated, nb::list kernels, nb::list compatibilities,
+                        std::optional<Floats2> start, int64_t steps, double damping, bool symmetric, double tol,
+                        Array2<float> out, std::optional<Array2<double>> trace, int n_jobs) {
   Field f{};
   f.points = (int64_t)scores.shape(0), f.labels = (int64_t)scores.shape(1);
   require(f.labels >= 1 && f.labels < (1 << 20), "there must be a label, and not too many");
@@ -144,9 +144,10 @@ int64_t mean_field_door(Strided scores, bool negated, nb::list kernels, nb::list
     f.weights.push_back(1.f), f.diagonals.push_back(nullptr), f.tables.push_back(nullptr);
     if (nb::isinstance<nb::float_>(own)) {
       f.weights.back() = (float)nb::cast<double>(own);
-    } else if (const auto table = nb::cast<std::optional<Floats2>>(nb::isinstance<nb::tuple>(own) ? nb::none() : own)) {
-      require(shaped(*table, f.labels, f.labels), "a compatibility must be (labels, labels)");
-      f.tables.back() = table->data();
+    } else if (!nb::isinstance<nb::tuple>(own)) {
+      const auto table = nb::cast<Floats2>(own);
+      require(shaped(table, f.labels, f.labels), "a compatibility must be (labels, labels)");
+      f.tables.back() = table.data();
     } else {
       const auto diagonal = nb::cast<Floats1>(nb::cast<nb::tuple>(own)[0]);
       require(shaped(diagonal, f.labels), "a compatibility must have one entry for each label");
@@ -169,6 +170,6 @@ NB_MODULE(_dense, m) {
   m.def("lattice", &dense::lattice_door);
   m.def("filter", &dense::filter_door);
   m.def("feature_gradient", &dense::gradient_door);
-  m.def("mean_field", &dense::mean_field_door, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg(), nb::arg(),
-        nb::arg(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg());
+  m.def("mean_field", &dense::mean_field_door, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none(),
+        nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg());
 }

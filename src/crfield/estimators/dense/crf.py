@@ -90,7 +90,8 @@ class DenseCRF(
     update : "parallel" or "convergent"
         "convergent" goes on until beliefs have settled, and never oscillates.
     accuracy : "standard" or "high"
-        "standard" filters as pydensecrf does; "high" is two times nearer to the Gaussian and somewhat slower.
+        "standard" filters as pydensecrf does; "high" is two times nearer to the Gaussian and takes nearly
+        twice as long.
     certainty : float
         Probability of the label of a scribble.
     unknown : label, optional
