@@ -106,7 +106,7 @@ def test_mixing_saves_evaluations(data: Any) -> None:
 @pytest.mark.parametrize(
     "model",
     [
-        crfield.ChainCRF(l1=0.3, l2=0.1, tol=1e-6),
+        crfield.ChainCRF(l1=0.3, l2=0.1, tol=1e-5),
         crfield.ChainCRF(objective="pseudo_likelihood", tol=1e-7),
         crfield.ChainCRF(constraints=None, class_weight={"NAME": 2.0}, objective="softmax_margin", tol=1e-7),
         crfield.MEMM(tol=1e-7, solver="lbfgs"),
