@@ -206,7 +206,7 @@ def test_auto_chooses_by_what_it_sees(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert chosen(FREE) == chosen(FREE, n_jobs=2) == "primal_dual"
     assert chosen(FREE, n_jobs=4) == "warm"
-    assert chosen(replace(FREE, labels=48)) == "warm"
+    assert chosen(replace(FREE, labels=48, lengths=(2,) * 700)) == "warm"
     assert chosen(replace(FREE, partial=True)) == "warm"
     assert chosen(replace(FREE, columns=0, dense=3)) == "lbfgs"
     assert chosen(replace(FREE, values=True)) == "warm"  # numbers, not only what is there
