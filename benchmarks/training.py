@@ -68,8 +68,9 @@ def run(bench: Bench) -> list[Row]:
             theirs,
             required=REQUIRED if judged else None,
             goal=GOAL,
-            note=f"ours {model.n_evaluations_} evaluations; CRFsuite ends {end}; its strings "
-            f"{seconds(conversion.best)}, append {seconds(trained.append_seconds)}, training {seconds(training)}",
+            note=f"ours {model.n_iter_} steps or epochs, {model.n_evaluations_} evaluations; CRFsuite ends {end}; "
+            f"its strings {seconds(conversion.best)}, append {seconds(trained.append_seconds)}, "
+            f"training {seconds(training)}",
         ),
         Row(
             "training: our gap to the optimum with default options",

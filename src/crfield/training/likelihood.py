@@ -40,6 +40,7 @@ from crfield.training.full_batch import FullBatch
 
 PROXIMAL = "proximal_newton"  # the name of its runs
 SOLVERS = ("auto", "lbfgs", "warm", "primal_dual")
+FEW_LABELS = 47  # more have a table of transitions that is too dear to make anew for every sequence
 FEW_THREADS = 2  # more make evaluations faster, and epochs of single sequences not
 ENOUGH_GROUPS = 40
 EPOCHS = 12
@@ -84,7 +85,7 @@ def choose(
 
 def _suits_primal_dual(problem: FusedChain, penalty: Penalty, n_jobs: int) -> bool:
     """Whether primal–dual epochs are possible, and likely to be the fastest way."""
-    if n_jobs > FEW_THREADS or not problem.unit or not primal_dual.compiled():
+    if n_jobs > FEW_THREADS or problem.layout.n_labels > FEW_LABELS or not primal_dual.compiled():
         return False
     if primal_dual.reason_against(problem, penalty) is not None:
         return False

@@ -206,6 +206,7 @@ def test_auto_chooses_by_what_it_sees(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert chosen(FREE) == chosen(FREE, n_jobs=2) == "primal_dual"
     assert chosen(FREE, n_jobs=4) == "warm"
+    assert chosen(replace(FREE, labels=48, lengths=(2,) * 700)) == "warm"
     assert chosen(replace(FREE, partial=True)) == "warm"
     assert chosen(replace(FREE, columns=0, dense=3)) == "lbfgs"
     assert chosen(replace(FREE, values=True)) == "warm"  # numbers, not only what is there
@@ -218,6 +219,9 @@ def test_auto_chooses_by_what_it_sees(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_it_cannot_train_is_refused_with_words() -> None:
     case = linear_case(np.random.default_rng(0), Options(edge_columns=2))
     with pytest.raises(InputError, match="edge features"):
+        fitted(FusedChain(case.layout, case.batch, case.target), Penalty(l2=1.0))
+    case = linear_case(np.random.default_rng(0), replace(FREE, columns=0, dense=3))
+    with pytest.raises(InputError, match="columns must be there or not"):
         fitted(FusedChain(case.layout, case.batch, case.target), Penalty(l2=1.0))
     with pytest.raises(InputError, match="must be a penalty"):
         fitted(problem_of(learnable()), Penalty())

@@ -78,6 +78,8 @@ def reason_against(problem: Any, penalty: Penalty) -> str | None:
     """Why a problem has no primal–dual epochs; None if it has."""
     if not isinstance(problem, FusedChain) or problem.layout.n_edge_columns or problem.layout.n_edge_dense:
         return "models with edge features or functions of two labels have none"
+    if not problem.unit:
+        return "columns must be there or not, with few numbers among them, and none large"
     if problem.partial:
         return "every step needs one known label"
     if problem.longest > MOST_ROWS:
@@ -300,10 +302,11 @@ class _Run:
 
     def result(self, reason: str) -> Result:
         """The end of the run at the best point."""
-        if not math.isfinite(self.value):
-            here = Point(self.best, np.empty_like(self.best))
+        if reason == HANDED_OVER or not math.isfinite(self.value):  # never worse than no weights at all
+            here = Point(np.zeros_like(self.best), np.empty_like(self.best))
             self.objective.evaluate(here)
-            self.value = here.value
+            if not self.value <= here.value:
+                self.best, self.value = here.weights, here.value
         converged = reason == TOLERANCE and self.gap <= self.tol
         evaluations = self.objective.n_evaluations
         return Result(self.best, self.value, self.epoch, evaluations, converged, reason, self.steps)
