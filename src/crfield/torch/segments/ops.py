@@ -139,7 +139,10 @@ class Sequences:
         total = np.zeros(len(complete))
         np.add.at(total, sequence, own)
         by = (weight * complete)[sequence]
-        found = Parts(*(np.zeros_like(x) for x in (parts.node, parts.length, parts.first, parts.last)))
+        node_part, length, first, last = (
+            np.zeros_like(x) for x in (parts.node, parts.length, parts.first, parts.last)
+        )
+        found = Parts(node_part, length, first, last)
         pairs = np.zeros_like(self.edge)
         assert found.first is not None
         assert found.last is not None
