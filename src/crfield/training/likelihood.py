@@ -146,7 +146,7 @@ def fit_likelihood(
         )
         name = f"{first.n_iter} primal–dual epochs, since there are many sequences"
         if first.reason != primal_dual.HANDED_OVER:
-            return replace(first, how=f"{name}; the gap proved by {first.n_evaluations} evaluations")
+            return replace(first, how=f"{name}; {first.n_evaluations} evaluations to bound the gap")
         told.append(f"{name}, first")
 
     def warm(weights: np.ndarray) -> np.ndarray | Basis | None:
