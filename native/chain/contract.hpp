@@ -19,6 +19,9 @@ constexpr double SAFE_SPREAD = 300.0;
 constexpr double BOTH_ENDS_SPREAD = 100.0;
 constexpr int64_t BOTH_ENDS_STEPS = 64;
 constexpr int BOTH_ENDS_VECTORS = 6;
+// Groups of at most so many sequences are swept side by side if few pairs carry a weight; of half as many, and so many
+// labels, if any may: see side_by_side.cpp.
+constexpr int SIDE_MOST = 16, SIDE_LABELS = 32;
 
 struct Group {
   int64_t row = 0;                 // first packed row
@@ -70,6 +73,7 @@ struct Sweep {
   double* backup = nullptr;        // (rows, stride) scratch, used when the table is not safe
   double* spare = nullptr;         // scratch: two tables of L * stride, and at least 2 * 16 * stride
   double* product = nullptr;       // (width) scratch
+  double* side = nullptr;          // scratch of side_by_side.cpp: ((2 steps + 1) * L + steps) * SIDE_MOST and a row; or null
   uint8_t* lost = nullptr;         // (width) out: sequences that took the log recursion
   uint64_t* alive = nullptr;       // (2 * words) scratch when the table is not safe
   double* total = nullptr;         // (width) out: log Z
@@ -95,6 +99,8 @@ struct NodeWeights {
   int labels = 0, stride = 0;      // stride of score rows
   const double* rows = nullptr;    // dense rows
   int64_t row_stride = 0;          // their distance, in doubles
+  int64_t n_rows = 0;              // rows from this number on are merged ones and lie in
+  const double* merged = nullptr;  // (…, stride); null where they follow the others
   const double* single = nullptr;  // weights of (column, label) features
   const int64_t* feature_ptr = nullptr;    // (A + 1) features of each column
   const int32_t* feature_label = nullptr;  // (F)
@@ -102,15 +108,19 @@ struct NodeWeights {
   int64_t n_dense = 0;
 };
 
-// Encoded rows: three lists a row (columns with a dense row of weights; single features; columns whose features
-// are looked up in feature_ptr), each with values when the features are numeric, and a dense block.
+// Prefetches run so far ahead of the lists; row_item, pair_item and list_begin go on for as long behind their ends.
+constexpr int AHEAD_ROWS = 48, AHEAD_PAIRS = 32, AHEAD_LISTS = 6;
+
+// Encoded rows: three lists a row (columns with a dense row of weights; single features; runs of
+// single features), each with values when the features are numeric, and a dense block.
 struct NodeRows {
   const int64_t *row_ptr = nullptr, *pair_ptr = nullptr;
+  const uint32_t* row_order = nullptr;    // which row of its group the k-th of the first lists is of
   const int64_t* list_ptr = nullptr;      // null where no row has a list
   const int32_t* row_item = nullptr;
   const int32_t* pair_item = nullptr;     // feature
-  const uint16_t* pair_label = nullptr;
-  const int32_t* list_item = nullptr;
+  const uint32_t* pair_cell = nullptr;    // where its score is: row in the group * stride + label
+  const int32_t *list_begin = nullptr, *list_end = nullptr;  // single features from … to
   bool values = false;                 // numeric features; otherwise every value is one
   const double *row_value = nullptr, *pair_value = nullptr, *list_value = nullptr;
   const double* dense = nullptr;       // (rows, D)
@@ -128,6 +138,7 @@ struct CsrRows {
 // Where the gradient goes; same shapes as NodeWeights.
 struct NodeGradient {
   double* rows = nullptr;
+  double* merged = nullptr;
   double* single = nullptr;
   double* dense = nullptr;
 };

@@ -156,7 +156,7 @@ void OwnedTable::set(const Kernels* k, int labels, const double* log, const int3
   t.by_earlier_extra = earlier_extra_.data();
 }
 
-Sweep Scratch::prepare(const Group& group, int labels, int stride, int words, bool unsafe) {
+Sweep Scratch::prepare(const Group& group, int labels, int stride, int words, bool unsafe, bool sparse) {
   const int64_t cells = group.rows * stride;
   score.resize(cells);
   alpha.resize(cells);
@@ -164,6 +164,9 @@ Sweep Scratch::prepare(const Group& group, int labels, int stride, int words, bo
   inverse.resize(group.rows);
   if (unsafe) backup.resize(cells);
   spare.resize(std::max<int64_t>(2 * (int64_t)labels * stride, 32 * (int64_t)stride));
+  const int64_t most = sparse ? SIDE_MOST : SIDE_MOST / 2;
+  const bool beside = !unsafe && group.width <= most && (sparse || labels <= SIDE_LABELS);
+  if (beside) side.resize(((2 * (int64_t)group.steps + 1) * labels + group.steps) * most + stride);
   total.resize(group.width);
   product.resize(group.width);
   factor.resize(group.width);
@@ -183,6 +186,7 @@ Sweep Scratch::prepare(const Group& group, int labels, int stride, int words, bo
   s.backup = backup.data();
   s.spare = spare.data();
   s.product = product.data();
+  s.side = beside ? side.data() : nullptr;
   s.lost = lost.data();
   s.alive = alive.data();
   s.total = total.data();

@@ -18,7 +18,7 @@ double Problem::one_group(const Group& g, const Loaded& loaded, const double* ba
   const int L = m.labels, stride = m.stride;
   const int64_t cells = g.rows * stride;
   const bool each = m.edge_features();
-  Sweep s = part.scratch.prepare(g, L, stride, table.words, each || !table.safe);
+  Sweep s = part.scratch.prepare(g, L, stride, table.words, each || !table.safe, table.sparse);
   const NodeWeights weights = loaded.node(m);
   m.k->gather(weights, *part.gather_rows, g.row, g.rows, base, s.score);
   if (scale != 1.0)
@@ -114,7 +114,9 @@ void Problem::one_share(int share, int shares, const Call& call, const Shared& s
     b.zero();
   };
   const int64_t table_size = (int64_t)m.labels * m.stride;
-  clear(part.rows, (m.rows() + merged_.size()) * m.row_stride() + 8);
+  const bool apart = m.direct;  // merged rows have a table of their own
+  clear(part.rows, (m.rows() + (apart ? 0 : merged_.size())) * m.row_stride() + 8);
+  if (apart) clear(part.merged, merged_.size() * m.stride);
   if (!m.direct) clear(part.single, m.at_dense);
   clear(part.dense, m.n_dense * m.stride);
   for (Buffer<double>* b : {&part.bias, &part.start, &part.end}) clear(*b, m.stride);
@@ -124,6 +126,7 @@ void Problem::one_share(int share, int shares, const Call& call, const Shared& s
   if (m.edge_features()) clear(part.tail, m.n_weights - m.at_pairs);
   NodeGradient out;
   out.rows = part.rows.data();
+  out.merged = part.merged.data();
   out.single = part.single.data();
   out.dense = part.dense.data();
   part.gather_rows = &shared.plain;
@@ -134,30 +137,36 @@ void Problem::one_share(int share, int shares, const Call& call, const Shared& s
     part.value += one_group(g, call.loaded, call.loaded.base(), 1.0, shared.boundary, part, shared.mode);
     m.k->scatter(weights, shared.scattered, g.row, g.rows, part.scratch.belief.data(), nullptr, out);
   }
-  spread_merged(part.rows.data());
+  spread_merged(part);
 }
 
-// Weights of merged rows: the sums of their members'.
-void Problem::sum_merged(Loaded& loaded, int64_t from, int64_t to) const {
-  const int64_t stride = model_->stride;
-  for (int64_t v = from; v < to; v++) {
-    double* sum = loaded.rows() + (model_->rows() + v) * stride;
-    std::memset(sum, 0, sizeof(double) * stride);
+// Weights of merged rows: the sums of their members', which are columns or merged rows before them.
+void Problem::sum_merged(Loaded& loaded) const {
+  const Model& m = *model_;
+  const int64_t n = m.rows();
+  double* sums = loaded.rows() + (m.direct ? 0 : n * m.stride);
+  for (int64_t v = 0; v < merged_.size(); v++) {
+    double* sum = sums + v * m.stride;
+    std::memset(sum, 0, sizeof(double) * m.stride);
     for (int64_t q = merged_.ptr[v]; q < merged_.ptr[v + 1]; q++) {
-      const double* row = loaded.rows() + merged_.member[q] * stride;
-      for (int64_t j = 0; j < stride; j++) sum[j] += row[j];
+      const int64_t k = merged_.member[q];
+      const double* row = k >= n ? sums + (k - n) * m.stride : m.direct ? loaded.w + k * m.labels : loaded.rows() + k * m.stride;
+      for (int j = 0; j < m.labels; j++) sum[j] += row[j];
     }
   }
 }
 
-// Gradients of merged rows, added to each member's.
-void Problem::spread_merged(double* rows) const {
-  const int64_t stride = model_->stride;
-  for (int64_t v = 0; v < merged_.size(); v++) {
-    const double* from = rows + (model_->rows() + v) * stride;
+// Gradients of merged rows, added to each member's: the last ones first, as members may be merged rows themselves.
+void Problem::spread_merged(Part& part) const {
+  const Model& m = *model_;
+  const int64_t n = m.rows();
+  double* sums = m.direct ? part.merged.data() : part.rows.data() + n * m.stride;
+  for (int64_t v = merged_.size() - 1; v >= 0; v--) {
+    const double* from = sums + v * m.stride;
     for (int64_t q = merged_.ptr[v]; q < merged_.ptr[v + 1]; q++) {
-      double* to = rows + merged_.member[q] * stride;
-      for (int64_t j = 0; j < stride; j++) to[j] += from[j];
+      const int64_t k = merged_.member[q];
+      double* to = k >= n ? sums + (k - n) * m.stride : part.rows.data() + k * m.row_stride();
+      for (int j = 0; j < m.labels; j++) to[j] += from[j];
     }
   }
 }
@@ -213,9 +222,7 @@ void Problem::run(const double* w, double* out, int n_jobs, Mode mode, double& v
   const int threads = std::min(n_jobs, shares);
   std::unique_ptr<Call> call = borrow(threads == 1 ? 1 : shares);
   call->loaded.set(m, w, threads, merged_.size());
-  run_parts(threads, [&](int t) {
-    sum_merged(call->loaded, merged_.size() * t / threads, merged_.size() * (t + 1) / threads);
-  });
+  sum_merged(call->loaded);
   const EdgeTable& table = call->loaded.edges().table();
   std::vector<double> ends;
   Shared shared{rows(), rows(), m.ends(w, ends), mode};

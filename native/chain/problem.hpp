@@ -41,6 +41,8 @@ class Problem {
   NodeRows rows() const;
   BatchView edge_view() const;
   void pack_rows(const BatchView& batch, const std::vector<int64_t>& node_of_row);
+  void order_rows(std::vector<int32_t>& items);
+  void order_pairs();
   double one_group(const Group& g, const Loaded& loaded, const double* base, double scale, const double* boundary,
                    Part& part, Mode mode) const;
   struct Shared {  // what all threads of a call read
@@ -52,8 +54,8 @@ class Problem {
   void one_share(int share, int shares, const Call& call, const Shared& shared, Part& part) const;
   void fold_columns(const Part& part, int64_t from, int64_t to, bool first, double* out) const;
   void fold_rest(const Part& part, const EdgeTable& table, double* variance, double* out) const;
-  void sum_merged(Loaded& loaded, int64_t from, int64_t to) const;
-  void spread_merged(double* rows) const;
+  void sum_merged(Loaded& loaded) const;
+  void spread_merged(Part& part) const;
   void square_values(Call& call, NodeRows& x) const;
   void share_variance(const std::vector<double>& variance, double* out) const;
   void run(const double* w, double* out, int n_jobs, Mode mode, double& value) const;
@@ -63,8 +65,8 @@ class Problem {
   std::shared_ptr<const Model> model_;
   std::vector<Group> groups_;
   Buffer<int64_t> row_ptr_, pair_ptr_, list_ptr_;
-  Buffer<int32_t> row_item_, pair_item_, list_item_, gold_;
-  Buffer<uint16_t> pair_label_;
+  Buffer<int32_t> row_item_, pair_item_, list_begin_, list_end_, gold_;
+  Buffer<uint32_t> pair_cell_, row_order_;
   Buffer<double> row_value_, pair_value_, list_value_, dense_;
   bool values_ = false;
   MergedRows merged_;

@@ -9,7 +9,7 @@ namespace crfield {
 
 struct Problem::Part {
   Scratch scratch;
-  Buffer<double> rows, single, dense, bias, start, end, counts, pair_counts, direct, tail, third;
+  Buffer<double> rows, merged, single, dense, bias, start, end, counts, pair_counts, direct, tail, third;
   const NodeRows* gather_rows = nullptr;
   double value = 0;
 };

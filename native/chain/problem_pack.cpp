@@ -121,14 +121,20 @@ void Problem::pack_rows(const BatchView& x, const std::vector<int64_t>& node_of_
   }
   if (n_list == 0) list_ptr_ = Buffer<int64_t>();
   std::vector<int32_t> row_items(n_row);
-  pair_item_.resize(n_pair);
-  pair_label_.resize(n_pair);
-  list_item_.resize(n_list);
+  pair_item_.resize(n_pair + AHEAD_PAIRS);
+  pair_item_.zero();
+  pair_cell_.resize(n_pair);
+  list_begin_.resize(n_list + AHEAD_LISTS);
+  list_begin_.zero();
+  list_end_.resize(n_list);
   row_value_.resize(values_ ? n_row : 0);
   pair_value_.resize(values_ ? n_pair : 0);
   list_value_.resize(values_ ? n_list : 0);
   n_row = n_pair = n_list = 0;
-  for (int64_t r = 0; r < n_rows; r++)
+  size_t group = 0;
+  for (int64_t r = 0; r < n_rows; r++) {
+    while (r >= groups_[group].row + groups_[group].rows) group++;
+    const int64_t first_cell = (r - groups_[group].row) * m.stride;
     for (int64_t p = x.indptr[node_of_row[r]]; p < x.indptr[node_of_row[r] + 1]; p++) {
       const int64_t c = x.indices[p];
       const double value = values_ ? x.values[p] : 1.0;
@@ -138,21 +144,88 @@ void Problem::pack_rows(const BatchView& x, const std::vector<int64_t>& node_of_
       } else if (m.feature_ptr[c + 1] - m.feature_ptr[c] <= 3) {
         for (int64_t f = m.feature_ptr[c]; f < m.feature_ptr[c + 1]; f++) {
           if (values_) pair_value_[n_pair] = value;
-          pair_label_[n_pair] = (uint16_t)m.feature_label[f];
+          pair_cell_[n_pair] = (uint32_t)(first_cell + m.feature_label[f]);
           pair_item_[n_pair++] = (int32_t)f;
         }
       } else {
         if (values_) list_value_[n_list] = value;
-        list_item_[n_list++] = (int32_t)c;
+        list_begin_[n_list] = (int32_t)m.feature_ptr[c];
+        list_end_[n_list++] = (int32_t)m.feature_ptr[c + 1];
       }
     }
-  // Merged rows stand for columns of value one, and need rows of weights that are ours to add to.
-  if (!m.direct && !values_) merged_ = merge_rows(n_rows, m.rows(), row_ptr_.data(), row_items);
-  row_item_.resize((int64_t)row_items.size());
-  std::copy(row_items.begin(), row_items.end(), row_item_.data());
+  }
+  // Merged rows stand for columns of value one.
+  if (!values_) {
+    merged_ = merge_rows(n_rows, m.rows(), row_ptr_.data(), row_items);
+    share_prefixes(n_rows, m.rows(), 16 + m.stride / 8, row_ptr_.data(), row_items, merged_);
+  }
+  order_rows(row_items);
+  order_pairs();
   dense_.resize(n_rows * m.n_dense);
   for (int64_t r = 0; r < n_rows && m.n_dense; r++)
     std::memcpy(dense_.data() + r * m.n_dense, x.dense + node_of_row[r] * m.n_dense, sizeof(double) * m.n_dense);
+}
+
+// Lists of a group in order of their lengths, so that the processor foresees where each ends.
+void Problem::order_rows(std::vector<int32_t>& items) {
+  const int64_t n_rows = row_ptr_.size() - 1;
+  std::vector<int64_t> ptr(n_rows + 1, 0);
+  row_order_.resize(n_rows);
+  row_item_.resize((int64_t)items.size() + AHEAD_ROWS);
+  row_item_.zero();
+  Buffer<double> values(row_value_.size());
+  int64_t at = 0;
+  for (const Group& g : groups_) {
+    uint32_t* order = row_order_.data() + g.row;
+    const int64_t* from = row_ptr_.data() + g.row;
+    for (int64_t r = 0; r < g.rows; r++) order[r] = (uint32_t)r;
+    std::stable_sort(order, order + g.rows,
+                     [&](uint32_t a, uint32_t b) { return from[a + 1] - from[a] < from[b + 1] - from[b]; });
+    for (int64_t k = 0; k < g.rows; k++) {
+      for (int64_t p = from[order[k]]; p < from[order[k] + 1]; p++, at++) {
+        row_item_[at] = items[p];
+        if (values_) values[at] = row_value_[p];
+      }
+      ptr[g.row + k + 1] = at;
+    }
+  }
+  std::copy(ptr.begin(), ptr.end(), row_ptr_.data());
+  row_value_ = std::move(values);
+}
+
+// Single features of a group with the first of every row, then the second of every row, and so on: two additions to the
+// score of one row and label, one right after the other, would wait for each other.
+void Problem::order_pairs() {
+  std::vector<int32_t> item;
+  std::vector<uint32_t> cell;
+  std::vector<double> value;
+  std::vector<int64_t> at, stop;
+  for (const Group& g : groups_) {
+    const int64_t begin = pair_ptr_[g.row], end = pair_ptr_[g.row + g.rows];
+    item.assign(pair_item_.data() + begin, pair_item_.data() + end);
+    cell.assign(pair_cell_.data() + begin, pair_cell_.data() + end);
+    if (values_) value.assign(pair_value_.data() + begin, pair_value_.data() + end);
+    at.clear();
+    stop.clear();
+    for (int64_t r = g.row; r < g.row + g.rows; r++)
+      if (pair_ptr_[r] < pair_ptr_[r + 1]) {
+        at.push_back(pair_ptr_[r] - begin);
+        stop.push_back(pair_ptr_[r + 1] - begin);
+      }
+    for (int64_t to = begin; to < end;) {
+      size_t left = 0;
+      for (size_t k = 0; k < at.size(); k++, to++) {
+        pair_item_[to] = item[at[k]];
+        pair_cell_[to] = cell[at[k]];
+        if (values_) pair_value_[to] = value[at[k]];
+        if (at[k] + 1 == stop[k]) continue;
+        at[left] = at[k] + 1;
+        stop[left++] = stop[k];
+      }
+      at.resize(left);
+      stop.resize(left);
+    }
+  }
 }
 
 NodeRows Problem::rows() const {
@@ -162,8 +235,10 @@ NodeRows Problem::rows() const {
   x.list_ptr = list_ptr_.size() ? list_ptr_.data() : nullptr;
   x.row_item = row_item_.data();
   x.pair_item = pair_item_.data();
-  x.pair_label = pair_label_.data();
-  x.list_item = list_item_.data();
+  x.pair_cell = pair_cell_.data();
+  x.row_order = row_order_.data();
+  x.list_begin = list_begin_.data();
+  x.list_end = list_end_.data();
   x.values = values_;
   if (values_) {
     x.row_value = row_value_.data();
