@@ -58,7 +58,15 @@ double Problem::one_group(const Group& g, const Loaded& loaded, const double* ba
     part.scratch.second.resize(cells);
     std::memcpy(part.scratch.second.data(), s.score, sizeof(double) * cells);
   }
-  if (!g.partial && gold)
+  const uint32_t* cell = gold_cell_.data() + g.row;
+  if (!g.partial && gold && !weighted_ && !each) {
+    double sum[4] = {0, 0, 0, 0};
+    int64_t r = 0;
+    for (; r + 4 <= g.rows; r += 4)
+      for (int k = 0; k < 4; k++) sum[k] += s.score[cell[r + k]];
+    for (; r < g.rows; r++) sum[0] += s.score[cell[r]];
+    value -= (sum[0] + sum[1]) + (sum[2] + sum[3]);
+  } else if (!g.partial && gold) {
     for (int t = 0; t < g.steps; t++)
       for (int b = 0; b < g.active[t]; b++) {
         const int64_t r = g.start[t] + b;
@@ -69,13 +77,14 @@ double Problem::one_group(const Group& g, const Loaded& loaded, const double* ba
           source.count(first_edge[b] + t - 1, i, j, -weight_[g.sequence[b]]);
         }
       }
+  }
   infer(1.0);
   for (int b = 0; b < g.width; b++) value += weight_[g.sequence[b]] * s.total[b];
   double* belief = s.belief;
   if (!gold) {
     for (int64_t k = 0; k < cells; k++) belief[k] -= belief[k] * belief[k];
   } else if (!g.partial) {
-    for (int64_t r = 0; r < g.rows; r++) belief[r * stride + gold_[g.row + r]] -= 1;
+    for (int64_t r = 0; r < g.rows; r++) belief[cell[r]] -= 1;
   } else {
     part.third.resize(cells);
     std::memcpy(part.third.data(), belief, sizeof(double) * cells);
@@ -114,10 +123,15 @@ void Problem::one_share(int share, int shares, const Call& call, const Shared& s
     b.zero();
   };
   const int64_t table_size = (int64_t)m.labels * m.stride;
-  const bool apart = m.direct;  // merged rows have a table of their own
-  clear(part.rows, (m.rows() + (apart ? 0 : merged_.size())) * m.row_stride() + 8);
-  if (apart) clear(part.merged, merged_.size() * m.stride);
-  if (!m.direct) clear(part.single, m.at_dense);
+  // The first share's features go straight to where the result will be.
+  if (share == 0) std::memset(shared.out, 0, sizeof(double) * m.at_dense);
+  if (m.direct) {
+    if (share) clear(part.rows, m.at_dense + 8);
+    clear(part.merged, merged_.size() * m.stride);
+  } else {
+    clear(part.rows, (m.rows() + merged_.size()) * m.stride + 8);
+    if (share) clear(part.single, m.at_dense);
+  }
   clear(part.dense, m.n_dense * m.stride);
   for (Buffer<double>* b : {&part.bias, &part.start, &part.end}) clear(*b, m.stride);
   clear(part.counts, table_size);
@@ -125,9 +139,9 @@ void Problem::one_share(int share, int shares, const Call& call, const Shared& s
   clear(part.pair_counts, (int64_t)m.pairs.size());
   if (m.edge_features()) clear(part.tail, m.n_weights - m.at_pairs);
   NodeGradient out;
-  out.rows = part.rows.data();
-  out.merged = part.merged.data();
-  out.single = part.single.data();
+  out.rows = m.direct && share == 0 ? shared.out : part.rows.data();
+  out.merged = m.direct ? part.merged.data() : out.rows + m.rows() * m.stride;
+  out.single = share == 0 ? shared.out : part.single.data();
   out.dense = part.dense.data();
   part.gather_rows = &shared.plain;
   part.value = 0;
@@ -137,7 +151,7 @@ void Problem::one_share(int share, int shares, const Call& call, const Shared& s
     part.value += one_group(g, call.loaded, call.loaded.base(), 1.0, shared.boundary, part, shared.mode);
     m.k->scatter(weights, shared.scattered, g.row, g.rows, part.scratch.belief.data(), nullptr, out);
   }
-  spread_merged(part);
+  spread_merged(out);
 }
 
 // Weights of merged rows: the sums of their members', which are columns or merged rows before them.
@@ -157,29 +171,27 @@ void Problem::sum_merged(Loaded& loaded) const {
 }
 
 // Gradients of merged rows, added to each member's: the last ones first, as members may be merged rows themselves.
-void Problem::spread_merged(Part& part) const {
+void Problem::spread_merged(const NodeGradient& g) const {
   const Model& m = *model_;
   const int64_t n = m.rows();
-  double* sums = m.direct ? part.merged.data() : part.rows.data() + n * m.stride;
+  double* sums = g.merged;
   for (int64_t v = merged_.size() - 1; v >= 0; v--) {
     const double* from = sums + v * m.stride;
     for (int64_t q = merged_.ptr[v]; q < merged_.ptr[v + 1]; q++) {
       const int64_t k = merged_.member[q];
-      double* to = k >= n ? sums + (k - n) * m.stride : part.rows.data() + k * m.row_stride();
+      double* to = k >= n ? sums + (k - n) * m.stride : g.rows + k * m.row_stride();
       for (int j = 0; j < m.labels; j++) to[j] += from[j];
     }
   }
 }
 
-// A share's sums of the node features of some columns; the first share overwrites what was there.
+// A share's sums of the node features of some columns, added to the result; those of the first that are not in dense
+// rows are there already.
 void Problem::fold_columns(const Part& part, int64_t from, int64_t to, bool first, double* out) const {
   const Model& m = *model_;
   const double* sums = m.direct ? part.rows.data() : part.single.data();
   const int64_t begin = m.first_feature(from), end = m.first_feature(to);
-  if (first && end > begin)
-    std::memcpy(out + begin, sums + begin, sizeof(double) * (end - begin));
-  else if (!first)
-    for (int64_t f = begin; f < end; f++) out[f] += sums[f];
+  for (int64_t f = begin; !first && f < end; f++) out[f] += sums[f];
   if (m.direct) return;
   auto row_from = [&](int64_t column) {
     return std::lower_bound(m.column_of_row.begin(), m.column_of_row.end(), column) - m.column_of_row.begin();
@@ -225,7 +237,7 @@ void Problem::run(const double* w, double* out, int n_jobs, Mode mode, double& v
   sum_merged(call->loaded);
   const EdgeTable& table = call->loaded.edges().table();
   std::vector<double> ends;
-  Shared shared{rows(), rows(), m.ends(w, ends), mode};
+  Shared shared{rows(), rows(), m.ends(w, ends), mode, out};
   if (mode == Mode::CURVATURE) square_values(*call, shared.scattered);
   std::memset(out + m.at_dense, 0, sizeof(double) * (m.n_weights - m.at_dense));
   std::vector<double> variance(m.labels, 0.0);

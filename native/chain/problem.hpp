@@ -49,13 +49,14 @@ class Problem {
     NodeRows plain, scattered;
     const double* boundary;
     Mode mode;
+    double* out;
   };
   static constexpr int SHARES = 2;
   void one_share(int share, int shares, const Call& call, const Shared& shared, Part& part) const;
   void fold_columns(const Part& part, int64_t from, int64_t to, bool first, double* out) const;
   void fold_rest(const Part& part, const EdgeTable& table, double* variance, double* out) const;
   void sum_merged(Loaded& loaded) const;
-  void spread_merged(Part& part) const;
+  void spread_merged(const NodeGradient& g) const;
   void square_values(Call& call, NodeRows& x) const;
   void share_variance(const std::vector<double>& variance, double* out) const;
   void run(const double* w, double* out, int n_jobs, Mode mode, double& value) const;
@@ -67,6 +68,7 @@ class Problem {
   Buffer<int64_t> row_ptr_, pair_ptr_, list_ptr_;
   Buffer<int32_t> row_item_, pair_item_, list_begin_, list_end_, gold_;
   Buffer<uint32_t> pair_cell_, row_order_;
+  Buffer<uint32_t> gold_cell_;  // of the rows of complete groups: row in the group * stride + gold label
   Buffer<double> row_value_, pair_value_, list_value_, dense_;
   bool values_ = false;
   MergedRows merged_;

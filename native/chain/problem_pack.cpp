@@ -54,6 +54,10 @@ Problem::Problem(std::shared_ptr<const Model> model, const BatchView& x, const i
   const int64_t n_rows = (int64_t)node_of_row.size();
   gold_.resize(n_rows);
   for (int64_t r = 0; r < n_rows; r++) gold_[r] = labels[node_of_row[r]];
+  gold_cell_.resize(n_rows);
+  for (const Group& g : groups_)
+    for (int64_t r = 0; r < g.rows && !g.partial; r++)
+      gold_cell_[g.row + r] = (uint32_t)(r * m.stride + gold_[g.row + r]);
   first_partial_row_ = n_rows;
   for (const Group& g : groups_)
     if (g.partial) first_partial_row_ = std::min(first_partial_row_, g.row);

@@ -196,11 +196,12 @@ inline void pair_rows(int n, int64_t steps, int labels, const double* alpha, con
   }
 }
 
-// Rows of one step to vectors. Lanes from `active` on read `zeros`.
+// Rows of one step to vectors, and the largest of each row. Lanes from `active` on read `zeros`.
 template <int WIDE>
-inline void turn_in(int labels, int stride, int active, const double* rows, const double* zeros, double* out) {
+inline void turn_in(int labels, int stride, int active, const double* rows, const double* zeros, double* out, V* top) {
   constexpr int SIDE = WIDE * LANES;
-  for (int h = 0; h < WIDE; h++, rows += LANES * stride, active -= LANES)
+  for (int h = 0; h < WIDE; h++, rows += LANES * stride, active -= LANES) {
+    V most = fill(-INF);
     for (int j = 0; j < labels; j += LANES) {
       double* to = out + (int64_t)j * SIDE + h * LANES;
       V m[LANES];
@@ -209,12 +210,15 @@ inline void turn_in(int labels, int stride, int active, const double* rows, cons
       else
         for (int b = 0; b < LANES; b++) m[b] = load(b < active ? rows + b * stride + j : zeros);
       transpose(m);
+      for (int k = 0; k < LANES; k++) most = m[k] > most ? m[k] : most;  // padding is -inf, or zero where all is
       if (j + LANES <= labels)
         for (int k = 0; k < LANES; k++) store(to + k * SIDE, m[k]);
       else
         for (int k = 0; k < LANES; k++)
           if (j + k < labels) store(to + k * SIDE, m[k]);
     }
+    top[h] = most;
+  }
 }
 
 // And back: rows of whole vectors, their padding zero.
@@ -270,14 +274,10 @@ void sweep_side(const EdgeTable& t, Sweep& s) {
   for (int step = 0; step < s.steps; step++) {
     const int active = s.active[step];
     double *q = q_all + step * cells, *alpha = alpha_all + step * cells;
-    turn_in<WIDE>(L, s.stride, active, s.score + s.start[step] * s.stride, zeros, q);
+    V tops[WIDE];
+    turn_in<WIDE>(L, s.stride, active, s.score + s.start[step] * s.stride, zeros, q, tops);
     for (int h = 0; h < WIDE; h++) {
-      V top = load(q + h * LANES);
-      for (int j = 1; j < L; j++) {
-        const V x = load(q + j * SIDE + h * LANES);
-        top = x > top ? x : top;
-      }
-      top = top == fill(-INF) ? V{} : top;
+      const V top = tops[h] == fill(-INF) ? V{} : tops[h];
       shifts[h] += top;
       for (int j = 0; j < L; j++) {
         const int64_t at = j * SIDE + h * LANES;
