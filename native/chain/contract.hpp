@@ -45,7 +45,8 @@ struct EdgeTable {
   bool safe = true;                // spread over less than SAFE_SPREAD: see sweep.cpp
   int words = 0;                   // 64-bit words of a label set
   const uint64_t* into = nullptr;  // (L, words) for each label the labels that may come before it
-  // When few pairs carry a weight, prob = ground + sparse: pairs sorted by later and by earlier label.
+  // Pairs that carry a weight, sorted by later and by earlier label; null where that is most of them. When they are
+  // very few (`sparse`), prob = ground + what they add.
   bool sparse = false;
   double ground = 0;               // exp(0 - shift)
   const int32_t *by_later_ptr = nullptr, *by_later = nullptr;      // (L + 1), (P) earlier labels

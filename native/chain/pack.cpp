@@ -123,8 +123,7 @@ void OwnedTable::set(const Kernels* k, int labels, const double* log, const int3
     t.into = into_.data();
   }
   t.sparse = pairs && t.safe && labels >= 48 && n_pairs * 8 <= (int64_t)labels * labels;
-  if (!t.sparse) return;
-  t.ground = std::exp(0.0 - t.shift);
+  if (!pairs || n_pairs * 2 > (int64_t)labels * labels) return;
   if (earlier_ptr_.empty()) {
     earlier_ptr_.assign(labels + 1, 0);
     later_ptr_.assign(labels + 1, 0);
@@ -140,6 +139,10 @@ void OwnedTable::set(const Kernels* k, int labels, const double* log, const int3
     std::vector<int32_t> next(later_ptr_.begin(), later_ptr_.end() - 1);
     for (int64_t p = 0; p < n_pairs; p++) later_[next[pairs[p] % labels]++] = pairs[p] / labels;
   }
+  t.by_earlier_ptr = earlier_ptr_.data();
+  t.by_earlier = earlier_.data();
+  if (!t.sparse) return;
+  t.ground = std::exp(0.0 - t.shift);
   earlier_extra_.resize(n_pairs);
   later_extra_.resize(n_pairs);
   for (int i = 0; i < labels; i++)
@@ -151,8 +154,6 @@ void OwnedTable::set(const Kernels* k, int labels, const double* log, const int3
   t.by_later_ptr = later_ptr_.data();
   t.by_later = later_.data();
   t.by_later_extra = later_extra_.data();
-  t.by_earlier_ptr = earlier_ptr_.data();
-  t.by_earlier = earlier_.data();
   t.by_earlier_extra = earlier_extra_.data();
 }
 

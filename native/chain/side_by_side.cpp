@@ -107,11 +107,11 @@ void product_sparse(const EdgeTable& t, bool transposed, const double* x, const 
     }
 }
 
-// counts[p] += Σ_t Σ_lanes factor α_t(i) v_{t+1}(j) for the pairs p = (i, j) that carry a weight, a few steps at a time
+// counts += Σ_t Σ_lanes factor α_t(i) v_{t+1}(j) for the pairs (i, j) that carry a weight, a few steps at a time
 // so that a sum across lanes serves them all
 template <int WIDE>
 void count_pairs_sparse(const EdgeTable& t, int64_t steps, const double* alpha, const double* v, const V* factor,
-                        double* counts) {
+                        Sweep& s) {
   constexpr int SIDE = WIDE * LANES, BLOCK = WIDE > 4 ? 1 : CRFIELD_LEVEL == 4 ? 12 / WIDE : 4 / WIDE;
   const int64_t cells = (int64_t)t.labels * SIDE;
   auto some = [&](auto block, int64_t first) {
@@ -126,7 +126,7 @@ void count_pairs_sparse(const EdgeTable& t, int64_t steps, const double* alpha, 
         V sum[2] = {V{}, V{}};
         for (int k = 0; k < B; k++)
           for (int h = 0; h < WIDE; h++) sum[(k * WIDE + h) % 2] += from[k][h] * load(to + k * cells + h * LANES);
-        counts[p] += sum_across(sum[0] + sum[1]);
+        (t.sparse ? s.pair_counts[p] : s.counts[(int64_t)i * s.stride + t.by_earlier[p]]) += sum_across(sum[0] + sum[1]);
       }
     }
   };
@@ -344,7 +344,7 @@ void sweep_side(const EdgeTable& t, Sweep& s) {
   V factor[WIDE];
   for (int h = 0; h < WIDE; h++)
     for (int b = 0; b < LANES; b++) factor[h][b] = h * LANES + b < s.width ? s.factor[h * LANES + b] : 0;
-  if (SPARSE) return count_pairs_sparse<WIDE>(t, s.steps - 1, alpha_all, q_all + cells, factor, s.pair_counts);
+  if (t.by_earlier) return count_pairs_sparse<WIDE>(t, s.steps - 1, alpha_all, q_all + cells, factor, s);
   const int tiles = (L + PAIR_ROWS - 1) / PAIR_ROWS;
   for (int k = 0; k < tiles; k++) {
     const int from = L * k / tiles, to = L * (k + 1) / tiles;
