@@ -83,21 +83,6 @@ void gather_rows(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n
       }
     }
   }
-  const int32_t* single = x.pair_item;
-  const uint32_t* cell = x.pair_cell;
-  const double* weight = w.single;
-  for (int64_t q = x.pair_ptr[row], end = x.pair_ptr[row + n]; q < end; q++) {
-    __builtin_prefetch(weight + single[q + AHEAD_PAIRS]);
-    score[cell[q]] += (VALUES ? x.pair_value[q] : 1.0) * weight[single[q]];
-  }
-  const int32_t* label = w.feature_label;
-  for (int64_t r = 0; x.list_ptr && r < n; r++)
-    for (int64_t q = x.list_ptr[row + r]; q < x.list_ptr[row + r + 1]; q++) {
-      prefetch_list<false>(x, q + AHEAD_LISTS, weight, label);
-      const double by = VALUES ? x.list_value[q] : 1.0;
-      double* s = score + r * stride;
-      for (int32_t f = x.list_begin[q], end = x.list_end[q]; f < end; f++) s[label[f]] += by * weight[f];
-    }
 }
 
 template <int VECS, bool VALUES, bool MASK, bool SPLIT>
@@ -126,20 +111,77 @@ void scatter_rows(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t 
       }
     }
   }
-  const int32_t* single = x.pair_item;
-  const uint32_t* cell = x.pair_cell;
-  double* to = g.single;
-  for (int64_t q = x.pair_ptr[row], end = x.pair_ptr[row + n]; q < end; q++) {
-    __builtin_prefetch(to + single[q + AHEAD_PAIRS], 1);
-    to[single[q]] += (VALUES ? x.pair_value[q] : 1.0) * belief[cell[q]];
+}
+
+template <int N>
+struct Number {
+  static constexpr int COUNT = N;
+};
+
+// score += w or gradient += belief for columns with K single features
+template <bool VALUES, int K, class Cell>
+void gather_singles(const SingleLists& x, const Cell* cell, int64_t row, int64_t n, const double* w, double* score) {
+  const int32_t* item = x.item;
+  for (int64_t q = x.ptr[row], end = x.ptr[row + n]; q < end; q++) {
+    __builtin_prefetch(w + item[q + AHEAD_SINGLES]);
+    const double by = VALUES ? x.value[q] : 1.0;
+    for (int k = 0; k < K; k++) score[cell[q * K + k]] += by * w[item[q] + k];
   }
+}
+
+template <bool VALUES, int K, class Cell>
+void scatter_singles(const SingleLists& x, const Cell* cell, int64_t row, int64_t n, const double* belief, double* g) {
+  const int32_t* item = x.item;
+  for (int64_t q = x.ptr[row], end = x.ptr[row + n]; q < end; q++) {
+    __builtin_prefetch(g + item[q + AHEAD_SINGLES], 1);
+    const double by = VALUES ? x.value[q] : 1.0;
+    for (int k = 0; k < K; k++) g[item[q] + k] += by * belief[cell[q * K + k]];
+  }
+}
+
+template <bool VALUES>
+void gather_few(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n, double* score) {
+  auto all = [&](auto k, const SingleLists& lists) {
+    constexpr int K = decltype(k)::COUNT;
+    if (!lists.ptr) return;
+    if (lists.short_cell)
+      gather_singles<VALUES, K>(lists, lists.short_cell, row, n, w.single, score);
+    else
+      gather_singles<VALUES, K>(lists, lists.long_cell, row, n, w.single, score);
+  };
+  all(Number<1>(), x.single[0]);
+  all(Number<2>(), x.single[1]);
+  all(Number<3>(), x.single[2]);
   const int32_t* label = w.feature_label;
   for (int64_t r = 0; x.list_ptr && r < n; r++)
     for (int64_t q = x.list_ptr[row + r]; q < x.list_ptr[row + r + 1]; q++) {
-      prefetch_list<true>(x, q + AHEAD_LISTS, to, label);
+      prefetch_list<false>(x, q + AHEAD_LISTS, w.single, label);
       const double by = VALUES ? x.list_value[q] : 1.0;
-      const double* m = belief + r * stride;
-      for (int32_t f = x.list_begin[q], end = x.list_end[q]; f < end; f++) to[f] += by * m[label[f]];
+      double* s = score + r * w.stride;
+      for (int32_t f = x.list_begin[q], end = x.list_end[q]; f < end; f++) s[label[f]] += by * w.single[f];
+    }
+}
+
+template <bool VALUES>
+void scatter_few(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n, const double* belief, double* g) {
+  auto all = [&](auto k, const SingleLists& lists) {
+    constexpr int K = decltype(k)::COUNT;
+    if (!lists.ptr) return;
+    if (lists.short_cell)
+      scatter_singles<VALUES, K>(lists, lists.short_cell, row, n, belief, g);
+    else
+      scatter_singles<VALUES, K>(lists, lists.long_cell, row, n, belief, g);
+  };
+  all(Number<1>(), x.single[0]);
+  all(Number<2>(), x.single[1]);
+  all(Number<3>(), x.single[2]);
+  const int32_t* label = w.feature_label;
+  for (int64_t r = 0; x.list_ptr && r < n; r++)
+    for (int64_t q = x.list_ptr[row + r]; q < x.list_ptr[row + r + 1]; q++) {
+      prefetch_list<true>(x, q + AHEAD_LISTS, g, label);
+      const double by = VALUES ? x.list_value[q] : 1.0;
+      const double* m = belief + r * w.stride;
+      for (int32_t f = x.list_begin[q], end = x.list_end[q]; f < end; f++) g[f] += by * m[label[f]];
     }
 }
 
@@ -236,24 +278,19 @@ void scatter_by(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n,
     scatter_rows<VECS, false, false, false>(w, x, row, n, belief, mask, g);
 }
 
-template <int VECS>
-struct Vectors {
-  static constexpr int COUNT = VECS;
-};
-
-// work(Vectors<VECS>()) for rows of that many vectors; Vectors<0> for rows that do not fit the registers.
+// work(Number<VECS>()) for rows of that many vectors; Number<0> for rows that do not fit the registers.
 template <class Work>
 void by_vectors(int vectors, const Work& work) {
   switch (vectors) {
-    case 1: return work(Vectors<1>());
-    case 2: return work(Vectors<2>());
-    case 3: return work(Vectors<3>());
-    case 4: return work(Vectors<4>());
-    case 5: return work(Vectors<5>());
-    case 6: return work(Vectors<6>());
-    case 7: return work(Vectors<7>());
-    case 8: return work(Vectors<8>());
-    default: return work(Vectors<0>());
+    case 1: return work(Number<1>());
+    case 2: return work(Number<2>());
+    case 3: return work(Number<3>());
+    case 4: return work(Number<4>());
+    case 5: return work(Number<5>());
+    case 6: return work(Number<6>());
+    case 7: return work(Number<7>());
+    case 8: return work(Number<8>());
+    default: return work(Number<0>());
   }
 }
 
@@ -268,12 +305,20 @@ void gather_dense(const NodeWeights& w, const double* dense, int64_t row, int64_
 
 void gather(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n, const double* base, double* score) {
   by_vectors(w.stride / LANES, [&](auto v) { gather_by<decltype(v)::COUNT>(w, x, row, n, base, score); });
+  if (x.values)
+    gather_few<true>(w, x, row, n, score);
+  else
+    gather_few<false>(w, x, row, n, score);
   gather_dense(w, x.dense, row, n, score);
 }
 
 void scatter(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n, const double* belief,
              const double* mask, const NodeGradient& g) {
   by_vectors(w.stride / LANES, [&](auto v) { scatter_by<decltype(v)::COUNT>(w, x, row, n, belief, mask, g); });
+  if (x.values)
+    scatter_few<true>(w, x, row, n, belief, g.single);
+  else
+    scatter_few<false>(w, x, row, n, belief, g.single);
   if (w.n_dense)
     product<true>(w.n_dense, n, w.stride / LANES, x.dense + row * w.n_dense, 1, w.n_dense, belief, w.stride, g.dense,
                   w.stride);

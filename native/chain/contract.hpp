@@ -109,22 +109,32 @@ struct NodeWeights {
   int64_t n_dense = 0;
 };
 
-// Prefetches run so far ahead of the lists; row_item, pair_item and list_begin go on for as long behind their ends.
-constexpr int AHEAD_ROWS = 48, AHEAD_PAIRS = 32, AHEAD_LISTS = 6;
+// Prefetches run so far ahead of the lists; row_item, item and list_begin go on for as long behind their ends.
+constexpr int AHEAD_ROWS = 48, AHEAD_SINGLES = 32, AHEAD_LISTS = 6;
 
-// Encoded rows: three lists a row (columns with a dense row of weights; single features; runs of
-// single features), each with values when the features are numeric, and a dense block.
+// Columns with K single features each, f … f + K - 1, in groups of rows. A cell says where in the scores of the group a
+// feature's is, row * stride + label, in two bytes if they suffice for every group.
+constexpr int SINGLES = 3;
+struct SingleLists {
+  const int64_t* ptr = nullptr;       // (rows + 1)
+  const int32_t* item = nullptr;      // first feature
+  const uint16_t* short_cell = nullptr;  // (items, K), or
+  const uint32_t* long_cell = nullptr;
+  const double* value = nullptr;
+};
+
+// Encoded rows, three kinds of lists: columns with a dense row of weights; columns with one to three single features;
+// runs of more of them. Each with values when the features are numeric; and a dense block.
 struct NodeRows {
-  const int64_t *row_ptr = nullptr, *pair_ptr = nullptr;
-  const uint32_t* row_order = nullptr;    // which row of its group the k-th of the first lists is of
-  const int64_t* list_ptr = nullptr;      // null where no row has a list
+  const int64_t* row_ptr = nullptr;
+  const uint32_t* row_order = nullptr;  // which row of its group the k-th of the first lists is of
   const int32_t* row_item = nullptr;
-  const int32_t* pair_item = nullptr;     // feature
-  const uint32_t* pair_cell = nullptr;    // where its score is: row in the group * stride + label
+  SingleLists single[SINGLES];          // of K = 1, 2, 3
+  const int64_t* list_ptr = nullptr;    // null where no row has a list
   const int32_t *list_begin = nullptr, *list_end = nullptr;  // single features from … to
-  bool values = false;                 // numeric features; otherwise every value is one
-  const double *row_value = nullptr, *pair_value = nullptr, *list_value = nullptr;
-  const double* dense = nullptr;       // (rows, D)
+  bool values = false;                  // numeric features; otherwise every value is one
+  const double *row_value = nullptr, *list_value = nullptr;
+  const double* dense = nullptr;        // (rows, D)
 };
 
 // Rows as they were handed in (for prediction, where nothing is packed).

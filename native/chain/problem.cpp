@@ -285,7 +285,7 @@ void Problem::square_values(Call& call, NodeRows& x) const {
   };
   if (values_) {
     x.row_value = square(call.row_square, row_value_);
-    x.pair_value = square(call.pair_square, pair_value_);
+    for (int k = 0; k < SINGLES; k++) x.single[k].value = square(call.single_square[k], singles_[k].value);
     x.list_value = square(call.list_square, list_value_);
   }
   x.dense = square(call.dense_square, dense_);

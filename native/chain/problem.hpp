@@ -42,7 +42,7 @@ class Problem {
   BatchView edge_view() const;
   void pack_rows(const BatchView& batch, const std::vector<int64_t>& node_of_row);
   void order_rows(std::vector<int32_t>& items);
-  void order_pairs();
+  void pack_singles(const BatchView& batch, const std::vector<int64_t>& node_of_row);
   double one_group(const Group& g, const Loaded& loaded, const double* base, double scale, const double* boundary,
                    Part& part, Mode mode) const;
   struct Shared {  // what all threads of a call read
@@ -65,11 +65,19 @@ class Problem {
 
   std::shared_ptr<const Model> model_;
   std::vector<Group> groups_;
-  Buffer<int64_t> row_ptr_, pair_ptr_, list_ptr_;
-  Buffer<int32_t> row_item_, pair_item_, list_begin_, list_end_, gold_;
-  Buffer<uint32_t> pair_cell_, row_order_;
+  struct Singles {  // columns of K single features: see SingleLists
+    Buffer<int64_t> ptr;
+    Buffer<int32_t> item;
+    Buffer<uint16_t> short_cell;
+    Buffer<uint32_t> long_cell;
+    Buffer<double> value;
+  };
+  Singles singles_[SINGLES];
+  Buffer<int64_t> row_ptr_, list_ptr_;
+  Buffer<int32_t> row_item_, list_begin_, list_end_, gold_;
+  Buffer<uint32_t> row_order_;
   Buffer<uint32_t> gold_cell_;  // of the rows of complete groups: row in the group * stride + gold label
-  Buffer<double> row_value_, pair_value_, list_value_, dense_;
+  Buffer<double> row_value_, list_value_, dense_;
   bool values_ = false;
   MergedRows merged_;
   std::vector<uint8_t> allowed_;   // (rows of partial groups, L) in packed order, from first_partial_row_

@@ -17,7 +17,7 @@ struct Problem::Part {
 struct Problem::Call {
   Loaded loaded;
   std::vector<std::unique_ptr<Part>> parts;
-  Buffer<double> mask, row_square, pair_square, list_square, dense_square;
+  Buffer<double> mask, row_square, single_square[SINGLES], list_square, dense_square;
 };
 
 }  // namespace crfield
