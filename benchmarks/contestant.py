@@ -15,8 +15,8 @@ from benchmarks.corpora import Labelled, Rows, Strings, Tags
 from benchmarks.crfsuite_model import CrfsuiteModel
 from crfield import ChainCRF
 from crfield.core.target import Target
-from crfield.data.labels import LabelCoder
 from crfield.data.batch import Batch
+from crfield.data.labels import LabelCoder
 from crfield.features.records import RecordEncoder
 from crfield.features.templates.encoder import TemplateEncoder
 from crfield.kernels.linear import Tagger

@@ -227,7 +227,7 @@ def template_strings(template: str, sequences: Rows) -> Strings:
 
 
 def spanish_names(bench: Bench) -> Labelled | None:
-    """The training part of CoNLL-2002, Spanish (Tjong Kim Sang 2002), a part of it in a quick run; None without it."""
+    """Spanish names of CoNLL-2002 (Tjong Kim Sang 2002), some of them in a quick run; None where they are not."""
     path = None if bench.data is None else bench.data / "conll2002" / "esp.train.gz"
     if path is None or not path.exists():
         return None
