@@ -11,12 +11,13 @@ bytes a second, by copying an array too large for any cache. Then, for chunks (2
 
 - **columns**: what the evaluation takes beyond that, scores and gradient together. At the least it reads the number
   of each of nnz columns (four bytes; the second reading is from a cache), reads every weight once and writes its
-  gradient once; and for every weight that a position meets there are two additions, each in the time of a multiply-add:
+  gradient once; and for every weight that a position meets there are two additions, each as long as a multiply-add:
 
       4 nnz + 16 W bytes          4 Σ_positions weights met operations
 
-  of which the larger time is the bound, if no two positions shared a sum. Weights are met in no order, and a cache line brings seven others along that
-  nobody asked for: the bound is not within reach, but the distance tells where time is to be had.
+  of which the larger time is the bound, if no two positions shared a sum. Weights are met in no order, and a cache
+  line brings seven others along that nobody asked for: the bound is not within reach, but the distance tells where
+  time is to be had.
 """
 
 from __future__ import annotations

@@ -164,7 +164,8 @@ void Problem::sum_merged(Loaded& loaded) const {
     std::memset(sum, 0, sizeof(double) * m.stride);
     for (int64_t q = merged_.ptr[v]; q < merged_.ptr[v + 1]; q++) {
       const int64_t k = merged_.member[q];
-      const double* row = k >= n ? sums + (k - n) * m.stride : m.direct ? loaded.w + k * m.labels : loaded.rows() + k * m.stride;
+      const double* own = m.direct ? loaded.w + k * m.labels : loaded.rows() + k * m.stride;
+      const double* row = k >= n ? sums + (k - n) * m.stride : own;
       for (int j = 0; j < m.labels; j++) sum[j] += row[j];
     }
   }

@@ -198,7 +198,8 @@ inline void pair_rows(int n, int64_t steps, int labels, const double* alpha, con
 
 // Rows of one step to vectors, and the largest of each row. Lanes from `active` on read `zeros`.
 template <int WIDE>
-inline void turn_in(int labels, int stride, int active, const double* rows, const double* zeros, double* out, V* top) {
+inline void turn_in(int labels, int stride, int active, const double* rows, const double* zeros, double* out,
+                    V* top) {
   constexpr int SIDE = WIDE * LANES;
   for (int h = 0; h < WIDE; h++, rows += LANES * stride, active -= LANES) {
     V most = fill(-INF);
