@@ -22,12 +22,13 @@ bytes a second, by copying an array too large for any cache. Then, for chunks (2
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
 from benchmarks.contestant import Ours
-from benchmarks.corpora import Bench, entity_strings, spanish_names
+from benchmarks.corpora import Bench, Tags, entity_strings, spanish_names
 from benchmarks.table import Row, seconds
 from benchmarks.timing import interleaved
 from crfield.core.target import Target
@@ -60,7 +61,7 @@ def problems(bench: Bench) -> Iterator[tuple[str, Ours, Batch, Target]]:
     """Names, our problems, and the encoded data behind them."""
     train = bench.chunks.train.first(1_000) if bench.quick else bench.chunks.train
     ours = Ours.build(train, bench.chunks.template)
-    sets = [("chunks", ours, train.rows, train.tags)]
+    sets: list[tuple[str, Ours, Any, Tags]] = [("chunks", ours, train.rows, train.tags)]
     names = spanish_names(bench)
     if names is not None:
         strings = entity_strings(names.rows)
@@ -69,6 +70,10 @@ def problems(bench: Bench) -> Iterator[tuple[str, Ours, Batch, Target]]:
         batch = ours.encoder.encode(rows)
         codes = ours.coder.encode(tags, batch.topology.lengths)
         yield name, ours, batch, Target(batch.topology, ours.coder.n_labels, *codes)
+
+
+def _evaluation(problem: FusedChain, weights: np.ndarray, gradient: np.ndarray) -> Callable[[], float]:
+    return lambda: problem.evaluate(weights, gradient)
 
 
 def run(bench: Bench) -> list[Row]:
@@ -89,13 +94,12 @@ def run(bench: Bench) -> list[Row]:
         few, rest = weights[ours.layout.part["transitions"]].copy(), np.empty(plain.n_weights)
         full = np.concatenate([np.zeros(plain.n_weights - len(few)), few])
         whole, sweep = interleaved(
-            lambda w=weights, g=gradient, p=ours.problem: p.evaluate(w, g),
-            lambda w=full, g=rest, p=plain: p.evaluate(w, g),
-            turns=turns,
+            _evaluation(ours.problem, weights, gradient), _evaluation(plain, full, rest), turns=turns
         )
         n, labels, pairs = batch.topology.n_nodes, ours.layout.n_labels, len(ours.layout.pairs)
         nnz = len(batch.node.indices)
-        met = int(np.diff(ours.layout.feature_ptr)[batch.node.indices].sum())
+        column, _ = ours.layout.node_features()
+        met = int(np.bincount(column, minlength=ours.layout.n_columns)[batch.node.indices].sum())
         swept = n * (4 * labels**2 + 2 * pairs + EXP * labels) / operations
         moved, added = (4 * nnz + 16 * ours.n_weights) / stream, 4 * met / operations
         columns = whole.best - sweep.best

@@ -12,8 +12,6 @@ from crfield.kernels import choice, linear
 from crfield.scoring.layout import Layout
 from tests.cases.chains import native_level, needs_native
 
-CLOSE = {"rtol": 1e-10, "atol": 1e-11}
-
 
 def skewed(rng: np.random.Generator, lengths: list[int], labels: int, columns: int = 400) -> tuple[Batch, Target]:
     """Columns of which few are frequent and most are rare, so that there are rows, singles, runs and prefixes."""
@@ -46,7 +44,7 @@ def assert_bodies_agree(
         with native_level(level):
             found = said(layout, batch, target, w, weight, n_jobs)
         for some, other in zip(found, expected):
-            np.testing.assert_allclose(some, other, **CLOSE)
+            np.testing.assert_allclose(some, other, rtol=1e-10, atol=1e-11)
 
 
 @needs_native
