@@ -34,6 +34,7 @@ COMPARISONS = (
     "online",
     "letters",
     "out-of-core",
+    "growth",
     "bodies",
 )
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")

@@ -90,16 +90,50 @@ def imports(*statements: str) -> dict[str, Any]:
     return {"seconds": spent, "unwanted": unwanted}
 
 
-def train_encoded(path: str, max_iter: str) -> dict[str, Any]:
-    """A few steps on an encoded data set, from opening it on."""
+def train_encoded(path: str, max_iter: str, packed: str) -> dict[str, Any]:
+    """Train on an encoded data set, from opening it on; packed shards kept, or packed anew at each use."""
     import crfield
     from crfield.errors import ConvergenceWarning
 
     warnings.simplefilter("ignore", ConvergenceWarning)
-    began = time.perf_counter()
-    model = crfield.ChainCRF(solver="lbfgs", tol=1e-12, max_iter=int(max_iter)).fit(crfield.EncodedDataset(path))
-    seconds = time.perf_counter() - began
-    return {"weights": len(model.coef_), "evaluations": model.n_evaluations_, "seconds": seconds}
+    model = crfield.ChainCRF(solver="lbfgs", max_iter=int(max_iter))
+    dataset = crfield.EncodedDataset(path, packed=packed == "kept")
+    began, cpu = time.perf_counter(), time.process_time()
+    model.fit(dataset)
+    seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
+    return {"weights": len(model.coef_), "evaluations": model.n_evaluations_, "seconds": seconds, "cpu": cpu}
+
+
+def evaluate_encoded(path: str, turns: str) -> dict[str, Any]:
+    """One evaluation in CPU seconds, in turns: all in memory, packed shards kept on disk, shards packed each time."""
+    import numpy as np
+
+    import crfield
+    from benchmarks.timing import interleaved
+    from crfield.scoring.layout import Layout
+    from crfield.scoring.layout_growth import joined
+    from crfield.storage.encoded import join_batches
+    from crfield.training.chain.fused import FusedChain
+    from crfield.training.chain.shards import ShardedChain
+
+    kept, anew = (crfield.EncodedDataset(path, packed=packed) for packed in (True, False))
+    layout: Layout | None = None
+    for shard in kept.shards():
+        seen = Layout.observe(shard.batch, shard.target)
+        layout = seen if layout is None else joined(layout, seen)
+    assert layout is not None
+    found = layout
+    contestants: list[Any] = [FusedChain(found, *join_batches([(part.batch, part.target) for part in kept.shards()]))]
+    for dataset in (kept, anew):
+        contestants.append(
+            ShardedChain(dataset, lambda batch, target: FusedChain(found, batch, target), n_weights=found.n_weights)
+        )
+    weights = 0.1 * np.random.default_rng(0).normal(size=found.n_weights)
+    gradient = np.empty(found.n_weights)
+    contestants[1].evaluate(weights, gradient)  # writes
+    times = interleaved(*(lambda one=one: one.evaluate(weights, gradient) for one in contestants), turns=int(turns))
+    best = {name: timing.best for name, timing in zip(("memory", "kept", "anew"), times)}
+    return {**best, "medians": {name: timing.median for name, timing in zip(best, times)}}
 
 
 def same_objective(path: str) -> dict[str, Any]:
@@ -125,6 +159,7 @@ def same_objective(path: str) -> dict[str, Any]:
 
 TASKS: dict[str, Callable[..., dict[str, Any]]] = {
     "train_encoded": train_encoded,
+    "evaluate_encoded": evaluate_encoded,
     "same_objective": same_objective,
     "train_ours": train_ours,
     "train_crfsuite": train_crfsuite,

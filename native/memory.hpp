@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <utility>
 #if defined(__linux__)
 #include <sys/mman.h>
 #endif
@@ -28,24 +29,30 @@ class Buffer {
   explicit Buffer(int64_t n) { resize(n); }
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
-  Buffer(Buffer&& other) noexcept : at_(other.at_), size_(other.size_), room_(other.room_) {
-    other.at_ = nullptr;
-    other.size_ = other.room_ = 0;
-  }
+  Buffer(Buffer&& other) noexcept { *this = std::move(other); }
   Buffer& operator=(Buffer&& other) noexcept {
-    std::free(at_);
-    at_ = other.at_, size_ = other.size_, room_ = other.room_;
+    release();
+    at_ = other.at_, size_ = other.size_, room_ = other.room_, borrowed_ = other.borrowed_;
     other.at_ = nullptr;
     other.size_ = other.room_ = 0;
+    other.borrowed_ = false;
     return *this;
   }
-  ~Buffer() { std::free(at_); }
+  ~Buffer() { release(); }
+
+  // The buffer reads memory of somebody else, who keeps it for longer; it is not to be written to.
+  void borrow(const T* from, int64_t n) {
+    release();
+    at_ = const_cast<T*>(from);
+    size_ = n;
+    room_ = 0;
+    borrowed_ = true;
+  }
 
   // Contents are lost when the buffer grows.
   void resize(int64_t n) {
-    if (n > room_) {
-      std::free(at_);
-      at_ = nullptr;
+    if (n > room_ || borrowed_) {
+      release();
       room_ = size_ = 0;
       const size_t huge = size_t(1) << 21;
       size_t bytes = (size_t)(n > 0 ? n : 1) * sizeof(T);
@@ -70,8 +77,14 @@ class Buffer {
   const T& operator[](int64_t k) const { return at_[k]; }
 
  private:
+  void release() {
+    if (!borrowed_) std::free(at_);
+    at_ = nullptr;
+    borrowed_ = false;
+  }
   T* at_ = nullptr;
   int64_t size_ = 0, room_ = 0;
+  bool borrowed_ = false;
 };
 
 }  // namespace crfield

@@ -14,6 +14,7 @@
 #include "chain/inference.hpp"
 #include "chain/model.hpp"
 #include "chain/pack.hpp"
+#include "chain/packed_binding.hpp"
 #include "chain/problem.hpp"
 #include "level.hpp"
 #include "threads.hpp"
@@ -233,7 +234,8 @@ NB_MODULE(_chain, module) {
       .def("decode", &Tagger::decode)
       .def("scores", &Tagger::scores);
 
-  nb::class_<Problem>(module, "Problem")
+  nb::class_<Problem> problem(module, "Problem");
+  problem
       .def(nb::new_([](std::shared_ptr<Model> model, const BatchArrays& batch, Array1<const int32_t> labels,
                        Maybe2<uint8_t> allowed, Maybe1<double> weight, int group_width) {
              return make_problem(std::move(model), batch, labels, allowed, weight, group_width);
@@ -267,4 +269,5 @@ NB_MODULE(_chain, module) {
         epoch.l2 = l2;
         return p.descend(w.data(), order.data(), (int64_t)order.shape(0), epoch);
       });
+  bind_packed(module, problem);
 }

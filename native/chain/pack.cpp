@@ -85,6 +85,17 @@ std::vector<int64_t> split_groups(const std::vector<Group>& groups, int parts) {
   return cut;
 }
 
+// to[i][j] = from[j][i] for L labels, in blocks: of two thousand labels every entry of a column is a page of its own.
+static void transpose(int labels, const double* from, int64_t from_stride, double* to, int64_t stride, double padding) {
+  constexpr int BLOCK = 16;
+  for (int top = 0; top < labels; top += BLOCK)
+    for (int left = 0; left < labels; left += BLOCK)
+      for (int i = top; i < std::min(top + BLOCK, labels); i++)
+        for (int j = left; j < std::min(left + BLOCK, labels); j++) to[i * stride + j] = from[j * from_stride + i];
+  for (int i = 0; i < labels; i++)
+    for (int64_t j = labels; j < stride; j++) to[i * stride + j] = padding;
+}
+
 void OwnedTable::set(const Kernels* k, int labels, const double* log, const int32_t* pairs, int64_t n_pairs) {
   const double inf = std::numeric_limits<double>::infinity();
   const int stride = padded(labels, k);
@@ -105,12 +116,9 @@ void OwnedTable::set(const Kernels* k, int labels, const double* log, const int3
   t.safe = t.spread <= SAFE_SPREAD;
   for (int i = 0; i < labels; i++)
     for (int j = 0; j < stride; j++) log_[(int64_t)i * stride + j] = j < labels ? log[(int64_t)i * labels + j] : -inf;
-  for (int i = 0; i < labels; i++)
-    for (int j = 0; j < stride; j++) log_t_[(int64_t)i * stride + j] = j < labels ? log[(int64_t)j * labels + i] : -inf;
+  transpose(labels, log, labels, log_t_.data(), stride, -inf);
   k->exponentiate(size, log_.data(), t.shift, prob_.data());
-  for (int i = 0; i < labels; i++)
-    for (int j = 0; j < stride; j++)
-      prob_t_[(int64_t)i * stride + j] = j < labels ? prob_[(int64_t)j * stride + i] : 0;
+  transpose(labels, prob_.data(), stride, prob_t_.data(), stride, 0);
   t.log = log_.data();
   t.prob = prob_.data();
   t.prob_t = prob_t_.data();

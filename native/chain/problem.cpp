@@ -115,21 +115,18 @@ double Problem::one_group(const Group& g, const Loaded& loaded, const double* ba
   return value;
 }
 
-// One share of the groups, from zeroed sums: every `shares`-th group, so that long and short ones are dealt evenly.
-void Problem::one_share(int share, int shares, const Call& call, const Shared& shared, Part& part) const {
-  const Model& m = *model_;
+// Zeroed sums of a share, with room for the gradients of `merged` rows.
+void Problem::clear_part(const Model& m, int share, int64_t merged, Part& part) {
   auto clear = [](Buffer<double>& b, int64_t n) {
     b.resize(n);
     b.zero();
   };
   const int64_t table_size = (int64_t)m.labels * m.stride;
-  // The first share's features go straight to where the result will be.
-  if (share == 0) std::memset(shared.out, 0, sizeof(double) * m.at_dense);
   if (m.direct) {
     if (share) clear(part.rows, m.at_dense + 8);
-    clear(part.merged, merged_.size() * m.stride);
+    clear(part.merged, merged * m.stride);
   } else {
-    clear(part.rows, (m.rows() + merged_.size()) * m.stride + 8);
+    clear(part.rows, (m.rows() + merged) * m.stride + 8);
     if (share) clear(part.single, m.at_dense);
   }
   clear(part.dense, m.n_dense * m.stride);
@@ -138,6 +135,16 @@ void Problem::one_share(int share, int shares, const Call& call, const Shared& s
   clear(part.direct, table_size);
   clear(part.pair_counts, (int64_t)m.pairs.size());
   if (m.edge_features()) clear(part.tail, m.n_weights - m.at_pairs);
+}
+
+// One share of the groups, from zeroed sums: every `shares`-th group, so that long and short ones are dealt evenly.
+void Problem::one_share(int share, int shares, const Call& call, const Shared& shared, Part& part) const {
+  const Model& m = *model_;
+  if (!part.running) {
+    // The first share's features go straight to where the result will be.
+    if (share == 0) std::memset(shared.out, 0, sizeof(double) * m.at_dense);
+    clear_part(m, share, merged_.size(), part);
+  }
   NodeGradient out;
   out.rows = m.direct && share == 0 ? shared.out : part.rows.data();
   out.merged = m.direct ? part.merged.data() : out.rows + m.rows() * m.stride;

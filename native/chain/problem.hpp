@@ -17,8 +17,22 @@ struct Epoch {
   double l2 = 0;        // ridge of the whole objective
 };
 
+struct PackedArrays;
+
 class Problem {
+  struct Part;  // one thread's memory
+  struct Call;  // one call's memory, kept for the next
+
  public:
+  // A model and the memory of earlier calls, which the problems of that model may share.
+  struct Workspace {
+    explicit Workspace(std::shared_ptr<const Model> model);
+    ~Workspace();
+    const std::shared_ptr<const Model> model;
+    std::mutex lock;
+    std::vector<std::unique_ptr<Call>> idle;
+  };
+
   ~Problem();
   Problem(std::shared_ptr<const Model> model, const BatchView& batch, const int32_t* labels, const uint8_t* allowed,
           const double* weight, int group_width);
@@ -30,13 +44,19 @@ class Problem {
   // One pass of stochastic gradient steps over the groups in the given order; gives the loss met on the way.
   double descend(double* w, const int64_t* order, int64_t n_order, const Epoch& epoch) const;
 
+  // Value and gradient summed over problems of one model: problem_sums.cpp.
+  class Sums;
+
+  // Everything that packing made, and a problem made of it again without packing or copying: packed.cpp.
+  PackedArrays packed() const;
+  static std::unique_ptr<Problem> restore(std::shared_ptr<Workspace> workspace, const PackedArrays& arrays, bool check);
+
   int64_t n_groups() const { return (int64_t)groups_.size(); }
   int64_t n_merged() const { return merged_.size(); }
   const Model& model() const { return *model_; }
 
  private:
-  struct Part;  // one thread's memory
-  struct Call;  // one call's memory, kept for the next
+  explicit Problem(std::shared_ptr<Workspace> workspace);
   enum class Mode { GRADIENT, CURVATURE };
   NodeRows rows() const;
   BatchView edge_view() const;
@@ -52,6 +72,7 @@ class Problem {
     double* out;
   };
   static constexpr int SHARES = 2;
+  static void clear_part(const Model& m, int share, int64_t merged, Part& part);
   void one_share(int share, int shares, const Call& call, const Shared& shared, Part& part) const;
   void fold_columns(const Part& part, int64_t from, int64_t to, bool first, double* out) const;
   void fold_rest(const Part& part, const EdgeTable& table, double* variance, double* out) const;
@@ -90,8 +111,8 @@ class Problem {
   Buffer<int64_t> edge_indptr_;
   Buffer<int32_t> edge_indices_;
   Buffer<double> edge_values_, edge_dense_;
-  mutable std::mutex lock_;
-  mutable std::vector<std::unique_ptr<Call>> idle_;
+  std::shared_ptr<Workspace> workspace_;
+  std::shared_ptr<const void> owner_;  // of borrowed memory
 };
 
 }  // namespace crfield

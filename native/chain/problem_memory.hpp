@@ -12,6 +12,7 @@ struct Problem::Part {
   Buffer<double> rows, merged, single, dense, bias, start, end, counts, pair_counts, direct, tail, third;
   const NodeRows* gather_rows = nullptr;
   double value = 0;
+  bool running = false;  // sums go on from problem to problem: problem_sums.cpp
 };
 
 struct Problem::Call {

@@ -9,16 +9,18 @@
 namespace crfield {
 
 Problem::~Problem() = default;
+Problem::Workspace::Workspace(std::shared_ptr<const Model> m) : model(std::move(m)) {}
+Problem::Workspace::~Workspace() = default;
 
 // Memory of earlier calls is used again where it can be had at once. Nobody ever waits for the lock: a child forked
 // while another thread held it would wait for ever.
 std::unique_ptr<Problem::Call> Problem::borrow(int parts) const {
   std::unique_ptr<Call> call;
   {
-    std::unique_lock<std::mutex> hold(lock_, std::try_to_lock);
-    if (hold && !idle_.empty()) {
-      call = std::move(idle_.back());
-      idle_.pop_back();
+    std::unique_lock<std::mutex> hold(workspace_->lock, std::try_to_lock);
+    if (hold && !workspace_->idle.empty()) {
+      call = std::move(workspace_->idle.back());
+      workspace_->idle.pop_back();
     }
   }
   if (!call) call = std::make_unique<Call>();
@@ -27,13 +29,13 @@ std::unique_ptr<Problem::Call> Problem::borrow(int parts) const {
 }
 
 void Problem::give_back(std::unique_ptr<Call> call) const {
-  std::unique_lock<std::mutex> hold(lock_, std::try_to_lock);
-  if (hold) idle_.push_back(std::move(call));
+  std::unique_lock<std::mutex> hold(workspace_->lock, std::try_to_lock);
+  if (hold) workspace_->idle.push_back(std::move(call));
 }
 
 Problem::Problem(std::shared_ptr<const Model> model, const BatchView& x, const int32_t* labels, const uint8_t* allowed,
                  const double* weight, int group_width)
-    : model_(std::move(model)) {
+    : model_(std::move(model)), workspace_(std::make_shared<Workspace>(model_)) {
   const Model& m = *model_;
   std::vector<uint8_t> partial(x.sequences, 0);
   for (int64_t s = 0; s < x.sequences; s++)

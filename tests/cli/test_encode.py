@@ -24,6 +24,9 @@ def test_from_disk_and_from_memory(files: Files, tmp_path: Path, name: str) -> N
     test = files / name.replace("train", "test")
     tagged = [works("tag", "-m", tmp_path / f"{kind}.model", test).stdout for kind in ("disk", "memory")]
     assert tagged[0] == tagged[1]
+    plain = works("train", tmp_path / "data", "--encoded", "--no-packed", "-m", tmp_path / "plain.model", *EXACT)
+    assert json.loads(plain.stdout)["objective"] == json.loads(disk.stdout)["objective"]
+    assert run("train", files / name, "--no-packed", "-m", tmp_path / "x.model").exit_code == 2
 
 
 def test_a_checkpoint_is_removed_when_the_model_is_saved(files: Files, tmp_path: Path) -> None:

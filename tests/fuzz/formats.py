@@ -201,6 +201,57 @@ def _train_on_dataset(data: bytes) -> None:
         shutil.rmtree(place)
 
 
+@cache
+def _packed_dataset() -> tuple[dict[str, bytes], bytes]:
+    """The files of a data set with its packed shards, and the weights that are trained on it."""
+    files = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, whole in _dataset().items():
+            files[name] = whole
+            with open(os.path.join(folder, name), "wb") as file:
+                file.write(whole)
+        weights = _weights_from_disk(folder)
+        for above, _, names in os.walk(os.path.join(folder, "packed")):
+            for name in names:
+                with open(os.path.join(above, name), "rb") as file:
+                    files[os.path.relpath(os.path.join(above, name), folder)] = file.read()
+    return files, weights
+
+
+def _weights_from_disk(place: str) -> bytes:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = crfield.ChainCRF(max_iter=3).fit(crfield.EncodedDataset(place, packed=True))
+    return bytes(model.coef_.tobytes())
+
+
+def _packed_input(change: Callable[[bytes, random.Random], bytes]) -> Callable[[random.Random], bytes]:
+    def make(rng: random.Random) -> bytes:
+        files = _packed_dataset()[0]
+        names = sorted(name for name in files if name.startswith("packed"))
+        number = rng.randrange(len(names))
+        return _numbered(number, change(files[names[number]], rng))
+
+    return make
+
+
+def _train_on_packed(data: bytes, *, same: bool = False) -> None:
+    number, data = _cut(data)
+    files, weights = _packed_dataset()
+    names = sorted(name for name in files if name.startswith("packed"))
+    with tempfile.TemporaryDirectory() as folder:
+        for name, whole in files.items():
+            os.makedirs(os.path.dirname(os.path.join(folder, name)), exist_ok=True)
+            with open(os.path.join(folder, name), "wb") as file:
+                file.write(data if name == names[number] else whole)
+        if _weights_from_disk(folder) != weights and same:
+            raise Damage("other weights from a damaged cache")
+
+
+def _train_on_packed_the_same(data: bytes) -> None:
+    _train_on_packed(data, same=True)
+
+
 # -------------------------------------------------------------------------------------------- models of other tools
 
 
@@ -313,7 +364,7 @@ def _text(*good: bytes) -> Callable[[random.Random], bytes]:
 
 def formats() -> list[Format]:
     """All of them; the corpora are made here, once, so that every process that is forked has them."""
-    _models(), _checkpoints(), _dataset(), _crfsuite(), _rfid(), _bomb()
+    _models(), _checkpoints(), _dataset(), _packed_dataset(), _crfsuite(), _rfid(), _bomb()
     words = as_strings(world(3)[0])
     rows = [[("a", "x"), ("b", "x/y"), ("c", "x")]]
     tools = {
@@ -329,6 +380,8 @@ def formats() -> list[Format]:
         Format("checkpoint, values", _checkpoint_values, _go_on, files, 3),
         Format("encoded data, bytes", _dataset_input(damaged), _train_on_dataset, files, 5),
         Format("encoded data, values", _dataset_input(_edited), _train_on_dataset, files, 3),
+        Format("packed shards, bytes", _packed_input(damaged), _train_on_packed_the_same, (), 4),
+        Format("packed shards, values", _packed_input(_edited), _train_on_packed, files, 4),
         *(Format(name, make, use, (ModelFileError,), 8) for name, (make, use) in tools.items()),
         Format("column file", _text(COLUMN_TEXT), _train_columns, (CrfieldError,), 6),
         Format("CRFsuite attributes", _text(ATTRIBUTE_TEXT), _train_attributes, (CrfieldError,), 6),

@@ -58,6 +58,32 @@ def test_partial_labels_weights_rules_and_objectives(tmp_path: Path) -> None:
         assert model.fit(dataset).objective_ == pytest.approx(whole.objective_, rel=1e-9)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"solver": "cg"},
+        {"solver": "projected_cg", "l1": 0.3},
+        {"objective": "pseudo_likelihood"},
+        {"class_weight": "balanced"},
+        {"class_weight": "balanced", "objective": "label_likelihood"},
+        {"objective": "label_accuracy", "l2": 0.5},
+    ],
+    ids=str,
+)
+def test_every_solver_and_objective_that_reads_shards_ends_as_in_memory(
+    options: dict[str, Any], tmp_path: Path
+) -> None:
+    raw, y = world(24)
+    X, weights = as_strings(raw), np.linspace(0.5, 2.0, 24)
+    parts = [(X[k : k + 5], y[k : k + 5], weights[k : k + 5]) for k in range(0, 24, 5)]
+    dataset = encode_dataset(parts, tmp_path / "data", shard_bytes=500)
+    assert dataset.n_shards >= 3
+    whole = ChainCRF(**{"tol": 1e-9, **options}).fit(X, y, sample_weight=weights)
+    model = ChainCRF(**{"tol": 1e-9, **options}).fit(dataset)
+    assert model.objective_ == pytest.approx(whole.objective_, rel=1e-6)
+    assert all((a == b).all() for a, b in zip(model.predict(X), whole.predict(X)))
+
+
 def test_rare_features_are_counted_over_all_parts(tmp_path: Path) -> None:
     raw, y = world(20)
     X = as_strings(raw)
@@ -92,8 +118,16 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
     for options, arguments, match in (
         ({}, {"y": y}, "leave y and sample_weight out"),
         ({"validation_fraction": 0.5}, {}, "for data in memory"),
-        ({"solver": "cg"}, {}, "data on disk is trained by"),
-        ({"class_weight": "balanced"}, {}, "counted anew in each shard"),
+        ({"label_functions": [len]}, {}, "functions=…"),
+        ({"order": 2}, {}, "order 1"),
+        ({"solver": "gis"}, {}, "From disk use solver='lbfgs'"),
+        ({"solver": "newton_cg"}, {}, "From disk use solver='lbfgs'"),
+        ({"solver": "sgd"}, {}, "From disk use solver='warm'"),
+        ({"solver": "adagrad"}, {}, "From disk use solver='warm'"),
+        ({"solver": "sgd_l1", "l1": 1.0}, {}, "From disk use solver='warm' with the same l1"),
+        ({"solver": "perceptron"}, {}, "From disk use objective='softmax_margin'"),
+        ({"solver": "arow"}, {}, "From disk use objective='softmax_margin'"),
+        ({"objective": "hinge"}, {}, "solver='frank_wolfe' needs all data in memory"),
     ):
         with pytest.raises(InputError, match=match):
             ChainCRF(**options).fit(dataset, **arguments)

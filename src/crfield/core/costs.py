@@ -33,12 +33,7 @@ def label_weights(class_weight: Any, labels: Sequence[Hashable], target: Target)
     """
     check_class_weight(class_weight)
     if isinstance(class_weight, str):
-        known = target.labels != UNKNOWN
-        per_node = np.ones(len(target.labels))
-        if target.weight is not None:
-            per_node = target.weight[target.topology.sequence_of_node]
-        counts = np.bincount(target.labels[known], per_node[known], minlength=len(labels))
-        return np.divide(counts.sum(), len(labels) * counts, out=np.ones(len(labels)), where=counts > 0)
+        return balanced_weights(label_counts(target))
     place = {label: k for k, label in enumerate(labels)}
     if class_weight and not any(label in place for label in class_weight):
         raise LabelError(
@@ -49,6 +44,25 @@ def label_weights(class_weight: Any, labels: Sequence[Hashable], target: Target)
         if label in place:
             out[place[label]] = float(weight)
     return out
+
+
+def label_counts(target: Target) -> np.ndarray:
+    """(L,) steps of each known label, by the weight of their sequence; counts of parts of the data add up."""
+    known = target.labels != UNKNOWN
+    per_node = np.ones(len(target.labels))
+    if target.weight is not None:
+        per_node = target.weight[target.topology.sequence_of_node]
+    return np.bincount(target.labels[known], per_node[known], minlength=target.n_labels)
+
+
+def balanced_weights(counts: np.ndarray) -> np.ndarray:
+    """(L,) what "balanced" means for so many steps of each label; 1 for labels that do not occur.
+
+    >>> balanced_weights(np.array([3.0, 1.0, 0.0])).round(3).tolist()
+    [0.444, 1.333, 1.0]
+    """
+    n = len(counts)
+    return np.divide(counts.sum(), n * counts, out=np.ones(n), where=counts > 0)
 
 
 def cost_table(costs: Any, labels: Sequence[Hashable]) -> np.ndarray:

@@ -23,7 +23,8 @@ are some. `pull` is the adjoint of the sums without them.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Self
 
 import numpy as np
 
@@ -105,6 +106,15 @@ def pull(layout: Any, batch: Any, node: np.ndarray, edge: np.ndarray) -> np.ndar
     return out
 
 
+class Workspace:
+    """A compiled layout and the memory of calls, for problems of one layout that are made again and again."""
+
+    def __init__(self, layout: Any) -> None:
+        self.n_weights: int = layout.n_weights
+        self._workspace = choice.body("linear").Workspace(_compile(layout))
+        self.packing: str = self._workspace.packing  # which body packs, and the version of what it makes
+
+
 class Problem:
     """Negative log-likelihood of a labelled batch, score, inference and gradient fused.
 
@@ -129,6 +139,21 @@ class Problem:
         self._problem = choice.body("linear").Problem(
             _compile(layout), _arrays(batch), labels, allowed, weight, width
         )
+
+    def packed(self) -> dict[str, np.ndarray]:
+        """What the batch became when it was packed: named flat arrays, which share the memory of the problem."""
+        return dict(self._problem.packed())
+
+    @classmethod
+    def restore(cls, workspace: Workspace, arrays: dict[str, np.ndarray], *, check: bool = True) -> Self:
+        """The problem that was `packed`, on these arrays and without a copy; ValueError where they do not fit.
+
+        Without ``check`` only sizes are looked at: for arrays that were checked before and have not changed since.
+        """
+        made = cls.__new__(cls)
+        made.n_weights = workspace.n_weights
+        made._problem = choice.body("linear").Problem.restore(workspace._workspace, arrays, check)
+        return made
 
     @property
     def n_groups(self) -> int:
@@ -164,6 +189,26 @@ class Problem:
         _check_output("weights", weights, self.n_weights)
         order = np.ascontiguousarray(order, dtype=np.int64)
         return float(self._problem.descend(weights, order, step, done, horizon, l2))
+
+
+class Sums:
+    """Evaluations over many problems of one workspace that come one after the other, such as shards.
+
+    Weights are laid out once for all of them, and the gradient is put together once: Σ_p value_p(w) and its gradient.
+    """
+
+    def __init__(self, workspace: Workspace, *, n_jobs: int = 1) -> None:
+        self._n_weights = workspace.n_weights
+        self._sums = choice.body("linear").Sums(workspace._workspace, max(1, n_jobs))
+
+    def evaluate(self, problems: Iterable[Problem], weights: np.ndarray, gradient: np.ndarray) -> float:
+        """The value; the gradient (W,) is overwritten. ValueError for a problem of another workspace."""
+        _check_output("gradient", gradient, self._n_weights)
+        weights = np.ascontiguousarray(weights, np.float64)
+        self._sums.begin(weights, gradient)
+        for problem in problems:
+            self._sums.add(problem._problem)
+        return float(self._sums.end())
 
 
 def observed(

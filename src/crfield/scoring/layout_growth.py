@@ -34,19 +34,25 @@ def joined(old: Layout, new: Layout, places: Places | None = None) -> Layout:
     labels, square = new.n_labels, new.n_labels**2
     ptr = label = edge_ptr = edge_pair = None
     if old.feature_label is not None and new.feature_label is not None:
-        keys = np.union1d(_node_keys(old, new, places), _node_keys(new, new, None))
+        keys = _union(_node_keys(old, new, places), _node_keys(new, new, None))
         ptr, label = _by_column(keys, new.n_columns, labels)
     if old.edge_pair is not None and new.edge_pair is not None:
-        keys = np.union1d(_edge_keys(old, new, places), _edge_keys(new, new, None))
+        keys = _union(_edge_keys(old, new, places), _edge_keys(new, new, None))
         edge_ptr, edge_pair = _by_column(keys, new.n_edge_columns, square)
     return replace(
         new,
         feature_ptr=ptr,
         feature_label=label,
-        pairs=np.union1d(_pair_keys(old, labels), new.pairs).astype(np.int32),
+        pairs=_union(_pair_keys(old, labels), new.pairs).astype(np.int32),
         edge_ptr=edge_ptr,
         edge_pair=edge_pair,
     )
+
+
+def _union(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """The different keys of both, sorted; a stable sort only merges what is sorted already."""
+    keys = np.sort(np.concatenate([one, other]), kind="stable")
+    return keys[np.concatenate([[True], keys[1:] != keys[:-1]])] if len(keys) else keys
 
 
 def carried(weights: np.ndarray, old: Layout, new: Layout, places: Places | None = None) -> np.ndarray:

@@ -34,12 +34,25 @@ from typing import Any, BinaryIO, NoReturn, cast
 import numpy as np
 
 from crfield.errors import InputError
-from crfield.storage.archive_front import DTYPES, Entry, aligned, pack, read_front, refuse
+from crfield.storage.archive_front import DTYPES, Entry, Front, aligned, pack, read_front, refuse
 from crfield.storage.files import replacing
 
 _CHUNK = 1 << 20
 
 Place = str | os.PathLike[str] | BinaryIO
+
+
+@dataclass(frozen=True, eq=False)
+class Seal:
+    """What is known of a file that was looked through: which one it was, and what is where in it."""
+
+    version: tuple[int, ...]  # device, inode, size, times: another one for whatever happens to the file
+    front: Front
+
+    @property
+    def changed(self) -> int:
+        """When the file was last changed, in nanoseconds of the system's clock."""
+        return max(self.version[3:])
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,12 +69,16 @@ class Archive:
 
     header: dict[str, Any]
     arrays: Mapping[str, np.ndarray]
+    seal: Seal | None = None  # of a mapped file
 
 
-def write_archive(target: Place, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+def write_archive(
+    target: Place, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], *, durable: bool = True
+) -> None:
     """Write a header of JSON values and named arrays, to a path (atomically) or a binary stream.
 
-    Tuples in the header come back as lists. Arrays of no elements and of no dimensions are kept as they are.
+    Tuples in the header come back as lists. Arrays of no elements and of no dimensions are kept as they are. A file
+    that can be made again need not be ``durable``: then nobody waits for the disk, and a loss of power may lose it.
 
     >>> write_archive(io.BytesIO(), {"labels": ["A", "B"]}, {"w": np.zeros((2, 0)), "bias": np.array(1.5)})
     """
@@ -80,16 +97,19 @@ def write_archive(target: Place, header: Mapping[str, Any], arrays: Mapping[str,
     if _is_stream(target):
         _write(cast(BinaryIO, target), front, arrays)
         return
-    with replacing(cast("str | os.PathLike[str]", target)) as stream:
+    with replacing(cast("str | os.PathLike[str]", target), durable=durable) as stream:
         _write(stream, front, arrays)
 
 
-def read_archive(source: Place, *, mmap: bool = False) -> Archive:
+def read_archive(source: Place, *, mmap: bool = False, seal: Seal | None = None) -> Archive:
     """Read an archive from a path or a binary stream.
 
     Every checksum is checked at once. With ``mmap=True`` (paths only) the arrays are views of the file, which
     the system loads as they are used and shares between processes; the checksum of an array is then checked
     when it is first asked for, and `ModelFileError` comes at that moment. The header is always checked.
+
+    Who maps a file over and over hands in the ``seal`` of the archive whose arrays it has all looked at: as long as
+    it is the same file, the archive comes with that very seal, and nothing is checked again.
     """
     if _is_stream(source):
         if mmap:
@@ -99,21 +119,25 @@ def read_archive(source: Place, *, mmap: bool = False) -> Archive:
     path = os.fspath(cast("str | os.PathLike[str]", source))
     with open(path, "rb") as stream:
         # A pipe or a device has no size beforehand.
-        size = os.fstat(stream.fileno()).st_size if os.path.isfile(path) else None
+        about = os.fstat(stream.fileno())
+        size = about.st_size if os.path.isfile(path) else None
         if not mmap:
             return _read(stream, path, size)
         if size is None:
             raise InputError(f"mmap=True needs a regular file, and {path} is none: use mmap=False.")
-        front = read_front(lambda count: _take(stream, count), path, size)
+        version = (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
+        trusted = seal is not None and seal.version == version
+        if seal is None or not trusted:
+            seal = Seal(version, read_front(lambda count: _take(stream, count), path, size))
         data = memory_map.mmap(stream.fileno(), 0, access=memory_map.ACCESS_READ)
-        return Archive(front.header, _MappedArrays(data, front.entries, path))
+        return Archive(seal.front.header, _MappedArrays(data, seal.front.entries, path, trusted), seal)
 
 
 class _MappedArrays(Mapping[str, np.ndarray]):
     """Arrays of a mapped file; each is checked when first asked for, once, whatever the number of threads."""
 
-    def __init__(self, data: memory_map.mmap, entries: tuple[Entry, ...], path: str) -> None:
-        self._data, self._path = data, path
+    def __init__(self, data: memory_map.mmap, entries: tuple[Entry, ...], path: str, trusted: bool) -> None:
+        self._data, self._path, self._trusted = data, path, trusted
         self._entries = {entry.name: entry for entry in entries}
         self._checked: dict[str, np.ndarray] = {}
         self._lock = threading.Lock()
@@ -123,7 +147,7 @@ class _MappedArrays(Mapping[str, np.ndarray]):
             if name not in self._checked:
                 entry = self._entries[name]
                 raw = np.frombuffer(self._data, np.uint8, entry.nbytes, entry.start) if entry.nbytes else _nothing()
-                self._checked[name] = _array(raw, entry, self._path)
+                self._checked[name] = (_shaped if self._trusted else _array)(raw, entry, self._path)
             return self._checked[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -244,6 +268,10 @@ def _array(raw: np.ndarray, entry: Entry, name: str) -> np.ndarray:
         refuse(name, f"the file is damaged: the checksum of array {entry.name!r} does not match")
     if entry.dtype.kind == "b" and len(raw) and raw.max() > 1:
         refuse(name, f"array {entry.name!r} holds truth values other than 0 and 1")
+    return _shaped(raw, entry, name)
+
+
+def _shaped(raw: np.ndarray, entry: Entry, _: str) -> np.ndarray:
     array = raw.view(entry.dtype).reshape(entry.shape)
     if not entry.dtype.isnative:
         array = array.astype(entry.dtype.newbyteorder("="))

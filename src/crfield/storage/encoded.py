@@ -5,6 +5,7 @@ A data set is a folder:
     dataset.crfield       header: counts, the labels, the state of the encoder, a row for each shard
     shard-00000.crfield   archives (`storage.archive`) of the arrays of a `Batch` and of a `Target`
     …
+    packed/               what training has made of them (`storage.packed`): may be removed at any time
 
 The encoder's state is opaque here; who made it reads it. Everything is checked: the header when the data set is
 opened, and a shard whenever it is read (length, checksum of every array, and that it is the shard that the header
@@ -26,6 +27,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from crfield.core.checks import flag
 from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.data.batch import Batch, Columns
@@ -34,6 +36,7 @@ from crfield.errors import CrfieldError, InputError, ModelFileError
 from crfield.storage.archive import read_archive, write_archive
 from crfield.storage.digests import digest
 from crfield.storage.files import forget, remove_leftovers, sync_folder, temporary_name
+from crfield.storage.packed import remove_packed
 
 KIND, SHARD = "encoded_dataset", "encoded_shard"
 FRONT = "dataset.crfield"
@@ -51,7 +54,9 @@ class Shard:
 class EncodedDataset:
     """An encoded data set on disk, written by `crfield encode` or `crfield.encode_dataset`; opened, not loaded.
 
-    ``fit`` of `ChainCRF` takes it in place of X and y, and reads it shard by shard.
+    ``fit`` of `ChainCRF` takes it in place of X and y, and reads it shard by shard. What it makes of the shards it
+    keeps: in memory while they are few (32 MB of shards), else in the folder ``packed`` of the data set, which takes
+    about as much room again. ``packed`` of True or False has it always or never kept in the folder.
 
     >>> import tempfile
     >>> from crfield import ChainCRF, encode_dataset
@@ -65,8 +70,11 @@ class EncodedDataset:
     ['read']
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, packed: bool | None = None) -> None:
         self.path = os.fspath(path)
+        if packed is not None:
+            flag("packed", packed)
+        self.packed = packed
         front = os.path.join(self.path, FRONT)
         if not os.path.isfile(front):
             raise InputError(
@@ -119,6 +127,10 @@ class EncodedDataset:
     def nbytes(self) -> int:
         """Bytes of all shards on disk."""
         return sum(row["bytes"] for row in self._rows)
+
+    def remove_packed(self) -> None:
+        """Remove what training keeps of the data set in its folder; the next one makes it again."""
+        remove_packed(self.path)
 
     def __len__(self) -> int:
         return self.n_sequences

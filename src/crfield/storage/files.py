@@ -140,11 +140,12 @@ def read_text(source: Source) -> str:
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+def replacing(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator[BinaryIO]:
     """A binary file that takes the place of ``path`` when the block ends well, and vanishes when it does not.
 
     Until then nobody else may read it, if there is a file at ``path`` already; at the end it has that file's rights.
-    A link is followed, and devices and pipes (``/dev/stdout``, a FIFO) are written to directly.
+    A link is followed, and devices and pipes (``/dev/stdout``, a FIFO) are written to directly. What is not
+    ``durable`` is not flushed to the disk.
     """
     target = os.path.realpath(path)
     if os.path.isdir(target):
@@ -166,7 +167,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
                 hold(file.fileno())
                 yield file
                 file.flush()
-                os.fsync(file.fileno())
+                if durable:
+                    os.fsync(file.fileno())
             if os.path.exists(target):
                 os.chmod(temporary, os.stat(target).st_mode & 0o7777)
             os.replace(temporary, target)
@@ -174,7 +176,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             if os.path.exists(temporary):
                 os.unlink(temporary)
             raise
-        sync_folder(os.path.dirname(target))
+        if durable:
+            sync_folder(os.path.dirname(target))
     finally:
         forget(temporary)
 

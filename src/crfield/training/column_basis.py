@@ -226,8 +226,9 @@ def numeric_blocks(columns: Columns, sparse: np.ndarray) -> Iterator[tuple[np.nd
 
 def _squares(columns: Columns, rows: np.ndarray, *, dense: bool = False) -> np.ndarray:
     """Σ weight x² of every sparse column, and of the dense ones behind them if asked for."""
-    at = np.repeat(rows, np.diff(columns.indptr))
-    weighed = at if columns.values is None else at * columns.values**2
+    weighed = np.ones(len(columns.indices)) if columns.values is None else columns.values**2
+    if (rows != 1.0).any():
+        weighed *= np.repeat(rows, np.diff(columns.indptr))
     squares = np.bincount(columns.indices, weighed, minlength=columns.width)
     if dense and columns.dense is not None:
         squares = np.concatenate([squares, rows @ columns.dense**2])

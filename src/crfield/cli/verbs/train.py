@@ -51,6 +51,14 @@ def train(
         bool,
         typer.Option("--encoded", help="DATA is a folder that crfield encode wrote.", rich_help_panel=options.DATA),
     ] = False,
+    no_packed: Annotated[
+        bool,
+        typer.Option(
+            "--no-packed",
+            help="With --encoded: keep no packed shards in the folder. Saves room, and takes longer.",
+            rich_help_panel=options.DATA,
+        ),
+    ] = False,
     chain: Annotated[dict[str, Any], options.chain_parameters(*_MODEL, *_TRAINING, patience=None)],
     threads: options.AllThreads = None,
     seed: options.Seed = 0,
@@ -66,13 +74,19 @@ def train(
         raise typer.BadParameter(
             "--encoded takes one folder, with its template inside: leave out what else is named."
         )
+    if no_packed and not encoded:
+        raise typer.BadParameter("--no-packed is for a folder that crfield encode wrote: name it with --encoded.")
     began = time.perf_counter()
     if reads_table(data, files, table):
         if encoded:
             raise typer.BadParameter("--encoded is for what crfield encode wrote: leave out what is about tables.")
         job = _of_table(read_labelled(data, files, table, quiet=quiet), chain)
     else:
-        job = _of_encoded(data[0], files, chain) if encoded else _of_text(data, files, chain, quiet=quiet)
+        job = (
+            _of_encoded(data[0], files, chain, not no_packed)
+            if encoded
+            else _of_text(data, files, chain, quiet=quiet)
+        )
     read = time.perf_counter()
     crf = job.model.set_params(n_jobs=threads, random_state=seed, verbose=int(on_terminal() and not quiet))
     # Read before the long part: a mistake in it should not wait until the end.
@@ -134,8 +148,8 @@ def _of_text(data: Sequence[str], files: Chosen, chain: dict[str, Any], *, quiet
     return _Job(fitted, (len(found.y), found.n_steps), _chain(training.options, training.source, chain), held_out)
 
 
-def _of_encoded(folder: str, files: Chosen, chain: dict[str, Any]) -> _Job:
-    dataset = EncodedDataset(folder)
+def _of_encoded(folder: str, files: Chosen, chain: dict[str, Any], packed: bool) -> _Job:
+    dataset = EncodedDataset(folder, packed=None if packed else False)
     options = _options_of(dataset)
     source = files.source if files.columns or files.label or files.format is Format.conllu else {}
     held_out = _reader(Reads.by(options, source), files)

@@ -17,7 +17,7 @@ import numpy as np
 
 from crfield.core.checks import integer, one_of
 from crfield.core.constraints import FIXED, Constraints, FixedScores
-from crfield.core.costs import check_costs, cost_table, label_weights, node_costs
+from crfield.core.costs import balanced_weights, check_costs, cost_table, label_weights, node_costs
 from crfield.core.graphs import Graphs
 from crfield.core.parameters import learnt, parameter
 from crfield.core.target import Target
@@ -187,17 +187,18 @@ class ChainCRF(Weighing, TrainedChain, kind="chain_crf", model=ColumnModel):
         layout = with_constraints(model.layout, self.constraints, model.labels, target)
         return with_runs(replace(model, layout=layout), target, self.order, before)
 
-    def _costed(self, target: Target, labels: LabelCoder) -> Target:
-        return with_costs(target, self.class_weight, self.costs, labels)
+    def _costed(self, target: Target, labels: LabelCoder, counts: np.ndarray | None = None) -> Target:
+        weights = self.class_weight
+        if isinstance(weights, str) and counts is not None:
+            weights = dict(zip(labels.labels, balanced_weights(counts).tolist()))
+        return with_costs(target, weights, self.costs, labels)
 
     def _check_on_disk(self) -> None:
         super()._check_on_disk()
         if self.order != 1:
-            raise InputError(f"data on disk is for chains of order 1, got order={self.order!r}.")
-        if isinstance(self.class_weight, str):
             raise InputError(
-                f"class_weight={self.class_weight!r} would be counted anew in each shard. Give a dict of labels and "
-                "weights for data on disk."
+                f"data on disk is for chains of order 1, got order={self.order!r}. Load the data into memory for "
+                "longer runs of labels, or give features that look at the labels' context."
             )
 
     def partial_fit(

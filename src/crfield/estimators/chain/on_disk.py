@@ -42,13 +42,23 @@ from crfield.storage.exchange import template_text
 from crfield.training.chain.fused import FusedChain
 from crfield.training.chain.higher_order import HigherOrderParts
 from crfield.training.chain.plan import ChainParts, Plan
-from crfield.training.chain.shards import ShardedChain
+from crfield.training.chain.shards import SHARD_SOLVERS, ShardedChain
 from crfield.training.column_basis import Moments
 from crfield.training.full_batch import FullBatch
 
 Part = Sequence[Any]  # (X, y) or (X, y, weights)
 Parts = Iterable[Part] | Callable[[], Iterable[Part]]
-ON_DISK = ("auto", "lbfgs", "warm")  # solvers that read data on disk
+ON_DISK = (*SHARD_SOLVERS, "cg", "projected_cg")  # solvers that read data on disk
+_INSTEAD = {  # of those that look at single sequences or at second derivatives
+    "newton_cg": "solver='lbfgs', which comes to the same optimum",
+    "gis": "solver='lbfgs', which comes to the same optimum",
+    "sgd": "solver='warm', stochastic epochs shard by shard and then L-BFGS",
+    "sgd_l1": "solver='warm' with the same l1: stochastic epochs shard by shard and then OWL-QN",
+    "adagrad": "solver='warm', stochastic epochs shard by shard and then L-BFGS, or partial_fit on parts of the data",
+}
+_MARGIN = (
+    "objective='softmax_margin' with solver='lbfgs', whose margin is smooth, or partial_fit on parts of the data"
+)
 
 
 def encode_dataset(
@@ -138,6 +148,20 @@ def _read(parts: Parts) -> Iterator[tuple[Sequences, Labels, Weights]]:
         yield (*part, None) if len(part) == 2 else tuple(part)
 
 
+def refuse_solver(plan: Plan) -> None:
+    """InputError unless the solver of the plan can read data shard by shard.
+
+    >>> refuse_solver(Plan("likelihood", "gis"))
+    Traceback (most recent call last):
+    crfield.errors.InputError: solver='gis' needs all data in memory. From disk use solver='lbfgs', which ...
+    """
+    if plan.solver not in ON_DISK:
+        raise InputError(
+            f"solver={plan.solver!r} needs all data in memory. From disk use {_INSTEAD.get(plan.solver, _MARGIN)}. "
+            f"Solvers of data on disk: {', '.join(map(repr, ON_DISK))}."
+        )
+
+
 def sharded(
     dataset: EncodedDataset,
     encoder: Encoder,
@@ -162,13 +186,19 @@ def sharded(
     model = complete(ColumnModel(labels, encoder, layout, np.zeros(layout.n_weights)), shard.target)
     del shard
 
-    def make(batch: Batch, target: Target) -> FusedChain | FullBatch:
-        parts = make_parts(model, batch, target)
-        assert isinstance(parts, ChainParts)
-        return parts.problem(plan.objective, whole=False)
+    def problem_of(objective: str) -> ShardedChain:
+        def make(batch: Batch, target: Target) -> FusedChain | FullBatch:
+            parts = make_parts(model, batch, target)
+            assert isinstance(parts, ChainParts)
+            return parts.problem(objective, whole=False)
 
-    problem = ShardedChain(dataset, make, n_weights=layout.n_weights)
-    problem.columns, problem.moments = model.layout, moments
+        made = ShardedChain(dataset, make, n_weights=layout.n_weights)
+        made.columns, made.moments = model.layout, moments
+        return made
+
+    problem = problem_of(plan.objective)
+    if plan.objective.startswith("label_"):  # of many minima
+        problem.rough = problem_of("likelihood")
     sparse = not (layout.n_edge_columns or layout.n_edge_dense or layout.n_dense) and plan.objective == "likelihood"
     problem.stochastic = sparse and isinstance(problem.shard(0), FusedChain)
     if plan.solver == "warm" and not problem.stochastic:

@@ -31,6 +31,7 @@ from crfield.core.checks import (
     seed,
     share,
 )
+from crfield.core.costs import label_counts
 from crfield.core.parameters import learnt, parameter
 from crfield.core.target import Target
 from crfield.core.typing import File, FilePath, LabelFeature, Labels, Seed, Sequences, Weights
@@ -46,7 +47,7 @@ from crfield.estimators.chain.calibration import cooled, fitted_temperature
 from crfield.estimators.chain.columns import ColumnChain
 from crfield.estimators.chain.early_stopping import HeldOut, check_validation, split_sequences
 from crfield.estimators.chain.model import ColumnModel, FunctionModel, tabulate_sequences
-from crfield.estimators.chain.on_disk import ON_DISK, sharded
+from crfield.estimators.chain.on_disk import refuse_solver, sharded
 from crfield.features.detect import encoder_from_state
 from crfield.features.growth import grow
 from crfield.inference.chain import ChainEngine
@@ -72,7 +73,7 @@ from crfield.training.chain.plan import (
     plan_chain,
     prepare,
 )
-from crfield.training.chain.shards import ShardedChain, fit_sharded
+from crfield.training.chain.shards import SHARD_SOLVERS, ShardedChain, fit_sharded
 from crfield.training.full_batch import Objective
 
 SCORES = ("log_likelihood", "accuracy", "f1")  # of held-out sequences
@@ -142,21 +143,22 @@ class TrainedChain(SolverOptions, ColumnChain, group=True):
         """The model of fresh or grown columns, with all else that it has."""
         return model
 
-    def _costed(self, target: Target, labels: LabelCoder) -> Target:
-        """The target with the costs of errors, if they have any."""
+    def _costed(self, target: Target, labels: LabelCoder, counts: np.ndarray | None = None) -> Target:
+        """The target with the costs of errors, if they have any; ``counts`` of labels where it is only a part."""
         return target
 
     def _check_on_disk(self) -> None:
         """InputError unless the parameters are for data on disk too."""
-        if self.label_functions is not None or self.validation_fraction is not None:
+        if self.label_functions is not None:
             raise InputError(
-                "label_functions and validation_fraction are for data in memory. Give validation=(X, y) to stop by "
-                "held-out sequences."
+                "label_functions are for data in memory. Encode features f(x, t) instead (functions=…), which get a "
+                "weight for each label."
             )
-        if self.solver not in ON_DISK:
+        if self.validation_fraction is not None:
             raise InputError(
-                f"data on disk is trained by solver={', '.join(map(repr, ON_DISK))}, got {self.solver!r}."
+                "validation_fraction is for data in memory. Give validation=(X, y) to stop by held-out sequences."
             )
+        refuse_solver(self._plan)
 
     # ------------------------------------------------------------------ fitting
 
@@ -214,7 +216,7 @@ class TrainedChain(SolverOptions, ColumnChain, group=True):
         }
 
         def run(**watched: Any) -> Result:
-            if isinstance(handed, ShardedChain):
+            if isinstance(handed, ShardedChain) and plan.solver in SHARD_SOLVERS:
                 stochastic = plan.solver != "lbfgs" and handed.stochastic
                 return fit_sharded(handed, penalty, stochastic=stochastic, **{**common, **watched})
             return fit_chain(plan, handed, penalty, options=self.solver_options, **{**common, **watched})
@@ -292,12 +294,16 @@ class TrainedChain(SolverOptions, ColumnChain, group=True):
         code: dict[str, Any] = {} if self.functions is None else {"transition_functions": self.transition_functions}
         encoder, plan = encoder_from_state(header, arrays, functions=self.functions, **code), self._plan
 
-        def make(model: ColumnModel, batch: Batch, target: Target) -> ChainParts | HigherOrderParts:
-            return self._parts(model, batch, self._costed(target, model.labels))
+        counts = np.zeros(dataset.coder.n_labels)
 
-        model, problem = sharded(
-            dataset, encoder, plan, observe=self._layout, complete=self._completed, make_parts=make
-        )
+        def observe(encoder: Any, batch: Batch, target: Target) -> Layout:
+            counts[:] += label_counts(target)
+            return self._layout(encoder, batch, target)
+
+        def make(model: ColumnModel, batch: Batch, target: Target) -> ChainParts | HigherOrderParts:
+            return self._parts(model, batch, self._costed(target, model.labels, counts))
+
+        model, problem = sharded(dataset, encoder, plan, observe=observe, complete=self._completed, make_parts=make)
         return ChainProblem(model, plan, problem, len(dataset), self._digests(dataset.digests, model.layout))
 
     def _digests(self, data: Sequence[object], layout: Layout | None) -> dict[str, str]:

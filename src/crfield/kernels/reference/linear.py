@@ -239,6 +239,31 @@ class Tagger:
         node[:], edge[:] = scores_of(self.model, batch, self.w)
 
 
+_BATCH = (
+    "offsets",
+    "indptr",
+    "indices",
+    "values",
+    "dense",
+    "edge_indptr",
+    "edge_indices",
+    "edge_values",
+    "edge_dense",
+)
+
+_TYPES = {"offsets": "int64", "indptr": "int64", "indices": "int32", "edge_indptr": "int64", "edge_indices": "int32"}
+_TYPES |= {"mask": "uint8", "labels": "int32", "width": "int32"}  # all others are doubles
+
+
+class Workspace:
+    """Body of `crfield.kernels.linear.Workspace`; calls work in memory of their own."""
+
+    packing = "numpy 1"
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+
+
 class Problem:
     """Body of `crfield.kernels.linear.Problem`: free total minus clamped total."""
 
@@ -252,7 +277,7 @@ class Problem:
         group_width: int,
     ) -> None:
         batch.check(model)
-        self.model, self.batch = model, batch
+        self.model, self.batch, self.labels = model, batch, labels
         sequences = len(batch.offsets) - 1
         if labels.shape != (batch.offsets[-1],):
             raise ValueError("labels do not fit the nodes")
@@ -286,6 +311,37 @@ class Problem:
     @property
     def n_groups(self) -> int:
         return len(self.groups)
+
+    def packed(self) -> dict[str, np.ndarray]:
+        """The arrays as they were handed in, flat; nothing is regrouped here, only what is not there is left out."""
+        batch = self.batch
+        parts = (batch.offsets, *batch.node, batch.dense, *batch.edge, batch.edge_dense)
+        made = {name: part.reshape(-1) for name, part in zip(_BATCH, parts) if part is not None}
+        mask = self.mask.astype(np.uint8).reshape(-1)
+        width = np.array([max(map(len, self.groups), default=1)], np.int32)
+        return made | {"mask": mask, "labels": self.labels, "weight": self.weight, "width": width}
+
+    @classmethod
+    def restore(cls, workspace: Workspace, arrays: dict[str, np.ndarray], check: bool) -> Problem:
+        """A problem of such arrays; everything is checked, whether asked for or not."""
+        model, found = workspace.model, {name: arrays.get(name) for name in _BATCH}
+        for name in ("offsets", "indptr", "indices", "mask", "labels", "weight", "width"):
+            if name not in arrays:
+                raise ValueError(f"packed array {name} is missing")
+        for name, array in arrays.items():
+            if array.ndim != 1 or array.dtype != _TYPES.get(name, "float64"):
+                raise ValueError(f"packed array {name} is of another type")
+        for name, columns in (("dense", model.n_dense), ("edge_dense", model.n_edge_dense)):
+            block = found[name]
+            if block is not None:
+                if not columns or len(block) % columns:
+                    raise ValueError("a packed dense block does not fit")
+                found[name] = block.reshape(-1, columns)
+        batch, labels, width = BatchArrays(**found), arrays["labels"], arrays["width"]  # type: ignore[arg-type]
+        if len(arrays["mask"]) != len(labels) * model.labels or width.shape != (1,) or not 1 <= width[0] <= 64:
+            raise ValueError("packed labels do not fit")
+        mask = arrays["mask"].reshape(len(labels), model.labels)
+        return cls(model, batch, labels, mask, arrays["weight"], int(width[0]))
 
     def _infer(self, node: np.ndarray, edge: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         total = np.empty(len(self.weight))
@@ -363,6 +419,26 @@ class Problem:
         )
         unknown = np.full(len(rows), -1)
         return Problem(self.model, batch, unknown, self.mask[rows], self.weight[sequences], len(sequences))
+
+
+class Sums:
+    """Body of `crfield.kernels.linear.Sums`: one evaluation after the other."""
+
+    def __init__(self, workspace: Workspace, n_jobs: int) -> None:
+        self.model, self.n_jobs, self.value = workspace.model, n_jobs, 0.0
+
+    def begin(self, w: np.ndarray, gradient: np.ndarray) -> None:
+        self.value, self.w, self.gradient, self.piece = 0.0, w, gradient, np.empty_like(w)
+        self.gradient[:] = 0.0
+
+    def add(self, problem: Problem) -> None:
+        if problem.model is not self.model:
+            raise ValueError("the problem is of another workspace")
+        self.value += problem.evaluate(self.w, self.piece, self.n_jobs)
+        self.gradient += self.piece
+
+    def end(self) -> float:
+        return self.value
 
 
 def _squared(

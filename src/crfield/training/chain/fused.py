@@ -6,7 +6,8 @@ works in scratch of its own, so two threads may evaluate one problem at once.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Self
 
 import numpy as np
 
@@ -40,6 +41,26 @@ class FusedChain:
         self.moments: Any = None
         self._problem = linear.Problem(layout, batch, target.labels, target.allowed, target.weight)
 
+    def packed(self) -> dict[str, np.ndarray]:
+        """The data as they were packed, for a file; `restore` makes the same problem of them."""
+        return self._problem.packed()
+
+    @classmethod
+    def restore(
+        cls,
+        layout: Layout,
+        workspace: linear.Workspace,
+        arrays: dict[str, np.ndarray],
+        *,
+        n_jobs: int = 1,
+        check: bool = True,
+    ) -> Self:
+        """The problem that was `packed`; ValueError where the arrays do not fit (`linear.Problem.restore`)."""
+        made = cls.__new__(cls)
+        made.layout, made.n_jobs, made.columns, made.moments = layout, n_jobs, None, None
+        made._problem = linear.Problem.restore(workspace, arrays, check=check)
+        return made
+
     @property
     def n_weights(self) -> int:
         """W."""
@@ -63,3 +84,14 @@ class FusedChain:
     ) -> float:
         """Stochastic steps over the groups in ``order``; changes the weights, gives the loss met on the way."""
         return self._problem.descend(weights, order, step=step, done=done, horizon=horizon, l2=l2)
+
+
+class FusedSums:
+    """One value and gradient over many fused problems of one workspace, which come one after the other."""
+
+    def __init__(self, workspace: linear.Workspace, *, n_jobs: int = 1) -> None:
+        self._sums = linear.Sums(workspace, n_jobs=n_jobs)
+
+    def evaluate(self, weights: np.ndarray, gradient: np.ndarray, problems: Iterable[Any]) -> float:
+        """Value; the gradient is written to ``gradient``."""
+        return self._sums.evaluate((problem._problem for problem in problems), weights, gradient)
