@@ -11,6 +11,7 @@ from pathlib import Path
 
 COMPARISONS = (
     "evaluation",
+    "roofline",
     "training",
     "owlqn",
     "tagging",

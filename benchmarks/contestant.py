@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.corpora import Labelled, Rows, Tags
+from benchmarks.corpora import Labelled, Rows, Strings, Tags
 from benchmarks.crfsuite_model import CrfsuiteModel
 from crfield import ChainCRF
 from crfield.core.target import Target
+from crfield.data.batch import Batch
 from crfield.data.labels import LabelCoder
+from crfield.features.records import RecordEncoder
 from crfield.features.templates.encoder import TemplateEncoder
 from crfield.kernels.linear import Tagger
 from crfield.optimize.history import Result
@@ -36,9 +38,9 @@ def chain(template: str, **options: Any) -> ChainCRF:
 
 @dataclass(frozen=True, eq=False)
 class Ours:
-    """A training set encoded by a template, and its likelihood as a function of the weights."""
+    """A training set encoded by a template or from strings, and its likelihood as a function of the weights."""
 
-    encoder: TemplateEncoder
+    encoder: TemplateEncoder | RecordEncoder
     coder: LabelCoder
     layout: Layout
     problem: FusedChain
@@ -47,9 +49,20 @@ class Ours:
     def build(cls, data: Labelled, template: str, *, pairs: str = "observed", n_jobs: int = 1) -> Ours:
         """Encode and lay out; ``pairs`` are the (feature, label) and (label, label) pairs that have a weight."""
         encoder = TemplateEncoder(template)
-        batch = encoder.fit(data.rows)
-        coder = LabelCoder().fit(data.tags)
-        target = Target(batch.topology, coder.n_labels, *coder.encode(data.tags, batch.topology.lengths))
+        return cls._of(encoder, encoder.fit(data.rows), data.tags, pairs=pairs, n_jobs=n_jobs)
+
+    @classmethod
+    def of_strings(cls, strings: Strings, tags: Tags) -> Ours:
+        """The same from lists of strings, with the pairs that occur, on one thread."""
+        encoder = RecordEncoder()
+        return cls._of(encoder, encoder.fit(strings), tags, pairs="observed", n_jobs=1)
+
+    @classmethod
+    def _of(
+        cls, encoder: TemplateEncoder | RecordEncoder, batch: Batch, tags: Tags, *, pairs: str, n_jobs: int
+    ) -> Ours:
+        coder = LabelCoder().fit(tags)
+        target = Target(batch.topology, coder.n_labels, *coder.encode(tags, batch.topology.lengths))
         layout = Layout.observe(
             batch, target, feature_pairs=pairs, transition_pairs=pairs, bias=False, boundaries=False
         )

@@ -226,6 +226,16 @@ def template_strings(template: str, sequences: Rows) -> Strings:
     return made
 
 
+def spanish_names(bench: Bench) -> Labelled | None:
+    """Spanish names of CoNLL-2002 (Tjong Kim Sang 2002), some of them in a quick run; None where they are not."""
+    path = None if bench.data is None else bench.data / "conll2002" / "esp.train.gz"
+    if path is None or not path.exists():
+        return None
+    X, y = crfield.read_columns(path).split_column(-1)
+    names = Labelled(list(X), [tags.tolist() for tags in y])
+    return names.first(1_000) if bench.quick else names
+
+
 def entity_strings(sequences: Rows) -> Strings:
     """Features of names as strings, by hand: words and tags within two steps, affixes, capitals, digits."""
     made = []

@@ -17,11 +17,11 @@ from typing import Any
 
 from benchmarks import crfsuite_rival
 from benchmarks.contestant import LIKE_CRFSUITE, Ours, chain
-from benchmarks.corpora import Bench, Labelled, Strings, Tags, chunk_strings, entity_strings
+from benchmarks.corpora import Bench, Labelled, Strings, Tags, chunk_strings, entity_strings, spanish_names
 from benchmarks.crfsuite_model import read_model
 from benchmarks.table import Row, ratio, seconds
 from benchmarks.timing import Timing, settled
-from crfield import ChainCRF, read_columns
+from crfield import ChainCRF
 from crfield.metrics import span_f1
 
 REQUIRED, GOAL = 8.0, 10.0
@@ -102,11 +102,8 @@ def run(bench: Bench) -> list[Row]:
 def string_sets(bench: Bench, train: Labelled) -> Iterator[tuple[str, Strings, Tags]]:
     """Names, lists of strings and labels."""
     yield "chunks", chunk_strings(train.rows), train.tags
-    spanish = None if bench.data is None else bench.data / "conll2002" / "esp.train.gz"
-    if spanish is not None and spanish.exists():
-        X, y = read_columns(spanish).split_column(-1)
-        names = Labelled(list(X), [tags.tolist() for tags in y])
-        names = names.first(1_000) if bench.quick else names
+    names = spanish_names(bench)
+    if names is not None:
         yield "Spanish names", entity_strings(names.rows), names.tags
 
 

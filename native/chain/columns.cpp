@@ -9,32 +9,62 @@ namespace crfield {
 namespace CRFIELD_LEVEL_NAME {
 namespace {
 
-constexpr int AHEAD_ROWS = 48, AHEAD_PAIRS = 32;
-
-inline void prefetch_row(const double* p, int doubles, bool write) {
+// Always inlined: gcc takes a function that only prefetches for one without effects and drops calls of it.
+template <bool WRITE>
+__attribute__((always_inline)) inline void prefetch_row(const double* p, int doubles) {
   const char* q = (const char*)p;
-  if (write)
-    for (int o = 0; o < doubles * 8; o += 64) __builtin_prefetch(q + o, 1);
-  else
-    for (int o = 0; o < doubles * 8; o += 64) __builtin_prefetch(q + o, 0);
+  for (int o = 0; o < doubles * 8; o += 64) __builtin_prefetch(q + o, WRITE);
+  __builtin_prefetch(q + doubles * 8 - 1, WRITE);  // rows need not begin with a cache line
 }
 
+template <bool WRITE>
+__attribute__((always_inline)) inline void prefetch_list(const NodeRows& x, int64_t q, const double* single,
+                                                         const int32_t* label) {
+  const int32_t from = x.list_begin[q];
+  __builtin_prefetch(single + from, WRITE);
+  __builtin_prefetch(single + from + 8, WRITE);
+  __builtin_prefetch(label + from);
+}
+
+// Where a row of weights or of a gradient lies. SPLIT: merged rows are in a table of their own, which is chosen without
+// a branch, as nobody could foresee it.
+template <bool SPLIT, class T>
+struct Rows {
+  T* rows;
+  int64_t step, first_merged = 0, away = 0, more = 0;  // in bytes
+  Rows(const NodeWeights& w, T* rows_, T* merged) : rows(rows_), step(w.row_stride * 8) {
+    if constexpr (SPLIT) {
+      first_merged = w.n_rows;
+      more = (w.stride - w.row_stride) * 8;
+      away = (int64_t)((intptr_t)merged - (intptr_t)rows) - w.n_rows * w.stride * 8;
+    }
+  }
+  __attribute__((always_inline)) T* operator[](int64_t item) const {
+    int64_t at = item * step;
+    if constexpr (SPLIT) at += -(int64_t)(item >= first_merged) & (away + item * more);
+    return (T*)((intptr_t)rows + at);
+  }
+};
+
 // VECS > 0: the row of scores lives in registers; 0: any number of vectors, the row lives in the first cache.
-template <int VECS, bool VALUES>
+template <int VECS, bool VALUES, bool SPLIT>
 void gather_rows(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n, const double* base, double* score) {
   const int vectors = VECS ? VECS : w.stride / LANES;
-  const int64_t row_end = x.row_ptr[row + n], pair_end = x.pair_ptr[row + n];
-  for (int64_t r = 0; r < n; r++) {
-    double* s = score + r * w.stride;
-    int64_t p = x.row_ptr[row + r];
-    const int64_t stop = x.row_ptr[row + r + 1];
+  const int64_t stride = w.stride;
+  const int64_t* ptr = x.row_ptr + row;
+  const uint32_t* order = x.row_order + row;
+  const int32_t* item = x.row_item;
+  const Rows<SPLIT, const double> rows(w, w.rows, w.merged);
+  for (int64_t k = 0; k < n; k++) {
+    double* s = score + order[k] * stride;
+    int64_t p = ptr[k];
+    const int64_t stop = ptr[k + 1];
     if constexpr (VECS > 0) {
       V acc[VECS];
       for (int v = 0; v < VECS; v++) acc[v] = load(base + v * LANES);
       for (; p < stop; p++) {
-        if (p + AHEAD_ROWS < row_end)
-          prefetch_row(w.rows + x.row_item[p + AHEAD_ROWS] * w.row_stride, VECS * LANES, false);
-        const double* from = w.rows + x.row_item[p] * w.row_stride;
+        prefetch_row<false>(rows[item[p + AHEAD_ROWS]], VECS * LANES);
+        const double* from = rows[item[p]];
         if constexpr (VALUES) {
           const V by = fill(x.row_value[p]);
           for (int v = 0; v < VECS; v++) acc[v] += by * load(from + v * LANES);
@@ -46,59 +76,113 @@ void gather_rows(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n
     } else {
       for (int v = 0; v < vectors; v++) store(s + v * LANES, load(base + v * LANES));
       for (; p < stop; p++) {
-        if (p + 2 < row_end) prefetch_row(w.rows + x.row_item[p + 2] * w.row_stride, w.stride, false);
-        const double* from = w.rows + x.row_item[p] * w.row_stride;
+        prefetch_row<false>(rows[item[p + 2]], stride);
+        const double* from = rows[item[p]];
         const V by = fill(VALUES ? x.row_value[p] : 1.0);
         for (int v = 0; v < vectors; v++) store(s + v * LANES, load(s + v * LANES) + by * load(from + v * LANES));
       }
     }
-    for (int64_t q = x.pair_ptr[row + r]; q < x.pair_ptr[row + r + 1]; q++) {
-      if (q + AHEAD_PAIRS < pair_end) __builtin_prefetch(w.single + x.pair_item[q + AHEAD_PAIRS]);
-      s[x.pair_label[q]] += (VALUES ? x.pair_value[q] : 1.0) * w.single[x.pair_item[q]];
-    }
-    for (int64_t q = x.list_ptr ? x.list_ptr[row + r] : 0; x.list_ptr && q < x.list_ptr[row + r + 1]; q++) {
-      const double by = VALUES ? x.list_value[q] : 1.0;
-      const int64_t column = x.list_item[q];
-      for (int64_t f = w.feature_ptr[column]; f < w.feature_ptr[column + 1]; f++)
-        s[w.feature_label[f]] += by * w.single[f];
-    }
   }
 }
 
-template <int VECS, bool VALUES, bool MASK>
+template <int VECS, bool VALUES, bool MASK, bool SPLIT>
 void scatter_rows(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n, const double* belief,
                   const double* mask, const NodeGradient& g) {
   const int vectors = VECS ? VECS : w.stride / LANES;
-  const int64_t row_end = x.row_ptr[row + n], pair_end = x.pair_ptr[row + n];
-  for (int64_t r = 0; r < n; r++) {
-    const double* m = belief + r * w.stride;
+  const int64_t stride = w.stride;
+  const int64_t* ptr = x.row_ptr + row;
+  const uint32_t* order = x.row_order + row;
+  const int32_t* item = x.row_item;
+  const Rows<SPLIT, double> rows(w, g.rows, g.merged);
+  for (int64_t k = 0; k < n; k++) {
+    const double* m = belief + order[k] * stride;
     V held[VECS ? VECS : 1];
     if constexpr (VECS > 0)
       for (int v = 0; v < VECS; v++) held[v] = load(m + v * LANES);
-    for (int64_t p = x.row_ptr[row + r]; p < x.row_ptr[row + r + 1]; p++) {
-      if (VECS > 0 && p + AHEAD_ROWS < row_end)
-        prefetch_row(g.rows + x.row_item[p + AHEAD_ROWS] * w.row_stride, VECS * LANES, true);
-      const int64_t at = x.row_item[p] * w.row_stride;
-      double* to = g.rows + at;
+    for (int64_t p = ptr[k], stop = ptr[k + 1]; p < stop; p++) {
+      if constexpr (VECS > 0) prefetch_row<true>(rows[item[p + AHEAD_ROWS]], VECS * LANES);
+      double* to = rows[item[p]];
       const V by = fill(VALUES ? x.row_value[p] : 1.0);
       for (int v = 0; v < vectors; v++) {
         V add = VECS > 0 ? held[VECS ? v : 0] : load(m + v * LANES);
         if constexpr (VALUES) add *= by;
-        if constexpr (MASK) add *= load(mask + at + v * LANES);
+        if constexpr (MASK) add *= load(mask + (to - g.rows) + v * LANES);
         store(to + v * LANES, load(to + v * LANES) + add);
       }
     }
-    for (int64_t q = x.pair_ptr[row + r]; q < x.pair_ptr[row + r + 1]; q++) {
-      if (q + AHEAD_PAIRS < pair_end) __builtin_prefetch(g.single + x.pair_item[q + AHEAD_PAIRS], 1);
-      g.single[x.pair_item[q]] += (VALUES ? x.pair_value[q] : 1.0) * m[x.pair_label[q]];
-    }
-    for (int64_t q = x.list_ptr ? x.list_ptr[row + r] : 0; x.list_ptr && q < x.list_ptr[row + r + 1]; q++) {
-      const double by = VALUES ? x.list_value[q] : 1.0;
-      const int64_t column = x.list_item[q];
-      for (int64_t f = w.feature_ptr[column]; f < w.feature_ptr[column + 1]; f++)
-        g.single[f] += by * m[w.feature_label[f]];
-    }
   }
+}
+
+template <int N>
+struct Number {
+  static constexpr int COUNT = N;
+};
+
+// score += w or gradient += belief for columns with K single features
+template <bool VALUES, int K, class Cell>
+void gather_singles(const SingleLists& x, const Cell* cell, int64_t row, int64_t n, const double* w, double* score) {
+  const int32_t* item = x.item;
+  for (int64_t q = x.ptr[row], end = x.ptr[row + n]; q < end; q++) {
+    __builtin_prefetch(w + item[q + AHEAD_SINGLES]);
+    const double by = VALUES ? x.value[q] : 1.0;
+    for (int k = 0; k < K; k++) score[cell[q * K + k]] += by * w[item[q] + k];
+  }
+}
+
+template <bool VALUES, int K, class Cell>
+void scatter_singles(const SingleLists& x, const Cell* cell, int64_t row, int64_t n, const double* belief, double* g) {
+  const int32_t* item = x.item;
+  for (int64_t q = x.ptr[row], end = x.ptr[row + n]; q < end; q++) {
+    __builtin_prefetch(g + item[q + AHEAD_SINGLES], 1);
+    const double by = VALUES ? x.value[q] : 1.0;
+    for (int k = 0; k < K; k++) g[item[q] + k] += by * belief[cell[q * K + k]];
+  }
+}
+
+template <bool VALUES>
+void gather_few(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n, double* score) {
+  auto all = [&](auto k, const SingleLists& lists) {
+    constexpr int K = decltype(k)::COUNT;
+    if (!lists.ptr) return;
+    if (lists.short_cell)
+      gather_singles<VALUES, K>(lists, lists.short_cell, row, n, w.single, score);
+    else
+      gather_singles<VALUES, K>(lists, lists.long_cell, row, n, w.single, score);
+  };
+  all(Number<1>(), x.single[0]);
+  all(Number<2>(), x.single[1]);
+  all(Number<3>(), x.single[2]);
+  const int32_t* label = w.feature_label;
+  for (int64_t r = 0; x.list_ptr && r < n; r++)
+    for (int64_t q = x.list_ptr[row + r]; q < x.list_ptr[row + r + 1]; q++) {
+      prefetch_list<false>(x, q + AHEAD_LISTS, w.single, label);
+      const double by = VALUES ? x.list_value[q] : 1.0;
+      double* s = score + r * w.stride;
+      for (int32_t f = x.list_begin[q], end = x.list_end[q]; f < end; f++) s[label[f]] += by * w.single[f];
+    }
+}
+
+template <bool VALUES>
+void scatter_few(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n, const double* belief, double* g) {
+  auto all = [&](auto k, const SingleLists& lists) {
+    constexpr int K = decltype(k)::COUNT;
+    if (!lists.ptr) return;
+    if (lists.short_cell)
+      scatter_singles<VALUES, K>(lists, lists.short_cell, row, n, belief, g);
+    else
+      scatter_singles<VALUES, K>(lists, lists.long_cell, row, n, belief, g);
+  };
+  all(Number<1>(), x.single[0]);
+  all(Number<2>(), x.single[1]);
+  all(Number<3>(), x.single[2]);
+  const int32_t* label = w.feature_label;
+  for (int64_t r = 0; x.list_ptr && r < n; r++)
+    for (int64_t q = x.list_ptr[row + r]; q < x.list_ptr[row + r + 1]; q++) {
+      prefetch_list<true>(x, q + AHEAD_LISTS, g, label);
+      const double by = VALUES ? x.list_value[q] : 1.0;
+      const double* m = belief + r * w.stride;
+      for (int32_t f = x.list_begin[q], end = x.list_end[q]; f < end; f++) g[f] += by * m[label[f]];
+    }
 }
 
 // The same sums from rows that are not packed: each column is looked up on the way. Columns without a dense row are
@@ -132,7 +216,7 @@ void gather_csr_rows(const NodeWeights& w, const CsrRows& x, int64_t row, int64_
       if (p + AHEAD < end) {
         const int64_t c = x.indices[p + AHEAD], at = x.row_of_column ? x.row_of_column[c] : c;
         if (at >= 0)
-          prefetch_row(w.rows + at * w.row_stride, VECS * LANES, false);
+          prefetch_row<false>(w.rows + at * w.row_stride, VECS * LANES);
         else
           __builtin_prefetch(w.feature_ptr + c);
       }
@@ -172,42 +256,41 @@ void gather_csr_rows<0>(const NodeWeights& w, const CsrRows& x, int64_t row, int
 template <int VECS>
 void gather_by(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n, const double* base, double* score) {
   if (x.values)
-    gather_rows<VECS, true>(w, x, row, n, base, score);
+    gather_rows<VECS, true, false>(w, x, row, n, base, score);
+  else if (w.merged)
+    gather_rows<VECS, false, true>(w, x, row, n, base, score);
   else
-    gather_rows<VECS, false>(w, x, row, n, base, score);
+    gather_rows<VECS, false, false>(w, x, row, n, base, score);
 }
 
 template <int VECS>
 void scatter_by(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n, const double* belief,
                 const double* mask, const NodeGradient& g) {
   if (x.values && mask)
-    scatter_rows<VECS, true, true>(w, x, row, n, belief, mask, g);
+    scatter_rows<VECS, true, true, false>(w, x, row, n, belief, mask, g);
   else if (x.values)
-    scatter_rows<VECS, true, false>(w, x, row, n, belief, mask, g);
+    scatter_rows<VECS, true, false, false>(w, x, row, n, belief, mask, g);
   else if (mask)
-    scatter_rows<VECS, false, true>(w, x, row, n, belief, mask, g);
+    scatter_rows<VECS, false, true, false>(w, x, row, n, belief, mask, g);
+  else if (w.merged)
+    scatter_rows<VECS, false, false, true>(w, x, row, n, belief, mask, g);
   else
-    scatter_rows<VECS, false, false>(w, x, row, n, belief, mask, g);
+    scatter_rows<VECS, false, false, false>(w, x, row, n, belief, mask, g);
 }
 
-template <int VECS>
-struct Vectors {
-  static constexpr int COUNT = VECS;
-};
-
-// work(Vectors<VECS>()) for rows of that many vectors; Vectors<0> for rows that do not fit the registers.
+// work(Number<VECS>()) for rows of that many vectors; Number<0> for rows that do not fit the registers.
 template <class Work>
 void by_vectors(int vectors, const Work& work) {
   switch (vectors) {
-    case 1: return work(Vectors<1>());
-    case 2: return work(Vectors<2>());
-    case 3: return work(Vectors<3>());
-    case 4: return work(Vectors<4>());
-    case 5: return work(Vectors<5>());
-    case 6: return work(Vectors<6>());
-    case 7: return work(Vectors<7>());
-    case 8: return work(Vectors<8>());
-    default: return work(Vectors<0>());
+    case 1: return work(Number<1>());
+    case 2: return work(Number<2>());
+    case 3: return work(Number<3>());
+    case 4: return work(Number<4>());
+    case 5: return work(Number<5>());
+    case 6: return work(Number<6>());
+    case 7: return work(Number<7>());
+    case 8: return work(Number<8>());
+    default: return work(Number<0>());
   }
 }
 
@@ -222,12 +305,20 @@ void gather_dense(const NodeWeights& w, const double* dense, int64_t row, int64_
 
 void gather(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n, const double* base, double* score) {
   by_vectors(w.stride / LANES, [&](auto v) { gather_by<decltype(v)::COUNT>(w, x, row, n, base, score); });
+  if (x.values)
+    gather_few<true>(w, x, row, n, score);
+  else
+    gather_few<false>(w, x, row, n, score);
   gather_dense(w, x.dense, row, n, score);
 }
 
 void scatter(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n, const double* belief,
              const double* mask, const NodeGradient& g) {
   by_vectors(w.stride / LANES, [&](auto v) { scatter_by<decltype(v)::COUNT>(w, x, row, n, belief, mask, g); });
+  if (x.values)
+    scatter_few<true>(w, x, row, n, belief, g.single);
+  else
+    scatter_few<false>(w, x, row, n, belief, g.single);
   if (w.n_dense)
     product<true>(w.n_dense, n, w.stride / LANES, x.dense + row * w.n_dense, 1, w.n_dense, belief, w.stride, g.dense,
                   w.stride);

@@ -19,6 +19,9 @@ constexpr double SAFE_SPREAD = 300.0;
 constexpr double BOTH_ENDS_SPREAD = 100.0;
 constexpr int64_t BOTH_ENDS_STEPS = 64;
 constexpr int BOTH_ENDS_VECTORS = 6;
+// Groups of at most so many sequences are swept side by side if few pairs carry a weight; of half as many, and so many
+// labels, if any may: see side_by_side.cpp.
+constexpr int SIDE_MOST = 16, SIDE_LABELS = 32;
 
 struct Group {
   int64_t row = 0;                 // first packed row
@@ -42,7 +45,8 @@ struct EdgeTable {
   bool safe = true;                // spread over less than SAFE_SPREAD: see sweep.cpp
   int words = 0;                   // 64-bit words of a label set
   const uint64_t* into = nullptr;  // (L, words) for each label the labels that may come before it
-  // When few pairs carry a weight, prob = ground + sparse: pairs sorted by later and by earlier label.
+  // Pairs that carry a weight, sorted by later and by earlier label; null where that is most of them. When they are
+  // very few (`sparse`), prob = ground + what they add.
   bool sparse = false;
   double ground = 0;               // exp(0 - shift)
   const int32_t *by_later_ptr = nullptr, *by_later = nullptr;      // (L + 1), (P) earlier labels
@@ -70,6 +74,7 @@ struct Sweep {
   double* backup = nullptr;        // (rows, stride) scratch, used when the table is not safe
   double* spare = nullptr;         // scratch: two tables of L * stride, and at least 2 * 16 * stride
   double* product = nullptr;       // (width) scratch
+  double* side = nullptr;          // scratch of side_by_side.cpp: ((2 steps + 1) * L + steps) * SIDE_MOST and a row; or null
   uint8_t* lost = nullptr;         // (width) out: sequences that took the log recursion
   uint64_t* alive = nullptr;       // (2 * words) scratch when the table is not safe
   double* total = nullptr;         // (width) out: log Z
@@ -95,6 +100,8 @@ struct NodeWeights {
   int labels = 0, stride = 0;      // stride of score rows
   const double* rows = nullptr;    // dense rows
   int64_t row_stride = 0;          // their distance, in doubles
+  int64_t n_rows = 0;              // rows from this number on are merged ones and lie in
+  const double* merged = nullptr;  // (…, stride); null where they follow the others
   const double* single = nullptr;  // weights of (column, label) features
   const int64_t* feature_ptr = nullptr;    // (A + 1) features of each column
   const int32_t* feature_label = nullptr;  // (F)
@@ -102,18 +109,32 @@ struct NodeWeights {
   int64_t n_dense = 0;
 };
 
-// Encoded rows: three lists a row (columns with a dense row of weights; single features; columns whose features
-// are looked up in feature_ptr), each with values when the features are numeric, and a dense block.
+// Prefetches run so far ahead of the lists; row_item, item and list_begin go on for as long behind their ends.
+constexpr int AHEAD_ROWS = 48, AHEAD_SINGLES = 32, AHEAD_LISTS = 6;
+
+// Columns with K single features each, f … f + K - 1, in groups of rows. A cell says where in the scores of the group a
+// feature's is, row * stride + label, in two bytes if they suffice for every group.
+constexpr int SINGLES = 3;
+struct SingleLists {
+  const int64_t* ptr = nullptr;       // (rows + 1)
+  const int32_t* item = nullptr;      // first feature
+  const uint16_t* short_cell = nullptr;  // (items, K), or
+  const uint32_t* long_cell = nullptr;
+  const double* value = nullptr;
+};
+
+// Encoded rows, three kinds of lists: columns with a dense row of weights; columns with one to three single features;
+// runs of more of them. Each with values when the features are numeric; and a dense block.
 struct NodeRows {
-  const int64_t *row_ptr = nullptr, *pair_ptr = nullptr;
-  const int64_t* list_ptr = nullptr;      // null where no row has a list
+  const int64_t* row_ptr = nullptr;
+  const uint32_t* row_order = nullptr;  // which row of its group the k-th of the first lists is of
   const int32_t* row_item = nullptr;
-  const int32_t* pair_item = nullptr;     // feature
-  const uint16_t* pair_label = nullptr;
-  const int32_t* list_item = nullptr;
-  bool values = false;                 // numeric features; otherwise every value is one
-  const double *row_value = nullptr, *pair_value = nullptr, *list_value = nullptr;
-  const double* dense = nullptr;       // (rows, D)
+  SingleLists single[SINGLES];          // of K = 1, 2, 3
+  const int64_t* list_ptr = nullptr;    // null where no row has a list
+  const int32_t *list_begin = nullptr, *list_end = nullptr;  // single features from … to
+  bool values = false;                  // numeric features; otherwise every value is one
+  const double *row_value = nullptr, *list_value = nullptr;
+  const double* dense = nullptr;        // (rows, D)
 };
 
 // Rows as they were handed in (for prediction, where nothing is packed).
@@ -128,6 +149,7 @@ struct CsrRows {
 // Where the gradient goes; same shapes as NodeWeights.
 struct NodeGradient {
   double* rows = nullptr;
+  double* merged = nullptr;
   double* single = nullptr;
   double* dense = nullptr;
 };

@@ -20,6 +20,7 @@ double Problem::descend(double* w, const int64_t* order, int64_t n_order, const 
   std::vector<int64_t> row_ptr;
   std::vector<int32_t> row_item =
       expand_rows(merged_, row_ptr_.size() - 1, m.rows(), row_ptr_.data(), row_item_.data(), row_ptr);
+  row_item.resize(row_item.size() + AHEAD_ROWS);
   plain.row_ptr = row_ptr.data();  // steps change weights, which merged rows would not see
   plain.row_item = row_item.data();
   part.gather_rows = &plain;

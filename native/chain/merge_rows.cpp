@@ -133,15 +133,19 @@ MergedRows merge_rows(int64_t n_rows, int64_t n_dense, int64_t* row_ptr, std::ve
 
 std::vector<int32_t> expand_rows(const MergedRows& merged, int64_t n_rows, int64_t n_dense, const int64_t* row_ptr,
                                  const int32_t* items, std::vector<int64_t>& expanded_ptr) {
-  std::vector<int32_t> out;
+  std::vector<int32_t> out, open;
   expanded_ptr.assign(1, 0);
   for (int64_t r = 0; r < n_rows; r++) {
     for (int64_t p = row_ptr[r]; p < row_ptr[r + 1]; p++) {
-      const int64_t v = items[p] - n_dense;
-      if (v < 0)
-        out.push_back(items[p]);
-      else
-        out.insert(out.end(), merged.member.begin() + merged.ptr[v], merged.member.begin() + merged.ptr[v + 1]);
+      open.assign(1, items[p]);
+      while (!open.empty()) {
+        const int64_t v = open.back() - n_dense;
+        open.pop_back();
+        if (v < 0)
+          out.push_back((int32_t)(v + n_dense));
+        else
+          open.insert(open.end(), merged.member.begin() + merged.ptr[v], merged.member.begin() + merged.ptr[v + 1]);
+      }
     }
     expanded_ptr.push_back((int64_t)out.size());
   }

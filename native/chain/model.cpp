@@ -118,6 +118,8 @@ void Loaded::set(const Model& m, const double* weights, int n_jobs, int64_t more
       }
     });
   }
+  if (m.direct) rows_.resize(more * m.stride + 8);
+  has_merged_ = more > 0;
   dense_.resize(m.n_dense * m.stride);
   dense_.zero();
   for (int64_t d = 0; d < m.n_dense; d++)
@@ -143,6 +145,8 @@ NodeWeights Loaded::node(const Model& m) const {
   n.stride = m.stride;
   n.rows = m.direct ? w : rows_.data();
   n.row_stride = m.row_stride();
+  n.n_rows = m.rows();
+  n.merged = m.direct && has_merged_ ? rows_.data() : nullptr;
   n.single = w;
   n.feature_ptr = m.feature_ptr.data();
   n.feature_label = m.feature_label.data();

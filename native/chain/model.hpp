@@ -54,7 +54,7 @@ struct Model {
 // Weights as the kernels read them. `w` must outlive it.
 class Loaded {
  public:
-  // Room is left for `more` dense rows after those of the model.
+  // Room is left for `more` rows: after the dense rows of the model, or alone where those are the flat weights.
   void set(const Model& m, const double* w, int n_jobs, int64_t more = 0);
   NodeWeights node(const Model& m) const;
   const double* base() const { return base_.data(); }
@@ -66,6 +66,7 @@ class Loaded {
 
  private:
   Buffer<double> rows_, dense_, base_;
+  bool has_merged_ = false;
   std::vector<double> log_;
   OwnedTable table_;
 };

@@ -131,8 +131,7 @@ void OwnedTable::set(const Kernels* k, int labels, const double* log, const int3
     t.into = into_.data();
   }
   t.sparse = pairs && t.safe && labels >= 48 && n_pairs * 8 <= (int64_t)labels * labels;
-  if (!t.sparse) return;
-  t.ground = std::exp(0.0 - t.shift);
+  if (!pairs || n_pairs * 2 > (int64_t)labels * labels) return;
   if (earlier_ptr_.empty()) {
     earlier_ptr_.assign(labels + 1, 0);
     later_ptr_.assign(labels + 1, 0);
@@ -148,6 +147,10 @@ void OwnedTable::set(const Kernels* k, int labels, const double* log, const int3
     std::vector<int32_t> next(later_ptr_.begin(), later_ptr_.end() - 1);
     for (int64_t p = 0; p < n_pairs; p++) later_[next[pairs[p] % labels]++] = pairs[p] / labels;
   }
+  t.by_earlier_ptr = earlier_ptr_.data();
+  t.by_earlier = earlier_.data();
+  if (!t.sparse) return;
+  t.ground = std::exp(0.0 - t.shift);
   earlier_extra_.resize(n_pairs);
   later_extra_.resize(n_pairs);
   for (int i = 0; i < labels; i++)
@@ -159,12 +162,10 @@ void OwnedTable::set(const Kernels* k, int labels, const double* log, const int3
   t.by_later_ptr = later_ptr_.data();
   t.by_later = later_.data();
   t.by_later_extra = later_extra_.data();
-  t.by_earlier_ptr = earlier_ptr_.data();
-  t.by_earlier = earlier_.data();
   t.by_earlier_extra = earlier_extra_.data();
 }
 
-Sweep Scratch::prepare(const Group& group, int labels, int stride, int words, bool unsafe) {
+Sweep Scratch::prepare(const Group& group, int labels, int stride, int words, bool unsafe, bool sparse) {
   const int64_t cells = group.rows * stride;
   score.resize(cells);
   alpha.resize(cells);
@@ -172,6 +173,9 @@ Sweep Scratch::prepare(const Group& group, int labels, int stride, int words, bo
   inverse.resize(group.rows);
   if (unsafe) backup.resize(cells);
   spare.resize(std::max<int64_t>(2 * (int64_t)labels * stride, 32 * (int64_t)stride));
+  const int64_t most = sparse ? SIDE_MOST : SIDE_MOST / 2;
+  const bool beside = !unsafe && group.width <= most && (sparse || labels <= SIDE_LABELS);
+  if (beside) side.resize(((2 * (int64_t)group.steps + 1) * labels + group.steps) * most + stride);
   total.resize(group.width);
   product.resize(group.width);
   factor.resize(group.width);
@@ -191,6 +195,7 @@ Sweep Scratch::prepare(const Group& group, int labels, int stride, int words, bo
   s.backup = backup.data();
   s.spare = spare.data();
   s.product = product.data();
+  s.side = beside ? side.data() : nullptr;
   s.lost = lost.data();
   s.alive = alive.data();
   s.total = total.data();

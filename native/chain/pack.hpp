@@ -38,10 +38,10 @@ class OwnedTable {
 
 // What one thread needs to sweep groups; grows to the largest.
 struct Scratch {
-  Buffer<double> score, second, alpha, belief, inverse, backup, spare, total, product, factor;
+  Buffer<double> score, second, alpha, belief, inverse, backup, spare, side, total, product, factor;
   std::vector<uint8_t> lost;
   std::vector<uint64_t> alive;
-  Sweep prepare(const Group& group, int labels, int stride, int words, bool unsafe);
+  Sweep prepare(const Group& group, int labels, int stride, int words, bool unsafe, bool sparse = false);
 };
 
 }  // namespace crfield

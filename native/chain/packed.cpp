@@ -41,6 +41,8 @@ void require_offsets(const int64_t* ptr, int64_t size, int64_t rows, int64_t ite
 constexpr int64_t MOST_MERGED = 65'536;  // columns that a merged row stands for
 constexpr int64_t MOST_WRITTEN = 1'000;  // times as many columns as items, when merged rows are written out
 
+std::string single_name(int k, const char* what) { return "single" + std::to_string(k + 1) + "_" + what; }
+
 struct Flat {  // groups as arrays
   std::vector<int32_t> width, steps, active;
   std::vector<uint8_t> partial, flags;
@@ -111,7 +113,7 @@ PackedArrays Problem::packed() const {
     flat->active.insert(flat->active.end(), g.active.begin(), g.active.end());
     flat->sequence.insert(flat->sequence.end(), g.sequence.begin(), g.sequence.end());
   }
-  flat->flags = {(uint8_t)values_, (uint8_t)weighted_};
+  flat->flags = {(uint8_t)values_, (uint8_t)weighted_, (uint8_t)(singles_[0].short_cell.data() != nullptr)};
   PackedArrays out;
   auto add = [&](const char* name, const auto& from) { out.add(name, from.data(), (int64_t)from.size()); };
   add("group_width", flat->width);
@@ -120,19 +122,27 @@ PackedArrays Problem::packed() const {
   add("active", flat->active);
   add("sequence", flat->sequence);
   add("row_ptr", row_ptr_);
+  add("row_order", row_order_);
   add("row_item", row_item_);
   add("row_value", row_value_);
-  add("pair_ptr", pair_ptr_);
-  add("pair_item", pair_item_);
-  add("pair_label", pair_label_);
-  add("pair_value", pair_value_);
+  for (int k = 0; k < SINGLES && !model_->direct; k++) {
+    add(single_name(k, "ptr").c_str(), singles_[k].ptr);
+    add(single_name(k, "item").c_str(), singles_[k].item);
+    if (flat->flags[2])
+      add(single_name(k, "cell").c_str(), singles_[k].short_cell);
+    else
+      add(single_name(k, "cell").c_str(), singles_[k].long_cell);
+    add(single_name(k, "value").c_str(), singles_[k].value);
+  }
   add("list_ptr", list_ptr_);
-  add("list_item", list_item_);
+  add("list_begin", list_begin_);
+  add("list_end", list_end_);
   add("list_value", list_value_);
   add("dense", dense_);
   add("merged_ptr", merged_.ptr);
   add("merged_member", merged_.member);
   add("gold", gold_);
+  add("gold_cell", gold_cell_);
   add("allowed", allowed_);
   add("weight", weight_);
   add("gold_pairs", gold_pairs_);
@@ -167,7 +177,7 @@ std::unique_ptr<Problem> Problem::restore(std::shared_ptr<Workspace> workspace, 
   std::vector<double> fixed;
   copy("flags", flags);
   copy("gold_fixed", fixed);
-  require(flags.size() == 2 && fixed.size() == 1, "packed flags do not fit");
+  require(flags.size() == 3 && fixed.size() == 1, "packed flags do not fit");
   p.values_ = flags[0] != 0;
   p.weighted_ = flags[1] != 0;
   p.gold_fixed_ = fixed[0];
@@ -176,38 +186,60 @@ std::unique_ptr<Problem> Problem::restore(std::shared_ptr<Workspace> workspace, 
   const int64_t rows = read_groups(from, sequences, p.groups_, p.edge_offsets_);
 
   borrow("row_ptr", p.row_ptr_);
+  borrow("row_order", p.row_order_);
   borrow("row_item", p.row_item_);
   borrow("row_value", p.row_value_);
-  borrow("pair_ptr", p.pair_ptr_);
-  borrow("pair_item", p.pair_item_);
-  borrow("pair_label", p.pair_label_);
-  borrow("pair_value", p.pair_value_);
+  for (int k = 0; k < SINGLES && !m.direct; k++) {
+    borrow(single_name(k, "ptr").c_str(), p.singles_[k].ptr);
+    borrow(single_name(k, "item").c_str(), p.singles_[k].item);
+    if (flags[2])
+      borrow(single_name(k, "cell").c_str(), p.singles_[k].short_cell);
+    else
+      borrow(single_name(k, "cell").c_str(), p.singles_[k].long_cell);
+    borrow(single_name(k, "value").c_str(), p.singles_[k].value);
+  }
   borrow("list_ptr", p.list_ptr_);
-  borrow("list_item", p.list_item_);
+  borrow("list_begin", p.list_begin_);
+  borrow("list_end", p.list_end_);
   borrow("list_value", p.list_value_);
   borrow("dense", p.dense_);
-  const int64_t n_row = p.row_item_.size(), n_pair = p.pair_item_.size(), n_list = p.list_item_.size();
+  const int64_t n_row = p.row_item_.size() - AHEAD_ROWS, n_list = p.list_begin_.size() - AHEAD_LISTS;
+  require(n_row >= 0 && n_list >= 0, "packed lists are too short");
   require_offsets(p.row_ptr_.data(), p.row_ptr_.size(), rows, n_row, check);
-  require_offsets(p.pair_ptr_.data(), p.pair_ptr_.size(), rows, n_pair, check);
+  for (int k = 0; k < SINGLES && !m.direct; k++) {
+    const Singles& s = p.singles_[k];
+    const int64_t n = s.item.size() - AHEAD_SINGLES, cells = flags[2] ? s.short_cell.size() : s.long_cell.size();
+    require(n >= 0 && cells == n * (k + 1) && s.value.size() == (p.values_ ? n : 0), "packed features do not fit");
+    require_offsets(s.ptr.data(), s.ptr.size(), rows, n, check);
+  }
   if (p.list_ptr_.size())
     require_offsets(p.list_ptr_.data(), p.list_ptr_.size(), rows, n_list, check);
   else
     require(n_list == 0, "packed lists have no offsets");
   const int64_t by = p.values_ ? 1 : 0;
-  require(p.row_value_.size() == by * n_row && p.pair_value_.size() == by * n_pair &&
-              p.list_value_.size() == by * n_list && p.pair_label_.size() == n_pair,
+  require(p.row_value_.size() == by * n_row && p.list_value_.size() == by * n_list &&
+              p.list_end_.size() == n_list && p.row_order_.size() == rows,
           "packed values do not fit");
   require(p.dense_.size() == rows * m.n_dense, "the packed dense block does not fit");
   // Rows of weights that are read straight from the flat vector have no other form beside them.
-  require(!m.direct || (n_pair == 0 && n_list == 0), "packed columns do not fit the model");
+  require(!m.direct || n_list == 0, "packed columns do not fit the model");
   require(!m.all_pairs || n_list == 0, "packed columns do not fit the model");
 
   copy("merged_ptr", p.merged_.ptr);
   copy("merged_member", p.merged_.member);
   const int64_t merged = p.merged_.size(), n_member = (int64_t)p.merged_.member.size();
-  require(merged >= 0 && (merged == 0 || (!m.direct && !p.values_)), "packed sets of columns do not fit");
+  require(merged >= 0 && (merged == 0 || !p.values_), "packed sets of columns do not fit");
   require_offsets(p.merged_.ptr.data(), merged + 1, merged, n_member, true);
-  require_between(p.merged_.member.data(), n_member, 0, m.rows(), "a packed column is out of range");
+  // Members are columns or merged rows before; how many columns a row stands for is bounded, since steps write them out.
+  std::vector<int64_t> stands_for(merged, 0);
+  for (int64_t v = 0; v < merged; v++) {
+    for (int64_t q = p.merged_.ptr[v]; q < p.merged_.ptr[v + 1]; q++) {
+      const int64_t k = p.merged_.member[q];
+      require(k >= 0 && k < m.rows() + v, "a packed column is out of range");
+      stands_for[v] += k < m.rows() ? 1 : stands_for[k - m.rows()];
+    }
+    require(stands_for[v] <= MOST_MERGED, "packed sets of columns do not fit");
+  }
 
   borrow("gold", p.gold_);
   copy("allowed", p.allowed_);
@@ -215,7 +247,8 @@ std::unique_ptr<Problem> Problem::restore(std::shared_ptr<Workspace> workspace, 
   p.first_partial_row_ = rows;
   for (const Group& g : p.groups_)
     if (g.partial) p.first_partial_row_ = std::min(p.first_partial_row_, g.row);
-  require(p.gold_.size() == rows && p.gold_pairs_.size() == m.pairs.size() &&
+  borrow("gold_cell", p.gold_cell_);
+  require(p.gold_.size() == rows && p.gold_cell_.size() == rows && p.gold_pairs_.size() == m.pairs.size() &&
               (int64_t)p.allowed_.size() == (rows - p.first_partial_row_) * m.labels,
           "packed labels do not fit");
 
@@ -235,22 +268,46 @@ std::unique_ptr<Problem> Problem::restore(std::shared_ptr<Workspace> workspace, 
           "packed edges do not fit the model");
 
   if (check) {
-    require_between(p.row_item_.data(), n_row, 0, m.rows() + merged, "a packed column is out of range");
-    int64_t written = 0;  // by stochastic steps, which write merged rows out
-    for (int64_t v = 0; v < merged; v++)
-      require(p.merged_.ptr[v + 1] - p.merged_.ptr[v] <= MOST_MERGED, "packed sets of columns do not fit");
-    for (int64_t k = 0; k < n_row; k++) {
-      const int64_t v = p.row_item_[k] - m.rows();
-      written += v < 0 ? 1 : p.merged_.ptr[v + 1] - p.merged_.ptr[v];
+    const char* message = "a packed column is out of range";
+    require_between(p.row_item_.data(), n_row, 0, m.rows() + merged, message);
+    require_between(p.row_item_.data() + n_row, AHEAD_ROWS, 0, 1, message);
+    for (int k = 0; k < SINGLES && !m.direct; k++) {
+      const Singles& s = p.singles_[k];
+      const int64_t n = s.item.size() - AHEAD_SINGLES;
+      require_between(s.item.data(), n, 0, m.at_dense - k, "a packed feature is out of range");
+      require_between(s.item.data() + n, AHEAD_SINGLES, 0, 1, "a packed feature is out of range");
+      require_finite(s.value.data(), s.value.size());
     }
+    require_between(p.list_begin_.data() + n_list, AHEAD_LISTS, 0, 1, message);
+    int64_t written = 0;
+    for (int64_t k = 0; k < n_row; k++)
+      written += p.row_item_[k] < m.rows() ? 1 : stands_for[p.row_item_[k] - m.rows()];
     require(written <= MOST_WRITTEN * (n_row + MOST_WRITTEN), "packed sets of columns do not fit");
-    require_between(p.pair_item_.data(), n_pair, 0, m.at_dense, "a packed feature is out of range");
-    require_between(p.pair_label_.data(), n_pair, 0, m.labels, "a packed label is out of range");
-    require_between(p.list_item_.data(), n_list, 0, m.columns, "a packed column is out of range");
+    for (int64_t k = 0; k < n_list; k++)
+      require(p.list_begin_[k] >= 0 && p.list_begin_[k] <= p.list_end_[k] && p.list_end_[k] <= m.at_dense, message);
     require_between(p.gold_.data(), p.first_partial_row_, 0, m.labels, "a packed label is out of range");
     require_between(p.gold_.data() + p.first_partial_row_, rows - p.first_partial_row_, -1, m.labels,
                     "a packed label is out of range");
-    for (const Buffer<double>* b : {&p.row_value_, &p.pair_value_, &p.list_value_, &p.dense_, &p.edge_values_, &p.edge_dense_})
+    std::vector<uint8_t> met;
+    for (const Group& g : p.groups_) {
+      met.assign(g.rows, 0);
+      for (int64_t r = g.row; r < g.row + g.rows; r++) {
+        require(p.row_order_[r] < g.rows && !met[p.row_order_[r]], "the packed order of rows is none");
+        met[p.row_order_[r]] = 1;
+        require(g.partial || p.gold_cell_[r] == (uint32_t)((r - g.row) * m.stride + p.gold_[r]),
+                "a packed label is out of place");
+      }
+      bool good = true;
+      for (int k = 0; k < SINGLES && !m.direct; k++) {
+        const Singles& s = p.singles_[k];
+        for (int64_t q = s.ptr[g.row] * (k + 1); q < s.ptr[g.row + g.rows] * (k + 1); q++) {
+          const int64_t cell = flags[2] ? s.short_cell[q] : s.long_cell[q];
+          good &= cell < g.rows * m.stride && cell % m.stride < m.labels;
+        }
+      }
+      require(good, "a packed label is out of range");
+    }
+    for (const Buffer<double>* b : {&p.row_value_, &p.list_value_, &p.dense_, &p.edge_values_, &p.edge_dense_})
       require_finite(b->data(), b->size());
     require_finite(p.weight_.data(), sequences);
     require_finite(p.gold_pairs_.data(), (int64_t)p.gold_pairs_.size());

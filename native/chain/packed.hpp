@@ -2,12 +2,15 @@
 //
 //   group_width (G) group_steps (G) group_partial (G)    groups of sequences; rows and first rows follow from them
 //   active (Σ steps)    sequences still running at each step        sequence (Σ width)    their numbers
-//   row_ptr (N + 1) row_item row_value    pair_ptr (N + 1) pair_item pair_label pair_value
-//   list_ptr (N + 1, or nothing) list_item list_value               dense (N D)
+//   row_ptr (N + 1) row_order (N) row_item row_value
+//   single1_ptr (N + 1) single1_item single1_cell single1_value, the same with 2 and 3    nothing where rows are direct
+//   list_ptr (N + 1, or nothing) list_begin list_end list_value     dense (N D)
 //   merged_ptr (M + 1) merged_member                                sets of columns that come together
-//   gold (N) allowed (rows of partial groups, L) weight (B) gold_pairs (P) gold_fixed (1)
+//   gold (N) gold_cell (N) allowed (rows of partial groups, L) weight (B) gold_pairs (P) gold_fixed (1)
 //   edge_indptr edge_indices edge_values edge_dense                 where edges have features
-//   flags (2)    numeric values, weighted sequences
+//   flags (3)    numeric values, weighted sequences, cells of two bytes (short_cell) instead of four (long_cell)
+//
+// row_item, single_item and list_begin go on behind their ends for as far as prefetches run ahead.
 //
 // PACKED_VERSION changes whenever these arrays, or what packing puts into them, change: files of another version are
 // not read. tests/kernels/test_packed.py holds a digest of them for each version.
@@ -21,14 +24,15 @@
 
 namespace crfield {
 
-constexpr int PACKED_VERSION = 1;
+constexpr int PACKED_VERSION = 2;
 
-enum class Type { U8, U16, I32, I64, F64 };
+enum class Type { U8, U16, U32, I32, I64, F64 };
 
 template <class T>
 constexpr Type type_of() {
   if constexpr (std::is_same_v<T, uint8_t>) return Type::U8;
   else if constexpr (std::is_same_v<T, uint16_t>) return Type::U16;
+  else if constexpr (std::is_same_v<T, uint32_t>) return Type::U32;
   else if constexpr (std::is_same_v<T, int32_t>) return Type::I32;
   else if constexpr (std::is_same_v<T, int64_t>) return Type::I64;
   else {

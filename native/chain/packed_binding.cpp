@@ -25,6 +25,7 @@ nb::object as_numpy(const PackedArray& a, nb::handle owner) {
   switch (a.type) {
     case Type::U8: return as_numpy<uint8_t>(a, owner);
     case Type::U16: return as_numpy<uint16_t>(a, owner);
+    case Type::U32: return as_numpy<uint32_t>(a, owner);
     case Type::I32: return as_numpy<int32_t>(a, owner);
     case Type::I64: return as_numpy<int64_t>(a, owner);
     default: return as_numpy<double>(a, owner);
@@ -52,8 +53,8 @@ PackedArrays from_dict(nb::dict given) {
       out.add(name.c_str(), array.data(), (int64_t)array.shape(0));
       return true;
     };
-    const bool known = taken(uint8_t()) || taken(uint16_t()) || taken(int32_t()) || taken(int64_t()) || taken(double());
-    require(known, "packed arrays must be flat, of unsigned bytes or shorts, integers or doubles");
+    const bool known = taken(uint8_t()) || taken(uint16_t()) || taken(uint32_t()) || taken(int32_t()) || taken(int64_t()) || taken(double());
+    require(known, "packed arrays must be flat, of unsigned or signed integers or doubles");
     held->arrays.push_back(nb::borrow(value));
   }
   out.owner = std::move(held);

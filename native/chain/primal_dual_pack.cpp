@@ -175,19 +175,43 @@ void PrimalDual::make_lists(const std::vector<int64_t>& packed) {
   std::vector<int64_t> expanded_ptr;
   const std::vector<int32_t> expanded =
       expand_rows(p_.merged_, n_rows_, m.rows(), x.row_ptr, x.row_item, expanded_ptr);
+  // The problem has lists of columns in order of their lengths, and single features of a group together.
+  std::vector<int64_t> list_of(n_rows_);
+  for (const Group& g : p_.groups_)
+    for (int64_t k = 0; k < g.rows; k++) list_of[g.row + x.row_order[g.row + k]] = g.row + k;
+  std::vector<int64_t> alone_ptr(n_rows_ + 1, 0);
+  auto each_single = [&](auto visit) {  // visit(row, feature, value)
+    for (const Group& g : p_.groups_)
+      for (int k = 0; k < SINGLES && !m.direct; k++) {
+        const SingleLists& own = x.single[k];
+        for (int64_t q = own.ptr[g.row]; q < own.ptr[g.row + g.rows]; q++) {
+          const int64_t cell = own.short_cell ? own.short_cell[q * (k + 1)] : own.long_cell[q * (k + 1)];
+          for (int i = 0; i <= k; i++) visit(g.row + cell / m.stride, own.item[q] + i, x.values ? own.value[q] : 1.0);
+        }
+      }
+  };
+  each_single([&](int64_t r, int32_t, double) { alone_ptr[r + 1]++; });
+  for (int64_t r = 0; r < n_rows_; r++) alone_ptr[r + 1] += alone_ptr[r];
+  std::vector<int32_t> alone(alone_ptr[n_rows_]);
+  std::vector<double> alone_value(x.values ? alone.size() : 0);
+  std::vector<int64_t> next(alone_ptr.begin(), alone_ptr.end() - 1);
+  each_single([&](int64_t r, int32_t feature, double value) {
+    if (x.values) alone_value[next[r]] = value;
+    alone[next[r]++] = feature;
+  });
   Gathered<uint16_t> rows(m.rows());
   Gathered<int32_t> singles(m.direct ? 0 : m.at_dense);
   std::vector<int32_t> row, row_ptr, single, single_ptr, single_at;
   std::vector<uint16_t> row_at;
   std::vector<float> row_value, single_value;
   row_at.reserve(expanded.size());
-  single_at.reserve(n_rows_ ? x.pair_ptr[n_rows_] : 0);
+  single_at.reserve(alone.size());
   for (const Block& block : blocks_)
     for (int b = 0; b < block.width; b++) {
       const int length = block.length(b);
       rows.gather(x.values, [&](auto visit) {
         for (int t = 0; t < length; t++) {
-          const int64_t at = block.start[t] + b, r = packed[block.row + at];
+          const int64_t at = block.start[t] + b, r = list_of[packed[block.row + at]];
           for (int64_t q = expanded_ptr[r]; q < expanded_ptr[r + 1]; q++)
             visit(expanded[q], at, x.values ? x.row_value[q] : 1.0);
         }
@@ -195,11 +219,11 @@ void PrimalDual::make_lists(const std::vector<int64_t>& packed) {
       singles.gather(x.values, [&](auto visit) {
         for (int t = 0; t < length; t++) {
           const int64_t at = block.start[t] + b, r = packed[block.row + at];
-          for (int64_t q = x.pair_ptr[r]; q < x.pair_ptr[r + 1]; q++)
-            visit(x.pair_item[q], at * wide_ + x.pair_label[q], x.values ? x.pair_value[q] : 1.0);
+          for (int64_t q = alone_ptr[r]; q < alone_ptr[r + 1]; q++)
+            visit(alone[q], at * wide_ + m.feature_label[alone[q]], x.values ? alone_value[q] : 1.0);
           for (int64_t q = x.list_ptr ? x.list_ptr[r] : 0; x.list_ptr && q < x.list_ptr[r + 1]; q++)
-            for (int64_t f = m.feature_ptr[x.list_item[q]]; f < m.feature_ptr[x.list_item[q] + 1]; f++)
-              visit((int32_t)f, at * wide_ + m.feature_label[f], x.values ? x.list_value[q] : 1.0);
+            for (int32_t f = x.list_begin[q]; f < x.list_end[q]; f++)
+              visit(f, at * wide_ + m.feature_label[f], x.values ? x.list_value[q] : 1.0);
         }
       });
       From from;

@@ -18,7 +18,7 @@ double Problem::one_group(const Group& g, const Loaded& loaded, const double* ba
   const int L = m.labels, stride = m.stride;
   const int64_t cells = g.rows * stride;
   const bool each = m.edge_features();
-  Sweep s = part.scratch.prepare(g, L, stride, table.words, each || !table.safe);
+  Sweep s = part.scratch.prepare(g, L, stride, table.words, each || !table.safe, table.sparse);
   const NodeWeights weights = loaded.node(m);
   m.k->gather(weights, *part.gather_rows, g.row, g.rows, base, s.score);
   if (scale != 1.0)
@@ -58,7 +58,15 @@ double Problem::one_group(const Group& g, const Loaded& loaded, const double* ba
     part.scratch.second.resize(cells);
     std::memcpy(part.scratch.second.data(), s.score, sizeof(double) * cells);
   }
-  if (!g.partial && gold)
+  const uint32_t* cell = gold_cell_.data() + g.row;
+  if (!g.partial && gold && !weighted_ && !each) {
+    double sum[4] = {0, 0, 0, 0};
+    int64_t r = 0;
+    for (; r + 4 <= g.rows; r += 4)
+      for (int k = 0; k < 4; k++) sum[k] += s.score[cell[r + k]];
+    for (; r < g.rows; r++) sum[0] += s.score[cell[r]];
+    value -= (sum[0] + sum[1]) + (sum[2] + sum[3]);
+  } else if (!g.partial && gold) {
     for (int t = 0; t < g.steps; t++)
       for (int b = 0; b < g.active[t]; b++) {
         const int64_t r = g.start[t] + b;
@@ -69,13 +77,14 @@ double Problem::one_group(const Group& g, const Loaded& loaded, const double* ba
           source.count(first_edge[b] + t - 1, i, j, -weight_[g.sequence[b]]);
         }
       }
+  }
   infer(1.0);
   for (int b = 0; b < g.width; b++) value += weight_[g.sequence[b]] * s.total[b];
   double* belief = s.belief;
   if (!gold) {
     for (int64_t k = 0; k < cells; k++) belief[k] -= belief[k] * belief[k];
   } else if (!g.partial) {
-    for (int64_t r = 0; r < g.rows; r++) belief[r * stride + gold_[g.row + r]] -= 1;
+    for (int64_t r = 0; r < g.rows; r++) belief[cell[r]] -= 1;
   } else {
     part.third.resize(cells);
     std::memcpy(part.third.data(), belief, sizeof(double) * cells);
@@ -106,15 +115,20 @@ double Problem::one_group(const Group& g, const Loaded& loaded, const double* ba
   return value;
 }
 
-// Zeroed sums, with room for the gradients of `merged` rows.
-void Problem::clear_part(const Model& m, int64_t merged, Part& part) {
+// Zeroed sums of a share, with room for the gradients of `merged` rows.
+void Problem::clear_part(const Model& m, int share, int64_t merged, Part& part) {
   auto clear = [](Buffer<double>& b, int64_t n) {
     b.resize(n);
     b.zero();
   };
   const int64_t table_size = (int64_t)m.labels * m.stride;
-  clear(part.rows, (m.rows() + merged) * m.row_stride() + 8);
-  if (!m.direct) clear(part.single, m.at_dense);
+  if (m.direct) {
+    if (share) clear(part.rows, m.at_dense + 8);
+    clear(part.merged, merged * m.stride);
+  } else {
+    clear(part.rows, (m.rows() + merged) * m.stride + 8);
+    if (share) clear(part.single, m.at_dense);
+  }
   clear(part.dense, m.n_dense * m.stride);
   for (Buffer<double>* b : {&part.bias, &part.start, &part.end}) clear(*b, m.stride);
   clear(part.counts, table_size);
@@ -126,10 +140,15 @@ void Problem::clear_part(const Model& m, int64_t merged, Part& part) {
 // One share of the groups, from zeroed sums: every `shares`-th group, so that long and short ones are dealt evenly.
 void Problem::one_share(int share, int shares, const Call& call, const Shared& shared, Part& part) const {
   const Model& m = *model_;
-  if (!part.running) clear_part(m, merged_.size(), part);
+  if (!part.running) {
+    // The first share's features go straight to where the result will be.
+    if (share == 0) std::memset(shared.out, 0, sizeof(double) * m.at_dense);
+    clear_part(m, share, merged_.size(), part);
+  }
   NodeGradient out;
-  out.rows = part.rows.data();
-  out.single = part.single.data();
+  out.rows = m.direct && share == 0 ? shared.out : part.rows.data();
+  out.merged = m.direct ? part.merged.data() : out.rows + m.rows() * m.stride;
+  out.single = share == 0 ? shared.out : part.single.data();
   out.dense = part.dense.data();
   part.gather_rows = &shared.plain;
   part.value = 0;
@@ -139,43 +158,48 @@ void Problem::one_share(int share, int shares, const Call& call, const Shared& s
     part.value += one_group(g, call.loaded, call.loaded.base(), 1.0, shared.boundary, part, shared.mode);
     m.k->scatter(weights, shared.scattered, g.row, g.rows, part.scratch.belief.data(), nullptr, out);
   }
-  spread_merged(part.rows.data());
+  spread_merged(out);
 }
 
-// Weights of merged rows: the sums of their members'.
-void Problem::sum_merged(Loaded& loaded, int64_t from, int64_t to) const {
-  const int64_t stride = model_->stride;
-  for (int64_t v = from; v < to; v++) {
-    double* sum = loaded.rows() + (model_->rows() + v) * stride;
-    std::memset(sum, 0, sizeof(double) * stride);
-    for (int64_t q = merged_.ptr[v]; q < merged_.ptr[v + 1]; q++) {
-      const double* row = loaded.rows() + merged_.member[q] * stride;
-      for (int64_t j = 0; j < stride; j++) sum[j] += row[j];
-    }
-  }
-}
-
-// Gradients of merged rows, added to each member's.
-void Problem::spread_merged(double* rows) const {
-  const int64_t stride = model_->stride;
+// Weights of merged rows: the sums of their members', which are columns or merged rows before them.
+void Problem::sum_merged(Loaded& loaded) const {
+  const Model& m = *model_;
+  const int64_t n = m.rows();
+  double* sums = loaded.rows() + (m.direct ? 0 : n * m.stride);
   for (int64_t v = 0; v < merged_.size(); v++) {
-    const double* from = rows + (model_->rows() + v) * stride;
+    double* sum = sums + v * m.stride;
+    std::memset(sum, 0, sizeof(double) * m.stride);
     for (int64_t q = merged_.ptr[v]; q < merged_.ptr[v + 1]; q++) {
-      double* to = rows + merged_.member[q] * stride;
-      for (int64_t j = 0; j < stride; j++) to[j] += from[j];
+      const int64_t k = merged_.member[q];
+      const double* own = m.direct ? loaded.w + k * m.labels : loaded.rows() + k * m.stride;
+      const double* row = k >= n ? sums + (k - n) * m.stride : own;
+      for (int j = 0; j < m.labels; j++) sum[j] += row[j];
     }
   }
 }
 
-// A share's sums of the node features of some columns; the first share overwrites what was there.
+// Gradients of merged rows, added to each member's: the last ones first, as members may be merged rows themselves.
+void Problem::spread_merged(const NodeGradient& g) const {
+  const Model& m = *model_;
+  const int64_t n = m.rows();
+  double* sums = g.merged;
+  for (int64_t v = merged_.size() - 1; v >= 0; v--) {
+    const double* from = sums + v * m.stride;
+    for (int64_t q = merged_.ptr[v]; q < merged_.ptr[v + 1]; q++) {
+      const int64_t k = merged_.member[q];
+      double* to = k >= n ? sums + (k - n) * m.stride : g.rows + k * m.row_stride();
+      for (int j = 0; j < m.labels; j++) to[j] += from[j];
+    }
+  }
+}
+
+// A share's sums of the node features of some columns, added to the result; those of the first that are not in dense
+// rows are there already.
 void Problem::fold_columns(const Part& part, int64_t from, int64_t to, bool first, double* out) const {
   const Model& m = *model_;
   const double* sums = m.direct ? part.rows.data() : part.single.data();
   const int64_t begin = m.first_feature(from), end = m.first_feature(to);
-  if (first && end > begin)
-    std::memcpy(out + begin, sums + begin, sizeof(double) * (end - begin));
-  else if (!first)
-    for (int64_t f = begin; f < end; f++) out[f] += sums[f];
+  for (int64_t f = begin; !first && f < end; f++) out[f] += sums[f];
   if (m.direct) return;
   auto row_from = [&](int64_t column) {
     return std::lower_bound(m.column_of_row.begin(), m.column_of_row.end(), column) - m.column_of_row.begin();
@@ -218,12 +242,10 @@ void Problem::run(const double* w, double* out, int n_jobs, Mode mode, double& v
   const int threads = std::min(n_jobs, shares);
   std::unique_ptr<Call> call = borrow(threads == 1 ? 1 : shares);
   call->loaded.set(m, w, threads, merged_.size());
-  run_parts(threads, [&](int t) {
-    sum_merged(call->loaded, merged_.size() * t / threads, merged_.size() * (t + 1) / threads);
-  });
+  sum_merged(call->loaded);
   const EdgeTable& table = call->loaded.edges().table();
   std::vector<double> ends;
-  Shared shared{rows(), rows(), m.ends(w, ends), mode};
+  Shared shared{rows(), rows(), m.ends(w, ends), mode, out};
   if (mode == Mode::CURVATURE) square_values(*call, shared.scattered);
   std::memset(out + m.at_dense, 0, sizeof(double) * (m.n_weights - m.at_dense));
   std::vector<double> variance(m.labels, 0.0);
@@ -271,7 +293,7 @@ void Problem::square_values(Call& call, NodeRows& x) const {
   };
   if (values_) {
     x.row_value = square(call.row_square, row_value_);
-    x.pair_value = square(call.pair_square, pair_value_);
+    for (int k = 0; k < SINGLES; k++) x.single[k].value = square(call.single_square[k], singles_[k].value);
     x.list_value = square(call.list_square, list_value_);
   }
   x.dense = square(call.dense_square, dense_);

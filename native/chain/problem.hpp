@@ -62,20 +62,23 @@ class Problem {
   NodeRows rows() const;
   BatchView edge_view() const;
   void pack_rows(const BatchView& batch, const std::vector<int64_t>& node_of_row);
+  void order_rows(std::vector<int32_t>& items);
+  void pack_singles(const BatchView& batch, const std::vector<int64_t>& node_of_row);
   double one_group(const Group& g, const Loaded& loaded, const double* base, double scale, const double* boundary,
                    Part& part, Mode mode) const;
   struct Shared {  // what all threads of a call read
     NodeRows plain, scattered;
     const double* boundary;
     Mode mode;
+    double* out;
   };
   static constexpr int SHARES = 2;
-  static void clear_part(const Model& m, int64_t merged, Part& part);
+  static void clear_part(const Model& m, int share, int64_t merged, Part& part);
   void one_share(int share, int shares, const Call& call, const Shared& shared, Part& part) const;
   void fold_columns(const Part& part, int64_t from, int64_t to, bool first, double* out) const;
   void fold_rest(const Part& part, const EdgeTable& table, double* variance, double* out) const;
-  void sum_merged(Loaded& loaded, int64_t from, int64_t to) const;
-  void spread_merged(double* rows) const;
+  void sum_merged(Loaded& loaded) const;
+  void spread_merged(const NodeGradient& g) const;
   void square_values(Call& call, NodeRows& x) const;
   void share_variance(const std::vector<double>& variance, double* out) const;
   void run(const double* w, double* out, int n_jobs, Mode mode, double& value) const;
@@ -84,10 +87,19 @@ class Problem {
 
   std::shared_ptr<const Model> model_;
   std::vector<Group> groups_;
-  Buffer<int64_t> row_ptr_, pair_ptr_, list_ptr_;
-  Buffer<int32_t> row_item_, pair_item_, list_item_, gold_;
-  Buffer<uint16_t> pair_label_;
-  Buffer<double> row_value_, pair_value_, list_value_, dense_;
+  struct Singles {  // columns of K single features: see SingleLists
+    Buffer<int64_t> ptr;
+    Buffer<int32_t> item;
+    Buffer<uint16_t> short_cell;
+    Buffer<uint32_t> long_cell;
+    Buffer<double> value;
+  };
+  Singles singles_[SINGLES];
+  Buffer<int64_t> row_ptr_, list_ptr_;
+  Buffer<int32_t> row_item_, list_begin_, list_end_, gold_;
+  Buffer<uint32_t> row_order_;
+  Buffer<uint32_t> gold_cell_;  // of the rows of complete groups: row in the group * stride + gold label
+  Buffer<double> row_value_, list_value_, dense_;
   bool values_ = false;
   MergedRows merged_;
   std::vector<uint8_t> allowed_;   // (rows of partial groups, L) in packed order, from first_partial_row_

@@ -9,7 +9,7 @@ namespace crfield {
 
 struct Problem::Part {
   Scratch scratch;
-  Buffer<double> rows, single, dense, bias, start, end, counts, pair_counts, direct, tail, third;
+  Buffer<double> rows, merged, single, dense, bias, start, end, counts, pair_counts, direct, tail, third;
   const NodeRows* gather_rows = nullptr;
   double value = 0;
   bool running = false;  // sums go on from problem to problem: problem_sums.cpp
@@ -18,7 +18,7 @@ struct Problem::Part {
 struct Problem::Call {
   Loaded loaded;
   std::vector<std::unique_ptr<Part>> parts;
-  Buffer<double> mask, row_square, pair_square, list_square, dense_square;
+  Buffer<double> mask, row_square, single_square[SINGLES], list_square, dense_square;
 };
 
 }  // namespace crfield

@@ -56,6 +56,10 @@ Problem::Problem(std::shared_ptr<const Model> model, const BatchView& x, const i
   const int64_t n_rows = (int64_t)node_of_row.size();
   gold_.resize(n_rows);
   for (int64_t r = 0; r < n_rows; r++) gold_[r] = labels[node_of_row[r]];
+  gold_cell_.resize(n_rows);
+  for (const Group& g : groups_)
+    for (int64_t r = 0; r < g.rows && !g.partial; r++)
+      gold_cell_[g.row + r] = (uint32_t)(r * m.stride + gold_[g.row + r]);
   first_partial_row_ = n_rows;
   for (const Group& g : groups_)
     if (g.partial) first_partial_row_ = std::min(first_partial_row_, g.row);
@@ -99,37 +103,29 @@ void Problem::pack_rows(const BatchView& x, const std::vector<int64_t>& node_of_
   const int64_t n_rows = (int64_t)node_of_row.size();
   values_ = x.values != nullptr;
   row_ptr_.resize(n_rows + 1);
-  pair_ptr_.resize(n_rows + 1);
   list_ptr_.resize(n_rows + 1);
   auto row_of = [&](int64_t c) -> int64_t { return m.direct ? c : m.row_of_column[c]; };
-  int64_t n_row = 0, n_pair = 0, n_list = 0;
-  row_ptr_[0] = pair_ptr_[0] = list_ptr_[0] = 0;
+  auto long_list = [&](int64_t c) { return m.feature_ptr[c + 1] - m.feature_ptr[c] > SINGLES; };
+  int64_t n_row = 0, n_list = 0;
+  row_ptr_[0] = list_ptr_[0] = 0;
   for (int64_t r = 0; r < n_rows; r++) {
     for (int64_t p = x.indptr[node_of_row[r]]; p < x.indptr[node_of_row[r] + 1]; p++) {
-      const int64_t c = x.indices[p];
-      if (row_of(c) >= 0) {
+      if (row_of(x.indices[p]) >= 0)
         n_row++;
-      } else {
-        const int64_t count = m.feature_ptr[c + 1] - m.feature_ptr[c];
-        if (count <= 3)
-          n_pair += count;
-        else
-          n_list++;
-      }
+      else if (long_list(x.indices[p]))
+        n_list++;
     }
     row_ptr_[r + 1] = n_row;
-    pair_ptr_[r + 1] = n_pair;
     list_ptr_[r + 1] = n_list;
   }
   if (n_list == 0) list_ptr_ = Buffer<int64_t>();
   std::vector<int32_t> row_items(n_row);
-  pair_item_.resize(n_pair);
-  pair_label_.resize(n_pair);
-  list_item_.resize(n_list);
+  list_begin_.resize(n_list + AHEAD_LISTS);
+  list_begin_.zero();
+  list_end_.resize(n_list);
   row_value_.resize(values_ ? n_row : 0);
-  pair_value_.resize(values_ ? n_pair : 0);
   list_value_.resize(values_ ? n_list : 0);
-  n_row = n_pair = n_list = 0;
+  n_row = n_list = 0;
   for (int64_t r = 0; r < n_rows; r++)
     for (int64_t p = x.indptr[node_of_row[r]]; p < x.indptr[node_of_row[r] + 1]; p++) {
       const int64_t c = x.indices[p];
@@ -137,41 +133,142 @@ void Problem::pack_rows(const BatchView& x, const std::vector<int64_t>& node_of_
       if (row_of(c) >= 0) {
         if (values_) row_value_[n_row] = value;
         row_items[n_row++] = (int32_t)row_of(c);
-      } else if (m.feature_ptr[c + 1] - m.feature_ptr[c] <= 3) {
-        for (int64_t f = m.feature_ptr[c]; f < m.feature_ptr[c + 1]; f++) {
-          if (values_) pair_value_[n_pair] = value;
-          pair_label_[n_pair] = (uint16_t)m.feature_label[f];
-          pair_item_[n_pair++] = (int32_t)f;
-        }
-      } else {
+      } else if (long_list(c)) {
         if (values_) list_value_[n_list] = value;
-        list_item_[n_list++] = (int32_t)c;
+        list_begin_[n_list] = (int32_t)m.feature_ptr[c];
+        list_end_[n_list++] = (int32_t)m.feature_ptr[c + 1];
       }
     }
-  // Merged rows stand for columns of value one, and need rows of weights that are ours to add to.
-  if (!m.direct && !values_) merged_ = merge_rows(n_rows, m.rows(), row_ptr_.data(), row_items);
-  row_item_.resize((int64_t)row_items.size());
-  std::copy(row_items.begin(), row_items.end(), row_item_.data());
+  if (!m.direct) pack_singles(x, node_of_row);
+  // Merged rows stand for columns of value one.
+  if (!values_) {
+    merged_ = merge_rows(n_rows, m.rows(), row_ptr_.data(), row_items);
+    share_prefixes(n_rows, m.rows(), 16 + m.stride / 8, row_ptr_.data(), row_items, merged_);
+  }
+  order_rows(row_items);
   dense_.resize(n_rows * m.n_dense);
   for (int64_t r = 0; r < n_rows && m.n_dense; r++)
     std::memcpy(dense_.data() + r * m.n_dense, x.dense + node_of_row[r] * m.n_dense, sizeof(double) * m.n_dense);
 }
 
+// Lists of a group in order of their lengths, so that the processor foresees where each ends.
+void Problem::order_rows(std::vector<int32_t>& items) {
+  const int64_t n_rows = row_ptr_.size() - 1;
+  std::vector<int64_t> ptr(n_rows + 1, 0);
+  row_order_.resize(n_rows);
+  row_item_.resize((int64_t)items.size() + AHEAD_ROWS);
+  row_item_.zero();
+  Buffer<double> values(row_value_.size());
+  int64_t at = 0;
+  for (const Group& g : groups_) {
+    uint32_t* order = row_order_.data() + g.row;
+    const int64_t* from = row_ptr_.data() + g.row;
+    for (int64_t r = 0; r < g.rows; r++) order[r] = (uint32_t)r;
+    std::stable_sort(order, order + g.rows,
+                     [&](uint32_t a, uint32_t b) { return from[a + 1] - from[a] < from[b + 1] - from[b]; });
+    for (int64_t k = 0; k < g.rows; k++) {
+      for (int64_t p = from[order[k]]; p < from[order[k] + 1]; p++, at++) {
+        row_item_[at] = items[p];
+        if (values_) values[at] = row_value_[p];
+      }
+      ptr[g.row + k + 1] = at;
+    }
+  }
+  std::copy(ptr.begin(), ptr.end(), row_ptr_.data());
+  row_value_ = std::move(values);
+}
+
+// Columns with one to three single features. In a group the first column of every row comes first, then the second of
+// every row, and so on: two additions to one score, one right after the other, would wait for each other.
+void Problem::pack_singles(const BatchView& x, const std::vector<int64_t>& node_of_row) {
+  const Model& m = *model_;
+  const int64_t n_rows = (int64_t)node_of_row.size();
+  auto features = [&](int64_t c) { return m.row_of_column[c] >= 0 ? 0 : m.feature_ptr[c + 1] - m.feature_ptr[c]; };
+  for (Singles& s : singles_) s.ptr.resize(n_rows + 1);
+  int64_t total[SINGLES + 1] = {0};
+  for (int64_t r = 0; r < n_rows; r++) {
+    for (int k = 0; k < SINGLES; k++) singles_[k].ptr[r] = total[k + 1];
+    for (int64_t p = x.indptr[node_of_row[r]]; p < x.indptr[node_of_row[r] + 1]; p++) {
+      const int64_t k = features(x.indices[p]);
+      if (k <= SINGLES) total[k]++;
+    }
+  }
+  int64_t cells = 0;
+  for (const Group& g : groups_) cells = std::max(cells, g.rows * m.stride);
+  const bool brief = cells <= 65536;
+  for (int k = 1; k <= SINGLES; k++) {
+    Singles& s = singles_[k - 1];
+    s.ptr[n_rows] = total[k];
+    s.item.resize(total[k] + AHEAD_SINGLES);
+    s.item.zero();
+    s.value.resize(values_ ? total[k] : 0);
+    if (brief)
+      s.short_cell.resize(total[k] * k);
+    else
+      s.long_cell.resize(total[k] * k);
+  }
+  struct Place {
+    int64_t at, row;  // of a column in x.indices, and its row in the group
+  };
+  std::vector<Place> found[SINGLES + 1], now, next;
+  std::vector<int64_t> start[SINGLES + 1];
+  for (const Group& g : groups_) {
+    for (int k = 1; k <= SINGLES; k++) found[k].clear(), start[k].clear();
+    for (int64_t r = 0; r < g.rows; r++) {
+      const int64_t node = node_of_row[g.row + r];
+      for (int k = 1; k <= SINGLES; k++) start[k].push_back((int64_t)found[k].size());
+      for (int64_t p = x.indptr[node]; p < x.indptr[node + 1]; p++) {
+        const int64_t k = features(x.indices[p]);
+        if (k >= 1 && k <= SINGLES) found[k].push_back({p, r});
+      }
+    }
+    for (int k = 1; k <= SINGLES; k++) {
+      Singles& s = singles_[k - 1];
+      int64_t to = s.ptr[g.row];
+      start[k].push_back((int64_t)found[k].size());
+      now.clear();
+      for (int64_t r = 0; r < g.rows; r++)
+        if (start[k][r] < start[k][r + 1]) now.push_back({start[k][r], r});
+      for (; !now.empty(); now.swap(next)) {
+        next.clear();
+        for (const Place& place : now) {
+          const int64_t p = found[k][place.at].at, c = x.indices[p];
+          s.item[to] = (int32_t)m.feature_ptr[c];
+          if (values_) s.value[to] = x.values[p];
+          for (int i = 0; i < k; i++) {
+            const int64_t cell = place.row * m.stride + m.feature_label[m.feature_ptr[c] + i];
+            if (brief)
+              s.short_cell[to * k + i] = (uint16_t)cell;
+            else
+              s.long_cell[to * k + i] = (uint32_t)cell;
+          }
+          to++;
+          if (place.at + 1 < start[k][place.row + 1]) next.push_back({place.at + 1, place.row});
+        }
+      }
+    }
+  }
+}
+
 NodeRows Problem::rows() const {
   NodeRows x;
   x.row_ptr = row_ptr_.data();
-  x.pair_ptr = pair_ptr_.data();
-  x.list_ptr = list_ptr_.size() ? list_ptr_.data() : nullptr;
+  x.row_order = row_order_.data();
   x.row_item = row_item_.data();
-  x.pair_item = pair_item_.data();
-  x.pair_label = pair_label_.data();
-  x.list_item = list_item_.data();
-  x.values = values_;
-  if (values_) {
-    x.row_value = row_value_.data();
-    x.pair_value = pair_value_.data();
-    x.list_value = list_value_.data();
+  for (int k = 0; k < SINGLES && !model_->direct; k++) {
+    const Singles& s = singles_[k];
+    x.single[k].ptr = s.ptr.data();
+    x.single[k].item = s.item.data();
+    x.single[k].short_cell = s.short_cell.data();
+    x.single[k].long_cell = s.long_cell.data();
+    x.single[k].value = s.value.data();
   }
+  x.list_ptr = list_ptr_.size() ? list_ptr_.data() : nullptr;
+  x.list_begin = list_begin_.data();
+  x.list_end = list_end_.data();
+  x.values = values_;
+  x.row_value = row_value_.data();
+  x.list_value = list_value_.data();
   x.dense = dense_.data();
   return x;
 }

@@ -33,7 +33,7 @@ void Problem::Sums::open(int64_t room) {
   boundary_ = m.ends(w_, ends_);
   run_parts(n_jobs_, [&](int t) {
     for (size_t q = call_.parts.size() * t / n_jobs_; q < call_.parts.size() * (t + 1) / n_jobs_; q++)
-      clear_part(m, room_, *call_.parts[q]);
+      clear_part(m, (int)q, room_, *call_.parts[q]);
   });
   opened_ = true;
 }
@@ -43,8 +43,8 @@ void Problem::Sums::close() {
   const Model& m = *workspace_->model;
   const Problem any(workspace_);
   run_parts(n_jobs_, [&](int t) {
-    for (const auto& part : call_.parts)
-      any.fold_columns(*part, m.columns * t / n_jobs_, m.columns * (t + 1) / n_jobs_, false, out_);
+    for (size_t q = 0; q < call_.parts.size(); q++)
+      any.fold_columns(*call_.parts[q], m.columns * t / n_jobs_, m.columns * (t + 1) / n_jobs_, q == 0, out_);
   });
   std::vector<double> variance(m.labels, 0.0);
   for (const auto& part : call_.parts) any.fold_rest(*part, call_.loaded.edges().table(), variance.data(), out_);
@@ -56,17 +56,16 @@ void Problem::Sums::add(const Problem& problem) {
   if (problem.model_ != workspace_->model) throw std::invalid_argument("the problem is of another workspace");
   const int64_t merged = problem.merged_.size();
   if (!opened_ || merged > room_) open(merged);
-  run_parts(n_jobs_, [&](int t) {
-    problem.sum_merged(call_.loaded, merged * t / n_jobs_, merged * (t + 1) / n_jobs_);
-  });
-  const Shared shared{problem.rows(), problem.rows(), boundary_, Mode::GRADIENT};
+  problem.sum_merged(call_.loaded);
+  const Shared shared{problem.rows(), problem.rows(), boundary_, Mode::GRADIENT, out_};
   const int shares = (int)call_.parts.size();
   run_parts(n_jobs_, [&](int t) {
     for (int q = shares * t / n_jobs_; q < shares * (t + 1) / n_jobs_; q++) {
       Part& part = *call_.parts[q];
       problem.one_share(q, shares, call_, shared, part);
       if (merged)  // these have gone to their members
-        std::memset(part.rows.data() + m.rows() * m.stride, 0, sizeof(double) * merged * m.stride);
+        std::memset(m.direct ? part.merged.data() : part.rows.data() + m.rows() * m.stride, 0,
+                    sizeof(double) * merged * m.stride);
     }
   });
   for (const auto& part : call_.parts) value_ += part->value;

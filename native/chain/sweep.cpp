@@ -164,6 +164,7 @@ void count_edges(const EdgeTable& t, Sweep& s) {
 }  // namespace
 
 void sweep(const EdgeTable& t, Sweep& s) {
+  if (fits_side(t, s)) return sweep_side_by_side(t, s);
   const int vectors = s.stride / LANES;
   const int64_t rows = s.start[s.steps];
   if (!t.safe) std::memcpy(s.backup, s.score, sizeof(double) * rows * s.stride);

@@ -23,6 +23,10 @@ void times_sparse(const EdgeTable& t, bool transposed, int64_t rows, const doubl
 // counts[p] += Σ_rows A_i B_j for the weighted pairs
 void count_sparse(const EdgeTable& t, int64_t rows, const double* A, const double* B, double* spare, double* counts);
 
+// Sequences side by side, where that is better: see side_by_side.cpp
+bool fits_side(const EdgeTable& t, const Sweep& s);
+void sweep_side_by_side(const EdgeTable& t, Sweep& s);
+
 inline double top_of_row(int vectors, const double* p) {
   V top = load(p);
   for (int v = 1; v < vectors; v++) {
