@@ -229,6 +229,7 @@ Sweep PrimalDual::infer(const Block& block, int first, int width) {
   Sweep s = scratch_.prepare(part, L, stride, table.words, !table.safe);
   s.active = width == block.width ? block.active.data() : alone_.data();
   s.start = width == block.width ? block.start.data() : alone_start_.data();
+  if (width > 1) s.side = nullptr;  // sequences side by side leave nothing behind to count pairs of each from
   for (int64_t r = 0; r < part.rows; r++) {
     const float* from = score_.data() + (width == block.width ? r : block.start[r] + first) * wide_;
     double* to = s.score + r * stride;

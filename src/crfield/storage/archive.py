@@ -39,7 +39,7 @@ from crfield.storage.archive_reading import (
     Archive,
     Place,
     aligned,
-    checksum,
+    front_checksum,
     is_stream,
     json_problem,
     read_archive,
@@ -113,5 +113,5 @@ def pack(header: dict[str, Any], table: list[dict[str, Any]], data_bytes: int) -
         raise InputError(f"the header of an archive may have {found}. Put long lists into arrays.")
     first = aligned(PRELUDE.size + len(packed))
     sizes = (len(packed), first + data_bytes)
-    prelude = PRELUDE.pack(MAGIC, VERSION, checksum(VERSION, *sizes, packed), *sizes)
+    prelude = PRELUDE.pack(MAGIC, VERSION, front_checksum(VERSION, *sizes, packed), *sizes)
     return (prelude + packed).ljust(first, b"\0")

@@ -355,7 +355,7 @@ def _read_front(stream: BinaryIO, name: str, size: int | None) -> tuple[dict[str
     packed = _take(stream, header_bytes)
     if len(packed) < header_bytes:
         refuse(name, f"the file is cut: it should have {file_bytes:,} bytes and ends within the header")
-    if checksum(version, header_bytes, file_bytes, packed) != checksum:
+    if front_checksum(version, header_bytes, file_bytes, packed) != checksum:
         refuse(name, "the file is damaged: the checksum of its header does not match")
     content = _parse(packed, name)
     first = aligned(PRELUDE.size + header_bytes)
@@ -364,7 +364,7 @@ def _read_front(stream: BinaryIO, name: str, size: int | None) -> tuple[dict[str
     return content["header"], tuple(sorted(entries, key=attrgetter("start", "nbytes"))), PRELUDE.size + header_bytes
 
 
-def checksum(version: int, header_bytes: int, file_bytes: int, packed: bytes) -> int:
+def front_checksum(version: int, header_bytes: int, file_bytes: int, packed: bytes) -> int:
     return zlib.crc32(packed, zlib.crc32(struct.pack("<IQQ", version, header_bytes, file_bytes)))
 
 

@@ -113,7 +113,7 @@ def test_planes_lie_below_and_touch(o: Options, body: str) -> None:
     for given in (case, fixed(case)) if o.labels < 50 else (case,):
         problem = FusedChain(given.layout, given.batch, given.target)
         gradient = np.empty(given.layout.n_weights)
-        state = PrimalDual(problem.packed)
+        state = PrimalDual(problem.compiled)
         weights = given.weights(rng).astype(np.float32).astype(float)
         state.set_weights(weights)
         state.fill()
