@@ -106,6 +106,7 @@ void sum_product(Array1<const int64_t> offsets, Array2<const double> node, Array
         continue;
       }
       Sweep s = scratch.prepare(g, (int)L, stride, (int)(L + 63) / 64, each || !table.safe);
+      s.side = nullptr;  // answers to a sequence do not depend on its company, to the last bit
       for (int64_t r = 0; r < g.rows; r++) {
         std::memcpy(s.score + r * stride, node.data() + node_of_row[g.row + r] * L, sizeof(double) * L);
         for (int64_t j = L; j < stride; j++) s.score[r * stride + j] = -INFINITY;

@@ -12,7 +12,7 @@
 namespace crfield {
 namespace {
 
-void require(bool good, const char* message) {
+void demand(bool good, const char* message) {
   if (!good) throw std::invalid_argument(message);
 }
 
@@ -20,22 +20,22 @@ template <class T>
 void require_between(const T* x, int64_t n, int64_t low, int64_t high, const char* message) {
   bool good = true;
   for (int64_t k = 0; k < n; k++) good &= (int64_t)x[k] >= low && (int64_t)x[k] < high;
-  require(good, message);
+  demand(good, message);
 }
 
 void require_finite(const double* x, int64_t n) {
   bool good = true;
   for (int64_t k = 0; k < n; k++) good &= x[k] - x[k] == 0;
-  require(good, "packed numbers must be finite");
+  demand(good, "packed numbers must be finite");
 }
 
 // Offsets of `rows` lists that have `items` entries in all; their inside is looked at if `check`.
 void require_offsets(const int64_t* ptr, int64_t size, int64_t rows, int64_t items, bool check) {
   const char* message = "packed offsets do not fit";
-  require(size == rows + 1 && ptr[0] == 0 && ptr[rows] == items, message);
+  demand(size == rows + 1 && ptr[0] == 0 && ptr[rows] == items, message);
   bool good = true;
   for (int64_t r = 0; check && r < rows; r++) good &= ptr[r] <= ptr[r + 1];
-  require(good, message);
+  demand(good, message);
 }
 
 constexpr int64_t MOST_MERGED = 65'536;  // columns that a merged row stands for
@@ -59,15 +59,15 @@ int64_t read_groups(const PackedArrays& from, int64_t sequences, std::vector<Gro
   const int32_t* active = from.find<int32_t>("active", n_active);
   const int64_t* sequence = from.find<int64_t>("sequence", n_sequence);
   const char* message = "packed groups do not fit";
-  require(n_steps == n && n_partial == n, message);
+  demand(n_steps == n && n_partial == n, message);
   edge_offsets.assign(sequences + 1, 0);
   std::vector<uint8_t> met(sequences, 0);
   groups.reserve(n);
   int64_t row = 0, at = 0, first = 0;
   for (int64_t k = 0; k < n; k++) {
-    require(width[k] >= 1 && width[k] <= 64 && steps[k] >= 1 && partial[k] <= 1, message);
-    require(steps[k] <= n_active - at && width[k] <= n_sequence - first, message);
-    require(k == 0 || partial[k - 1] <= partial[k], message);
+    demand(width[k] >= 1 && width[k] <= 64 && steps[k] >= 1 && partial[k] <= 1, message);
+    demand(steps[k] <= n_active - at && width[k] <= n_sequence - first, message);
+    demand(k == 0 || partial[k - 1] <= partial[k], message);
     Group g;
     g.row = row;
     g.width = width[k];
@@ -78,12 +78,12 @@ int64_t read_groups(const PackedArrays& from, int64_t sequences, std::vector<Gro
     g.start.reserve((size_t)steps[k] + 1);
     g.start.push_back(0);
     for (int64_t number : g.sequence) {
-      require(number >= 0 && number < sequences && !met[number], message);
+      demand(number >= 0 && number < sequences && !met[number], message);
       met[number] = 1;
     }
-    require(g.active[0] == g.width, message);
+    demand(g.active[0] == g.width, message);
     for (int32_t t = 0, running = g.width; t < g.steps; t++) {
-      require(g.active[t] >= 1 && g.active[t] <= running, message);
+      demand(g.active[t] >= 1 && g.active[t] <= running, message);
       for (int b = g.active[t]; b < running; b++) edge_offsets[g.sequence[b] + 1] = t - 1;  // of t steps
       running = g.active[t];
       g.start.push_back(g.start.back() + running);
@@ -95,7 +95,7 @@ int64_t read_groups(const PackedArrays& from, int64_t sequences, std::vector<Gro
     first += g.width;
     groups.push_back(std::move(g));
   }
-  require(at == n_active && first == n_sequence, message);
+  demand(at == n_active && first == n_sequence, message);
   for (int64_t s = 0; s < sequences; s++) edge_offsets[s + 1] += edge_offsets[s];
   return row;
 }
@@ -177,7 +177,7 @@ std::unique_ptr<Problem> Problem::restore(std::shared_ptr<Workspace> workspace, 
   std::vector<double> fixed;
   copy("flags", flags);
   copy("gold_fixed", fixed);
-  require(flags.size() == 3 && fixed.size() == 1, "packed flags do not fit");
+  demand(flags.size() == 3 && fixed.size() == 1, "packed flags do not fit");
   p.values_ = flags[0] != 0;
   p.weighted_ = flags[1] != 0;
   p.gold_fixed_ = fixed[0];
@@ -204,41 +204,41 @@ std::unique_ptr<Problem> Problem::restore(std::shared_ptr<Workspace> workspace, 
   borrow("list_value", p.list_value_);
   borrow("dense", p.dense_);
   const int64_t n_row = p.row_item_.size() - AHEAD_ROWS, n_list = p.list_begin_.size() - AHEAD_LISTS;
-  require(n_row >= 0 && n_list >= 0, "packed lists are too short");
+  demand(n_row >= 0 && n_list >= 0, "packed lists are too short");
   require_offsets(p.row_ptr_.data(), p.row_ptr_.size(), rows, n_row, check);
   for (int k = 0; k < SINGLES && !m.direct; k++) {
     const Singles& s = p.singles_[k];
     const int64_t n = s.item.size() - AHEAD_SINGLES, cells = flags[2] ? s.short_cell.size() : s.long_cell.size();
-    require(n >= 0 && cells == n * (k + 1) && s.value.size() == (p.values_ ? n : 0), "packed features do not fit");
+    demand(n >= 0 && cells == n * (k + 1) && s.value.size() == (p.values_ ? n : 0), "packed features do not fit");
     require_offsets(s.ptr.data(), s.ptr.size(), rows, n, check);
   }
   if (p.list_ptr_.size())
     require_offsets(p.list_ptr_.data(), p.list_ptr_.size(), rows, n_list, check);
   else
-    require(n_list == 0, "packed lists have no offsets");
+    demand(n_list == 0, "packed lists have no offsets");
   const int64_t by = p.values_ ? 1 : 0;
-  require(p.row_value_.size() == by * n_row && p.list_value_.size() == by * n_list &&
+  demand(p.row_value_.size() == by * n_row && p.list_value_.size() == by * n_list &&
               p.list_end_.size() == n_list && p.row_order_.size() == rows,
           "packed values do not fit");
-  require(p.dense_.size() == rows * m.n_dense, "the packed dense block does not fit");
+  demand(p.dense_.size() == rows * m.n_dense, "the packed dense block does not fit");
   // Rows of weights that are read straight from the flat vector have no other form beside them.
-  require(!m.direct || n_list == 0, "packed columns do not fit the model");
-  require(!m.all_pairs || n_list == 0, "packed columns do not fit the model");
+  demand(!m.direct || n_list == 0, "packed columns do not fit the model");
+  demand(!m.all_pairs || n_list == 0, "packed columns do not fit the model");
 
   copy("merged_ptr", p.merged_.ptr);
   copy("merged_member", p.merged_.member);
   const int64_t merged = p.merged_.size(), n_member = (int64_t)p.merged_.member.size();
-  require(merged >= 0 && (merged == 0 || !p.values_), "packed sets of columns do not fit");
+  demand(merged >= 0 && (merged == 0 || !p.values_), "packed sets of columns do not fit");
   require_offsets(p.merged_.ptr.data(), merged + 1, merged, n_member, true);
   // Members are columns or merged rows before; how many columns a row stands for is bounded, since steps write them out.
   std::vector<int64_t> stands_for(merged, 0);
   for (int64_t v = 0; v < merged; v++) {
     for (int64_t q = p.merged_.ptr[v]; q < p.merged_.ptr[v + 1]; q++) {
       const int64_t k = p.merged_.member[q];
-      require(k >= 0 && k < m.rows() + v, "a packed column is out of range");
+      demand(k >= 0 && k < m.rows() + v, "a packed column is out of range");
       stands_for[v] += k < m.rows() ? 1 : stands_for[k - m.rows()];
     }
-    require(stands_for[v] <= MOST_MERGED, "packed sets of columns do not fit");
+    demand(stands_for[v] <= MOST_MERGED, "packed sets of columns do not fit");
   }
 
   borrow("gold", p.gold_);
@@ -248,7 +248,7 @@ std::unique_ptr<Problem> Problem::restore(std::shared_ptr<Workspace> workspace, 
   for (const Group& g : p.groups_)
     if (g.partial) p.first_partial_row_ = std::min(p.first_partial_row_, g.row);
   borrow("gold_cell", p.gold_cell_);
-  require(p.gold_.size() == rows && p.gold_cell_.size() == rows && p.gold_pairs_.size() == m.pairs.size() &&
+  demand(p.gold_.size() == rows && p.gold_cell_.size() == rows && p.gold_pairs_.size() == m.pairs.size() &&
               (int64_t)p.allowed_.size() == (rows - p.first_partial_row_) * m.labels,
           "packed labels do not fit");
 
@@ -261,9 +261,9 @@ std::unique_ptr<Problem> Problem::restore(std::shared_ptr<Workspace> workspace, 
     require_offsets(p.edge_indptr_.data(), p.edge_indptr_.size(), edges, n_edge, check);
     if (check) require_between(p.edge_indices_.data(), n_edge, 0, m.edge_columns, "a packed column is out of range");
   } else {
-    require(n_edge == 0, "packed edges do not fit the model");
+    demand(n_edge == 0, "packed edges do not fit the model");
   }
-  require((p.edge_values_.size() == 0 || p.edge_values_.size() == n_edge) &&
+  demand((p.edge_values_.size() == 0 || p.edge_values_.size() == n_edge) &&
               p.edge_dense_.size() == (m.edge_features() ? edges * m.n_edge_dense : 0),
           "packed edges do not fit the model");
 
@@ -282,9 +282,9 @@ std::unique_ptr<Problem> Problem::restore(std::shared_ptr<Workspace> workspace, 
     int64_t written = 0;
     for (int64_t k = 0; k < n_row; k++)
       written += p.row_item_[k] < m.rows() ? 1 : stands_for[p.row_item_[k] - m.rows()];
-    require(written <= MOST_WRITTEN * (n_row + MOST_WRITTEN), "packed sets of columns do not fit");
+    demand(written <= MOST_WRITTEN * (n_row + MOST_WRITTEN), "packed sets of columns do not fit");
     for (int64_t k = 0; k < n_list; k++)
-      require(p.list_begin_[k] >= 0 && p.list_begin_[k] <= p.list_end_[k] && p.list_end_[k] <= m.at_dense, message);
+      demand(p.list_begin_[k] >= 0 && p.list_begin_[k] <= p.list_end_[k] && p.list_end_[k] <= m.at_dense, message);
     require_between(p.gold_.data(), p.first_partial_row_, 0, m.labels, "a packed label is out of range");
     require_between(p.gold_.data() + p.first_partial_row_, rows - p.first_partial_row_, -1, m.labels,
                     "a packed label is out of range");
@@ -292,9 +292,9 @@ std::unique_ptr<Problem> Problem::restore(std::shared_ptr<Workspace> workspace, 
     for (const Group& g : p.groups_) {
       met.assign(g.rows, 0);
       for (int64_t r = g.row; r < g.row + g.rows; r++) {
-        require(p.row_order_[r] < g.rows && !met[p.row_order_[r]], "the packed order of rows is none");
+        demand(p.row_order_[r] < g.rows && !met[p.row_order_[r]], "the packed order of rows is none");
         met[p.row_order_[r]] = 1;
-        require(g.partial || p.gold_cell_[r] == (uint32_t)((r - g.row) * m.stride + p.gold_[r]),
+        demand(g.partial || p.gold_cell_[r] == (uint32_t)((r - g.row) * m.stride + p.gold_[r]),
                 "a packed label is out of place");
       }
       bool good = true;
@@ -305,7 +305,7 @@ std::unique_ptr<Problem> Problem::restore(std::shared_ptr<Workspace> workspace, 
           good &= cell < g.rows * m.stride && cell % m.stride < m.labels;
         }
       }
-      require(good, "a packed label is out of range");
+      demand(good, "a packed label is out of range");
     }
     for (const Buffer<double>* b : {&p.row_value_, &p.list_value_, &p.dense_, &p.edge_values_, &p.edge_dense_})
       require_finite(b->data(), b->size());

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int WIDE = LANES < 8 ? 2 * LANES : LANES;  // single-precision lanes: rows are seldom wider than eight or three times that
 constexpr int AHEAD = 12, CHUNK = 8;
-constexpr float TINY = 1e-9f;
+constexpr float FAINT = 1e-9f;
 typedef float F __attribute__((vector_size(WIDE * 4)));
 typedef float Fmem __attribute__((vector_size(WIDE * 4), aligned(4), may_alias));
 typedef int32_t FI __attribute__((vector_size(WIDE * 4)));
@@ -255,14 +255,14 @@ double differ(const DualRows& x, const double* belief, const float* table, float
       if (gold >= v && gold < v + WIDE) is_gold[gold - v] = 1;
       // what is too small to matter is nothing: its squares would be numbers that processors are slow with
       F change = by * (now - is_gold) - old;
-      change = change > TINY || change < -TINY ? change : F{};
+      change = change > FAINT || change < -FAINT ? change : F{};
       put(d + v, change);
       if (!distance) continue;
       F before = back * old + is_gold;
       before = before > F{} ? before : F{};
       // log(now / before); where the two are near, from their difference, which the quotient would have lost
-      const F part = (now - before) / (now + before + 2 * TINY);
-      const F far = log_wide((now + TINY) / (before + TINY));
+      const F part = (now - before) / (now + before + 2 * FAINT);
+      const F far = log_wide((now + FAINT) / (before + FAINT));
       total += change * (part < 0.17f && part > -0.17f ? twice_artanh(part) : far);
     }
   }

@@ -25,6 +25,7 @@ HEAVY = {
     "best-chain-sequences": "the models that were best hold classifiers of single steps, which read rows",
     "discriminative-field": "it holds a classifier of scikit-learn",
     "markov-field": "it holds mixtures of scikit-learn",
+    "dense": "its columns of single pixels are scored by a classifier of scikit-learn",
     "maxent": ROWS,
     "kernel-logistic": ROWS,
     "logit-boost": ROWS,

@@ -84,7 +84,9 @@ def test_columns_in_raw_units_come_to_the_optimum(name: str) -> None:
     for seed in (0, 1):
         X, y = recordings(seed)
         model = fitted(kind(**options), X, y)
-        best = kind(**options, tol=1e-8, max_iter=2000).fit(X, y)
+        with warnings.catch_warnings():  # at 1e-8 rounding may end the run before the proof
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            best = kind(**options, tol=1e-8, max_iter=2000).fit(X, y)
         assert model.converged_
         assert model.objective_ <= best.objective_ * (1 + TOL), (model.objective_, best.objective_)
         assert model.n_evaluations_ <= 600

@@ -36,6 +36,11 @@ class SequenceTagger(Protocol):
         ...
 
 
+def _compiled(body: Any) -> bool:
+    """Whether a body is a compiled one; where a single module is missing they may be of both kinds."""
+    return ".reference." not in body.__name__
+
+
 def record_tagger(
     table: RecordTable, weights: Tagger, labels: Sequence[Hashable], *, joined: bool, largest: float
 ) -> SequenceTagger | None:
@@ -55,9 +60,9 @@ def record_tagger(
     >>> tagger.tag([["a"], {"b": 2.0}, {"a": True, "b": 3}]), tagger.tag([["new"]]), tagger.tag([[1]])
     (['A', 'B', 'B'], None, None)
     """
-    body = choice.body("records")
-    same = isinstance(table._table, body.RecordTable) and isinstance(weights._tagger, choice.body("linear").Tagger)
-    if not same:
+    body, linear = choice.body("records"), choice.body("linear")
+    same = isinstance(table._table, body.RecordTable) and isinstance(weights._tagger, linear.Tagger)
+    if not same or _compiled(body) != _compiled(linear):
         return None
     return body.SequenceTagger(table._table, weights._tagger, tuple(labels), joined, largest)
 
@@ -78,10 +83,10 @@ def template_tagger(
     ``node`` and ``edge`` (or None) are the tables of patterns. ``telling`` (K,) says which node columns are more than
     marks beyond the ends: ``many`` steps without any, and more than half of all, are not usual.
     """
-    body = choice.body("columns")
+    body, linear = choice.body("columns"), choice.body("linear")
     tables = [node] if edge is None else [node, edge]
     same = isinstance(alphabet, body.Interner) and all(isinstance(table, body.Templates) for table in tables)
-    if not same or not isinstance(weights._tagger, choice.body("linear").Tagger):
+    if not same or not isinstance(weights._tagger, linear.Tagger) or _compiled(body) != _compiled(linear):
         return None
     telling = np.ascontiguousarray(telling, bool)
     return body.SequenceTagger(alphabet, node, edge, weights._tagger, tuple(labels), width, telling, many)

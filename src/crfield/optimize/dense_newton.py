@@ -141,17 +141,19 @@ def minimize_dense(
             break
         step, promised = _model_step(weights, gradient + l2 * weights, matrix + np.diag(l2), l1)
         enough = gap * max(abs(value), 1e-6 * abs(first))
-        # A matrix that is too steep promises little; what the last step gave is the witness.
-        if violation == 0 and 0.5 * promised <= enough and fallen <= 10 * enough:
-            converged = True
+        # A matrix that is too steep promises little; what the last step gave is the witness, and a fresh matrix.
+        done = violation == 0 and 0.5 * promised <= enough and fallen <= 10 * enough
+        if (done and since == 0) or n_iter >= max_iter:
+            converged = done
             break
-        if n_iter >= max_iter:
-            break
-        if since >= max(FRESH, size // 2):
+        if done or since >= max(FRESH, size // 2):
             free = np.flatnonzero((weights != 0) | (steepest != 0))
             matrix = _definite(_renewed(evaluate, weights, gradient, matrix, free))
             n_evaluations, since = n_evaluations + len(free), 0
             step, promised = _model_step(weights, gradient + l2 * weights, matrix + np.diag(l2), l1)
+            if violation == 0 and 0.5 * promised <= enough and fallen <= 10 * enough:
+                converged = True
+                break
         n_iter, since = n_iter + 1, since + 1
         length, found = 1.0, False
         for _ in range(TRIALS):
@@ -251,7 +253,7 @@ def _model_step(
     here = weights.copy()
     slope = gradient.copy()
     enough = 1e-3 * float(np.abs(subgradient(weights, gradient, l1)).max())
-    low = 0.0
+    low, above = 0.0, np.maximum(np.abs(matrix).sum(axis=1), 1e-300)
     for _ in range(MODEL_STEPS):
         steepest = subgradient(here, slope, l1)
         if float(np.abs(steepest).max()) <= enough:
@@ -284,7 +286,14 @@ def _model_step(
                 break
             length *= 0.5
         if not moved:
-            break
+            # Cut off at the orthant, no part of the step may help; one with a diagonal above the matrix does.
+            raw = here - slope / above
+            there = np.sign(raw) * np.maximum(np.abs(raw) - l1 / above, 0.0)
+            gone = there - weights
+            curved = matrix @ gone
+            value = float(gradient @ gone + 0.5 * gone @ curved + l1 @ grown(weights, gone))
+            if value >= low:
+                break
         here, slope, low = there, gradient + curved, value
     step = here - weights
     return step, float(-gradient @ step - l1 @ grown(weights, step))

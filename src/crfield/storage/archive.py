@@ -57,6 +57,7 @@ def write_archive(
     Tuples in the header come back as lists. Arrays of no elements and of no dimensions are kept as they are. A file
     that can be made again need not be ``durable``: then nobody waits for the disk, and a loss of power may lose it.
 
+    >>> import io
     >>> write_archive(io.BytesIO(), {"labels": ["A", "B"]}, {"w": np.zeros((2, 0)), "bias": np.array(1.5)})
     """
     if not isinstance(header, Mapping):

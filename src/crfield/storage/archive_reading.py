@@ -61,6 +61,7 @@ class Seal:
 class Archive:
     """The caller's header and the arrays by name.
 
+    >>> from crfield.storage.archive import write_archive
     >>> stream = io.BytesIO()
     >>> write_archive(stream, {"kind": "demo"}, {"weights": np.arange(3.0)})
     >>> _ = stream.seek(0)

@@ -23,7 +23,7 @@ from crfield.errors import InputError, ModelFileError, NotFittedError
 from crfield.optimize.history import Result, Step
 from crfield.storage.archive import write_archive
 from crfield.storage.state import State, reading
-from crfield.training.cluster.session import CURRENT
+from crfield.training.cluster.current import CURRENT
 
 
 class Model(Protocol):

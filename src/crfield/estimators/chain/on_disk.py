@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any
 
 import numpy as np
 
@@ -38,15 +38,12 @@ from crfield.features.growth import grow, without_rare
 from crfield.features.templates.template import Template
 from crfield.scoring.layout import Layout
 from crfield.scoring.layout_growth import joined
-from crfield.scoring.tables import TableScorer
 from crfield.storage.encoded import SHARD_BYTES, DatasetWriter, EncodedDataset
 from crfield.storage.exchange import template_text
 from crfield.training.chain.fused import FusedChain
 from crfield.training.chain.higher_order import HigherOrderParts
 from crfield.training.chain.plan import ChainParts, Plan
 from crfield.training.chain.shards import SHARD_SOLVERS, ShardedChain
-from crfield.training.cluster.chain import ClusterChain, cluster_of_parts, cluster_of_shards, survey
-from crfield.training.cluster.session import Cluster
 from crfield.training.column_basis import Moments
 from crfield.training.full_batch import FullBatch
 
@@ -64,26 +61,6 @@ _MARGIN = (
     "objective='softmax_margin' with solver='lbfgs', whose margin is smooth, or partial_fit on parts of the data"
 )
 NOTHING = "the data set holds no steps at all; at least one sequence with one step is needed."
-
-
-class Travels(Protocol):
-    """A chain estimator that can be sent to workers: made anew from its parameters."""
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters."""
-        ...
-
-    def set_params(self, **parameters: Any) -> Self:
-        """The same with other parameters."""
-        ...
-
-    def _layout(self, encoder: Any, batch: Batch, target: Target, like: Layout | None = None) -> Layout: ...
-
-    def _completed(self, model: ColumnModel, target: Target, before: Any = None) -> ColumnModel: ...
-
-    def _costed(self, target: Target, labels: LabelCoder) -> Target: ...
-
-    def _parts(self, model: ColumnModel, batch: Batch, target: Target) -> ChainParts | HigherOrderParts: ...
 
 
 def encode_dataset(
@@ -250,85 +227,6 @@ def sharded(
     problem.stochastic = stochastic_steps(layout, plan) and isinstance(problem.shard(0), FusedChain)
     refuse_warm(plan, problem.stochastic)
     return model, problem
-
-
-@dataclass(frozen=True, eq=False)
-class TravellingChain:
-    """What a worker needs to make problems of shards: parameters and labels, no encoder, no code of the user."""
-
-    chain: Travels  # not fitted
-    labels: LabelCoder
-    objective: str
-
-    def observe(self, batch: Batch, target: Target) -> tuple[Layout, Moments | None]:
-        """The weights that a shard asks for, and its moments; refuses gold labels that constraints forbid."""
-        layout = self.chain._layout(None, batch, target)
-        self.chain._completed(self._model(layout), target)
-        return layout, Moments.of(batch, target.weight, whole=False) if batch.numeric else None
-
-    def problem(self, layout: Layout, batch: Batch, target: Target, n_jobs: int) -> FusedChain | FullBatch:
-        """The objective of one shard."""
-        chain = self.chain.set_params(n_jobs=n_jobs)
-        parts = chain._parts(self._model(layout), batch, chain._costed(target, self.labels))
-        assert isinstance(parts, ChainParts)
-        return parts.problem(self.objective, whole=False)
-
-    def _model(self, layout: Layout) -> ColumnModel:
-        return ColumnModel(self.labels, None, layout, np.zeros(0))  # type: ignore[arg-type]
-
-
-def sharded_on_cluster(
-    cluster: Cluster, dataset: EncodedDataset, encoder: Encoder, plan: Plan, chain: Travels, pairs: str
-) -> tuple[ColumnModel, ClusterChain]:
-    """`sharded`, by the workers of a cluster: both passes are theirs, and the driver never reads a shard but one."""
-    check_columns(dataset, encoder)
-    refuse_on_cluster(plan)
-    if isinstance(chain.get_params(deep=False).get("class_weight"), str):
-        raise InputError(
-            "on a cluster class_weight must be given as numbers, since no worker knows all the labels: count them "
-            "first, or fit outside of the block."
-        )
-    travelling = TravellingChain(bare(chain, transition_pairs=pairs), dataset.coder, plan.objective)
-    layout, moments = survey(cluster, dataset, travelling)
-    if layout is None or not dataset.n_steps:
-        raise InputError(NOTHING)
-    first = ColumnModel(dataset.coder, encoder, layout, np.zeros(layout.n_weights))
-    model = chain._completed(first, dataset.shard(0).target)
-    problem = cluster_of_shards(cluster, dataset, travelling, model.layout)
-    problem.columns, problem.moments = model.layout, moments
-    problem.stochastic = stochastic_steps(layout, plan) and problem.fused
-    refuse_warm(plan, problem.stochastic)
-    return model, problem
-
-
-def sent_to_cluster(cluster: Cluster, plan: Plan, parts: ChainParts | HigherOrderParts) -> ClusterChain:
-    """The problem of data in memory, sent to the workers of a cluster; InputError for what does not run there."""
-    refuse_on_cluster(plan)
-    if not isinstance(parts, ChainParts) or isinstance(parts.scorer, TableScorer):
-        raise InputError(
-            "chains of order above 1 and label_functions do not run on a cluster. Fit them outside of the block."
-        )
-    problem = cluster_of_parts(cluster, parts, plan.objective)
-    layout = parts.layout or parts.column_layout
-    problem.stochastic = layout is not None and stochastic_steps(layout, plan) and problem.fused
-    refuse_warm(plan, problem.stochastic)
-    return problem
-
-
-def refuse_on_cluster(plan: Plan) -> None:
-    """InputError for objectives and solvers that do not run on a cluster."""
-    if plan.solver not in SHARD_SOLVERS or plan.objective.startswith("label_"):
-        raise InputError(
-            f"objective={plan.objective!r} by solver={plan.solver!r} does not run on a cluster: solvers that do are "
-            f"{', '.join(map(repr, SHARD_SOLVERS))}, for convex objectives. Fit it outside of the block."
-        )
-
-
-def bare(chain: Travels, **changed: Any) -> Travels:
-    """The estimator with its parameters alone, without those that are code, places on disk, or for the driver."""
-    left = ("callback", "checkpoint", "features", "template", "functions", "transition_functions", "label_functions")
-    kept = {name: value for name, value in chain.get_params(deep=False).items() if name not in (*left, "verbose")}
-    return type(chain)(**{**kept, **changed})
 
 
 def stochastic_steps(layout: Layout, plan: Plan) -> bool:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
 
@@ -48,7 +48,7 @@ from crfield.estimators.chain.calibration import cooled, fitted_temperature
 from crfield.estimators.chain.columns import ColumnChain
 from crfield.estimators.chain.early_stopping import HeldOut, check_validation, split_sequences
 from crfield.estimators.chain.model import ColumnModel, FunctionModel, tabulate_sequences
-from crfield.estimators.chain.on_disk import refuse_solver, sent_to_cluster, sharded, sharded_on_cluster
+from crfield.estimators.chain.on_disk import refuse_solver, sharded
 from crfield.features.detect import encoder_from_state
 from crfield.features.growth import grow
 from crfield.inference.chain import ChainEngine
@@ -75,9 +75,11 @@ from crfield.training.chain.plan import (
     prepare,
 )
 from crfield.training.chain.shards import SHARD_SOLVERS, ShardedChain, fit_sharded
-from crfield.training.cluster.chain import ClusterChain, fit_on_cluster
-from crfield.training.cluster.session import CURRENT, Cluster
+from crfield.training.cluster.current import CURRENT
 from crfield.training.full_batch import Objective
+
+if TYPE_CHECKING:
+    from crfield.training.cluster.session import Cluster
 
 SCORES = ("log_likelihood", "accuracy", "f1")  # of held-out sequences
 _MATTERS = ("l1", "l2", "penalize_intercepts", "objective", "solver", "solver_options", "random_state")
@@ -116,6 +118,11 @@ class ChainProblem:
     n_sequences: int
     n_steps: int
     digests: Mapping[str, str]  # of the data and the layout; none where no checkpoint asks for them
+
+    @property
+    def on_cluster(self) -> bool:
+        """Whether workers of a cluster have the data."""
+        return getattr(self.handed, "cluster", None) is not None
 
     @property
     def start(self) -> np.ndarray | None:
@@ -213,7 +220,7 @@ class TrainedChain(SolverOptions, ColumnChain, group=True):
         try:
             result = self.solve(problem, held_out)
         finally:
-            if isinstance(problem.handed, ClusterChain):
+            if workers is not None:
                 problem.handed.close()
         self._pass, self.n_seen_ = None, problem.n_sequences
         self.plan_ = problem.plan.because(result.how)
@@ -234,7 +241,9 @@ class TrainedChain(SolverOptions, ColumnChain, group=True):
         }
 
         def run(**watched: Any) -> Result:
-            if isinstance(handed, ClusterChain):
+            if problem.on_cluster:
+                from crfield.training.cluster.chain import fit_on_cluster
+
                 stochastic = plan.solver != "lbfgs" and handed.stochastic and start is None
                 return fit_on_cluster(handed, penalty, stochastic=stochastic, **{**common, **watched})
             if isinstance(handed, ShardedChain) and plan.solver in SHARD_SOLVERS:
@@ -279,7 +288,12 @@ class TrainedChain(SolverOptions, ColumnChain, group=True):
             parts = ChainParts(scorer, tables, target, engine, likelihood=self._likelihood)
         plan = self._plan
         digests = self._digests([parts.batch, target], parts.layout)
-        handed = prepare(plan, parts) if cluster is None else sent_to_cluster(cluster, plan, parts)
+        if cluster is None:
+            handed = prepare(plan, parts)
+        else:
+            from crfield.estimators.chain.on_cluster import sent_to_cluster
+
+            handed = sent_to_cluster(cluster, plan, parts)
         topology = target.topology
         return ChainProblem(model, plan, handed, topology.n_sequences, topology.n_nodes, digests)
 
@@ -333,8 +347,10 @@ class TrainedChain(SolverOptions, ColumnChain, group=True):
         def make(model: ColumnModel, batch: Batch, target: Target) -> ChainParts | HigherOrderParts:
             return self._parts(model, batch, self._costed(target, model.labels, counts))
 
-        problem: ShardedChain | ClusterChain
+        problem: Any
         if workers is not None:
+            from crfield.estimators.chain.on_cluster import sharded_on_cluster
+
             model, problem = sharded_on_cluster(workers, dataset, encoder, plan, self, self._pairs(encoder))
         else:
             model, problem = sharded(

@@ -48,8 +48,9 @@ from crfield.optimize.penalty import Penalty
 from crfield.report.weights import FeatureList, TransitionTable
 from crfield.scoring.graph_layout import PAIRS, GraphLayout
 from crfield.scoring.graph_linear import GraphScorer
+from crfield.training.cluster.current import CURRENT
 from crfield.training.cluster.graph import ClusterGraphs
-from crfield.training.cluster.session import CURRENT, Cluster
+from crfield.training.cluster.session import Cluster
 from crfield.training.cluster.steps import watched
 from crfield.training.gradient_check import DISAGREE, UNSETTLED
 from crfield.training.graph.alone import below_alone

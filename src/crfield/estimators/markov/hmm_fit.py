@@ -20,8 +20,8 @@ from crfield.estimators.base.progress import Progress
 from crfield.features.encoder import Encoder
 from crfield.optimize.history import INTERRUPTED, Result, Step
 from crfield.scoring.densities.gaussian import Fitting, family_named, family_of_kind
+from crfield.training.cluster.current import CURRENT
 from crfield.training.cluster.markov import fit_each_on_cluster
-from crfield.training.cluster.session import CURRENT
 from crfield.training.markov.counting import counted, shares
 from crfield.training.markov.durations import Durations
 from crfield.training.markov.em import Markov, first_model

@@ -43,7 +43,7 @@ from crfield.estimators.chain.training import SCORES, TrainedChain
 from crfield.estimators.export.step_scores import StepScorer
 from crfield.estimators.export.streaming import Streaming
 from crfield.optimize.history import INTERRUPTED, Result, Step
-from crfield.training.cluster.session import CURRENT
+from crfield.training.cluster.current import CURRENT
 from crfield.training.parallel import train_each
 
 __all__ = ["ChainCRFCV"]

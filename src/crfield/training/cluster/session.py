@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextvars import ContextVar, Token
+from contextvars import Token
 from typing import Any
 
 from crfield.core.checks import is_number
 from crfield.errors import ClusterError, InputError, did_you_mean
 from crfield.training.cluster.crew import Crew, check_count
+from crfield.training.cluster.current import CURRENT
 from crfield.training.cluster.host import Failure
 from crfield.training.cluster.pool import Pool
 
 KINDS = ("ray", "local")
 WIRES = ("float64", "float32")
-
-CURRENT: ContextVar[Cluster | None] = ContextVar("cluster", default=None)  # the one whose block this is
 
 
 class Cluster:
