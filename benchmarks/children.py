@@ -138,8 +138,8 @@ def evaluate_encoded(path: str, turns: str) -> dict[str, Any]:
     from crfield.scoring.layout import Layout
     from crfield.scoring.layout_growth import joined
     from crfield.storage.encoded import join_batches
-    from crfield.training.chain.fused import FusedChain
     from crfield.training.chain.shards import ShardedChain
+    from crfield.training.likelihood import FusedChain
 
     kept, anew = (crfield.EncodedDataset(path, packed=packed) for packed in (True, False))
     layout: Layout | None = None
@@ -231,7 +231,7 @@ def threads_in_memory(path: str, max_iter: str, n_jobs: str) -> dict[str, Any]:
     from crfield.optimize.penalty import Penalty
     from crfield.scoring.layout import Layout
     from crfield.scoring.layout_growth import joined
-    from crfield.training.chain.fused import FusedChain
+    from crfield.training.likelihood import FusedChain
 
     dataset = crfield.EncodedDataset(path)
     layout: Any = None

@@ -24,8 +24,7 @@ from crfield.optimize.history import Result
 from crfield.optimize.penalty import Penalty
 from crfield.scoring.layout import Layout
 from crfield.training.chain import warm_start
-from crfield.training.chain.fused import FusedChain
-from crfield.training.likelihood import fit_likelihood
+from crfield.training.likelihood import FusedChain, fit_likelihood
 
 # CRFsuite has no scores for labels alone and none for the first and last step; its c2 = 1 is l2 = 2.
 LIKE_CRFSUITE: dict[str, Any] = {"l2": 2.0, "intercept": False, "boundaries": False}

@@ -34,7 +34,7 @@ from benchmarks.timing import interleaved
 from crfield.core.target import Target
 from crfield.data.batch import Batch, Columns
 from crfield.scoring.layout import Layout
-from crfield.training.chain.fused import FusedChain
+from crfield.training.likelihood import FusedChain
 
 EXP = 40  # operations of one exponential: twenty multiply-adds
 

@@ -122,7 +122,7 @@ def refits(bench: Bench) -> list[Row]:
     from crfield.features.lazy_columns import MatrixColumns
     from crfield.scoring.layout import Layout
     from crfield.selection.problem import SelectionProblem
-    from crfield.training.chain.fused import FusedChain
+    from crfield.training.likelihood import FusedChain
 
     steps, half, labels = (6_000 if bench.quick else 36_000), 40, 3
     rng = np.random.default_rng(0)

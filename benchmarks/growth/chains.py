@@ -16,7 +16,7 @@ from crfield.core.topology import Chains
 from crfield.data.batch import Batch, Columns
 from crfield.kernels.linear import Tagger
 from crfield.scoring.layout import Layout
-from crfield.training.chain.fused import FusedChain
+from crfield.training.likelihood import FusedChain
 
 LENGTH, LABELS, COLUMNS, ENTRIES = 25, 9, 20_000, 8
 

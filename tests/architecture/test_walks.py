@@ -75,7 +75,7 @@ def test_fitting_a_chain_is_a_short_walk() -> None:
     assert len(evaluations) > 3, "the optimiser's evaluations are not found"
     around = entries[: evaluations[0]] + entries[evaluations[-1] + 1 :]
     switches = [entry for entry in around if entry.switch]
-    assert len(files(around)) <= 21, sorted(files(around))
+    assert len(files(around)) <= 20, sorted(files(around))
     assert len(switches) <= 75, switches
 
 

@@ -15,8 +15,7 @@ from crfield.optimize.penalty import Penalty
 from crfield.optimize.stopping import Stopping
 from crfield.scoring.layout import Layout
 from crfield.training.chain import warm_start
-from crfield.training.chain.fused import FusedChain
-from crfield.training.likelihood import choose, fit_likelihood, history_pairs
+from crfield.training.likelihood import FusedChain, choose, fit_likelihood, history_pairs
 from tests.cases.optimize_problems import Logistic, correlated, dense, text
 
 CASES: dict[str, tuple[Callable[[], Logistic], Penalty, bool]] = {

@@ -23,10 +23,9 @@ from crfield.optimize.lbfgs import minimize
 from crfield.optimize.penalty import Penalty
 from crfield.scoring.latent import ClassScorer
 from crfield.scoring.layout import Layout
-from crfield.training.chain.fused import FusedChain
 from crfield.training.column_basis import Moments, measured
 from crfield.training.latent import HiddenClasses, fit_start
-from crfield.training.likelihood import fit_likelihood
+from crfield.training.likelihood import FusedChain, fit_likelihood
 from tests.cases.optimize_problems import dense
 
 pytestmark = pytest.mark.filterwarnings("ignore:numeric features differ widely")

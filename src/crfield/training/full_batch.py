@@ -1,6 +1,6 @@
 """The plain training problem: score, evaluate, pull, whatever the parts are.
 
-Any scorer, objective and engine meet here. When they are the plain ones, `training.chain.fused` does the same in one
+Any scorer, objective and engine meet here. When they are the plain ones, `training.likelihood` does the same in one
 compiled call; a contract test holds the two together.
 """
 

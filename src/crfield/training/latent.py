@@ -46,10 +46,9 @@ from crfield.optimize.penalty import Penalised, Penalty, Point
 from crfield.scoring.latent import ClassScorer
 from crfield.scoring.layout import Layout
 from crfield.scoring.linear import LinearScorer
-from crfield.training.chain.fused import FusedChain
 from crfield.training.column_basis import Moments, column_basis, column_places, measured, mixed, numeric
 from crfield.training.latent_starts import RACE, Pause, clustered_states, start_of
-from crfield.training.likelihood import fit_likelihood, history_pairs, numeric_basis
+from crfield.training.likelihood import FusedChain, fit_likelihood, history_pairs, numeric_basis
 from crfield.training.parallel import run_each
 
 TRAININGS = ("gradient", "em")

@@ -28,9 +28,8 @@ from crfield.optimize.lbfgs import minimize
 from crfield.optimize.penalty import Penalty
 from crfield.optimize.resume import State
 from crfield.scoring.layout import Layout
-from crfield.training.chain.fused import FusedChain
 from crfield.training.column_basis import Moments, numeric_blocks
-from crfield.training.likelihood import history_pairs
+from crfield.training.likelihood import FusedChain, history_pairs
 
 ROUNDS = 8  # of Lloyd's algorithm
 GUESSES = 6  # steps of the problem in which states are known

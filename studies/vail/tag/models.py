@@ -26,8 +26,7 @@ from crfield.optimize.penalty import Penalty
 from crfield.scoring.layout import Layout
 from crfield.scoring.linear import LinearScorer
 from crfield.simulate.tag import TagGames
-from crfield.training.chain.fused import FusedChain
-from crfield.training.likelihood import fit_likelihood
+from crfield.training.likelihood import FusedChain, fit_likelihood
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,8 +19,8 @@ from crfield.errors import InputError, LabelError, ModelFileError
 from crfield.kernels import linear
 from crfield.scoring.higher_order import HigherOrderLayout, LabelRuns, higher_order_from_state
 from crfield.scoring.layout import Layout
-from crfield.training.chain.fused import FusedChain
 from crfield.training.chain.higher_order import HigherOrderChain
+from crfield.training.likelihood import FusedChain
 from tests.cases.chains import INF, LinearCase, Options, linear_case
 
 

@@ -24,8 +24,7 @@ from crfield.optimize.penalty import Penalty
 from crfield.scoring.layout import Layout
 from crfield.scoring.linear import LinearScorer
 from crfield.training import m_estimate as rounds
-from crfield.training.chain.fused import FusedChain
-from crfield.training.likelihood import fit_likelihood
+from crfield.training.likelihood import FusedChain, fit_likelihood
 from crfield.training.m_estimate import Criterion, centred_table, m_estimate, markov_weights
 from tests.cases.estimators import as_arrays, as_dicts, as_strings, world
 

@@ -11,7 +11,7 @@ from crfield.core.constraints import FixedScores
 from crfield.kernels import choice
 from crfield.kernels.dual import PrimalDual
 from crfield.kernels.linear import Problem
-from crfield.training.chain.fused import FusedChain
+from crfield.training.likelihood import FusedChain
 from tests.cases.chains import EACH_OPTION, LinearCase, Options, linear_case, native_level, needs_native
 
 LENGTHS = (4, 0, 1, 6, 2, 3, 1, 5, 3, 2, 7, 4, 4, 9, 2)

@@ -17,8 +17,8 @@ from crfield.kernels import choice, linear
 from crfield.objectives.contrast import Contrast
 from crfield.scoring.layout import Layout
 from crfield.scoring.linear import LinearScorer
-from crfield.training.chain.fused import FusedChain
 from crfield.training.full_batch import FullBatch
+from crfield.training.likelihood import FusedChain
 from tests.cases.chains import INF, LinearCase, Options, linear_case, native_level, needs_native, path_score
 from tests.cases.linear_oracle import evaluated, problem_of, written_out
 

@@ -16,9 +16,8 @@ from crfield.kernels import choice
 from crfield.objectives.contrast import Contrast, Engine
 from crfield.optimize.penalty import Penalty
 from crfield.scoring.linear import LinearScorer
-from crfield.training.chain.fused import FusedChain
 from crfield.training.full_batch import FullBatch
-from crfield.training.likelihood import choose
+from crfield.training.likelihood import FusedChain, choose
 from tests.cases.chains import EACH_OPTION, LinearCase, Options, examples, linear_case, options
 
 pytestmark = pytest.mark.usefixtures("body")

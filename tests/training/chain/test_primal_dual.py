@@ -17,7 +17,7 @@ from crfield.optimize.history import INTERRUPTED, MAX_ITER, TOLERANCE, Result
 from crfield.optimize.penalty import Penalty
 from crfield.training import likelihood
 from crfield.training.chain import primal_dual
-from crfield.training.chain.fused import FusedChain
+from crfield.training.likelihood import FusedChain
 from tests.cases.chains import LinearCase, Options, linear_case, needs_native
 
 pytestmark = needs_native

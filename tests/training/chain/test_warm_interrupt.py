@@ -7,7 +7,7 @@ import pytest
 
 import crfield
 from crfield.errors import ConvergenceWarning
-from crfield.training.chain.fused import FusedChain
+from crfield.training.likelihood import FusedChain
 
 
 @pytest.mark.parametrize("epoch", [1, 3])

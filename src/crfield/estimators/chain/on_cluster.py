@@ -21,7 +21,6 @@ from crfield.features.encoder import Encoder
 from crfield.scoring.layout import Layout
 from crfield.scoring.tables import TableScorer
 from crfield.storage.encoded import EncodedDataset
-from crfield.training.chain.fused import FusedChain
 from crfield.training.chain.higher_order import HigherOrderParts
 from crfield.training.chain.plan import ChainParts, Plan
 from crfield.training.chain.shards import SHARD_SOLVERS
@@ -29,6 +28,7 @@ from crfield.training.cluster.chain import ClusterChain, cluster_of_parts, clust
 from crfield.training.cluster.session import Cluster
 from crfield.training.column_basis import Moments
 from crfield.training.full_batch import FullBatch
+from crfield.training.likelihood import FusedChain
 
 
 class Travels(Protocol):

@@ -40,12 +40,12 @@ from crfield.scoring.layout import Layout
 from crfield.scoring.layout_growth import joined
 from crfield.storage.encoded import SHARD_BYTES, DatasetWriter, EncodedDataset
 from crfield.storage.exchange import template_text
-from crfield.training.chain.fused import FusedChain
 from crfield.training.chain.higher_order import HigherOrderParts
 from crfield.training.chain.plan import ChainParts, Plan
 from crfield.training.chain.shards import SHARD_SOLVERS, ShardedChain
 from crfield.training.column_basis import Moments
 from crfield.training.full_batch import FullBatch
+from crfield.training.likelihood import FusedChain
 
 Part = Sequence[Any]  # (X, y) or (X, y, weights)
 Parts = Iterable[Part] | Callable[[], Iterable[Part]]

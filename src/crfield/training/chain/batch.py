@@ -20,10 +20,9 @@ from crfield.optimize.newton_cg import Product, minimize_newton_cg
 from crfield.optimize.penalty import Penalty
 from crfield.optimize.projected_cg import minimize_projected_cg
 from crfield.scoring.linear import LinearScorer
-from crfield.training.chain.fused import FusedChain
 from crfield.training.chain.plan import ChainParts, Job
 from crfield.training.full_batch import FullBatch
-from crfield.training.likelihood import fit_likelihood
+from crfield.training.likelihood import FusedChain, fit_likelihood
 
 Problem = FusedChain | FullBatch
 

@@ -10,7 +10,7 @@
 
 Every solver is a row of `TRAINERS`, with the objectives that it can train; the first of them is what
 ``objective="auto"`` means for it. There are two kinds. One asks for a value and a gradient at some weights and is
-handed a problem; for the likelihood that problem is the packed one of `training.chain.fused`, and the columns it came
+handed a problem; for the likelihood that problem is the packed one of `training.likelihood`, and the columns it came
 from are let go. The other looks into the data (one sequence at a time, second derivatives, counts) and is handed
 `ChainParts`. A row names its function, which is imported when it is first used:
 
@@ -39,10 +39,9 @@ from crfield.optimize.penalty import Penalised, Penalty, Point
 from crfield.optimize.resume import RunState
 from crfield.scoring.layout import Layout
 from crfield.scoring.linear import LinearScorer
-from crfield.training.chain.fused import FusedChain
 from crfield.training.column_basis import measured
 from crfield.training.full_batch import FullBatch, Objective, Scorer
-from crfield.training.likelihood import fit_likelihood
+from crfield.training.likelihood import FusedChain, fit_likelihood
 
 LIKELIHOOD = ("likelihood",)
 CONVEX = ("likelihood", "pseudo_likelihood", "softmax_margin")

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -54,7 +54,9 @@ from crfield.optimize.resume import (
     taking_over,
 )
 from crfield.optimize.stopping import STEADY, Planes
-from crfield.training.chain.fused import FusedChain
+
+if TYPE_CHECKING:
+    from crfield.training.likelihood import FusedChain
 
 PHASE = "primal_dual"
 HANDED_OVER = "primal–dual epochs have done their part"
@@ -76,7 +78,7 @@ MOST_ROWS = 65_535 // 8  # steps of a sequence
 
 def reason_against(problem: Any, penalty: Penalty) -> str | None:
     """Why a problem has no primal–dual epochs; None if it has."""
-    if not isinstance(problem, FusedChain) or problem.layout.n_edge_columns or problem.layout.n_edge_dense:
+    if not hasattr(problem, "compiled") or problem.layout.n_edge_columns or problem.layout.n_edge_dense:
         return "models with edge features or functions of two labels have none"
     if not problem.unit:
         return "columns must be there or not, with few numbers among them, and none large"

@@ -35,10 +35,17 @@ from crfield.storage.digests import digest
 from crfield.storage.encoded import EncodedDataset
 from crfield.storage.packed import PackedShards
 from crfield.training.chain import warm_start
-from crfield.training.chain.fused import FusedChain, FusedSums
 from crfield.training.chain.plan import START_TOL
 from crfield.training.full_batch import FullBatch
-from crfield.training.likelihood import ENOUGH_GROUPS, Callback, numeric_basis, settle, warmed_diagonal
+from crfield.training.likelihood import (
+    ENOUGH_GROUPS,
+    Callback,
+    FusedChain,
+    FusedSums,
+    numeric_basis,
+    settle,
+    warmed_diagonal,
+)
 
 SHARD_SOLVERS = ("auto", "lbfgs", "warm")  # that `fit_sharded` runs; others take the problem as it is
 EPOCHS = 4

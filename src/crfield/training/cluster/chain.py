@@ -37,7 +37,6 @@ from crfield.scoring.layout import Layout
 from crfield.scoring.layout_growth import joined
 from crfield.storage.encoded import EncodedDataset
 from crfield.training.chain import warm_start
-from crfield.training.chain.fused import FusedChain
 from crfield.training.chain.partial_fit import take_sequences
 from crfield.training.chain.plan import ChainParts
 from crfield.training.chain.shards import EPOCHS, GROUP, ShardedChain, fit_sharded
@@ -45,6 +44,7 @@ from crfield.training.cluster.host import Answer
 from crfield.training.cluster.session import Cluster
 from crfield.training.cluster.steps import Callback, watched
 from crfield.training.column_basis import Moments, measured
+from crfield.training.likelihood import FusedChain
 
 SPARSE = 0.5  # share of the weights that a worker touches, below which it sends only these
 PACKED = 4.0  # bytes of a packed shard for each of its bytes on disk, at most

@@ -24,8 +24,8 @@ from crfield.optimize.history import CALLBACK, INTERRUPTED, TOLERANCE, Result, S
 from crfield.optimize.lbfgs import minimize
 from crfield.optimize.penalty import Penalty
 from crfield.scoring.graph_linear import GraphScorer, inverse_curvature
-from crfield.training.chain.fused import FusedChain
 from crfield.training.graph.plan import TRAINING_BUDGET, Plan
+from crfield.training.likelihood import FusedChain
 
 Callback = Callable[[Step, np.ndarray], bool | None]
 

@@ -7,7 +7,7 @@ from the counted ones θ₀, towards which the penalty pulls. Columns are brough
 so that the penalty means the same for all of them, and back at its end.
 
 Emissions that are log-linear in statistics T(x) make p(y | x) a linear chain field with the columns T(x), whose
-weights are functions of θ. So the compiled problem of such chains (`training.chain.fused`) gives value and gradient,
+weights are functions of θ. So the compiled problem of such chains (`training.likelihood`) gives value and gradient,
 and the chain rule does the rest: an evaluation costs what it costs for the field. Probabilities stay probabilities
 and deviations positive; otherwise nothing ties the densities to the data any more, which is the point: what is best
 for p(y | x) need not look like p(x | y) (Vail 2008, section 2.7.4, who climbed coordinate by coordinate for two
@@ -32,7 +32,7 @@ from crfield.optimize.lbfgs import minimize
 from crfield.optimize.penalty import Penalty
 from crfield.scoring.densities.gaussian import Exponential
 from crfield.scoring.layout import Layout
-from crfield.training.chain.fused import FusedChain
+from crfield.training.likelihood import FusedChain
 
 MEMORY = 50  # pairs of the history: few parameters that hang together
 _LEAST = 1e-12  # a probability that was never counted starts here, since the gradient of zero is zero

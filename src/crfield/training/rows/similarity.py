@@ -5,7 +5,7 @@ The curvature of the loss along them is known in advance, Σ_n φ_nd² · p (1 �
 diagonal that L-BFGS starts from. Evaluating costs a product of matrices, N · D · L, beside which a long history is
 free; with columns of single precision it takes half the time. Sequences with one full table of neighbours are a
 chain, weight for weight: they are scored, summed over and pulled back one by one while their columns are in the cache
-(`training.chain.fused`), which is faster still.
+(`training.likelihood`), which is faster still.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from crfield.optimize.lbfgs import minimize
 from crfield.optimize.penalty import Penalty
 from crfield.scoring.graph_layout import GraphLayout
 from crfield.scoring.graph_linear import GraphScorer
-from crfield.training.chain.fused import FusedChain
 from crfield.training.full_batch import FullBatch
 from crfield.training.graph.fit import Callback, fit_graph, smooth_objective
 from crfield.training.graph.plan import Plan
+from crfield.training.likelihood import FusedChain
 
 HISTORY_BYTES, LONGEST, SHORTEST = 2**27, 100, 10
 

@@ -28,9 +28,9 @@ from crfield.objectives.contrast import Contrast
 from crfield.scoring.layout import Layout
 from crfield.scoring.similarity import squares
 from crfield.scoring.tables import FunctionTables, TableScorer
-from crfield.training.chain.fused import FusedChain
 from crfield.training.column_basis import measured
 from crfield.training.full_batch import FullBatch
+from crfield.training.likelihood import FusedChain
 
 
 class _Rows:
