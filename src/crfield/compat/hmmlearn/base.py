@@ -148,7 +148,7 @@ class BaseHMM(BaseEstimator):
         X = self._checked(X)
         chains = self._chains(X, lengths)
         known = self._known(labels, len(X))
-        self._begin(X)
+        self._init(X, lengths)
         self._check()
         if known is not None and len(np.unique(known[known >= 0])) == self.n_components:
             # Clusters have numbers of their own: begin with what is known of every state.
@@ -168,9 +168,9 @@ class BaseHMM(BaseEstimator):
                 )
         return self
 
-    def _begin(self, X: np.ndarray) -> None:
+    def _init(self, X: np.ndarray, lengths: Any = None) -> None:
         """Set the parameters that EM starts from."""
-        self._set_n_features(X)
+        self._check_and_set_n_features(X)
         rng, n = check_random_state(self.random_state), self.n_components
         if self._wanted("s", "startprob_"):
             self.startprob_ = rng.dirichlet(np.full(n, 1.0 / n))
@@ -322,7 +322,7 @@ class BaseHMM(BaseEstimator):
             )
         return known
 
-    def _set_n_features(self, X: np.ndarray) -> None:
+    def _check_and_set_n_features(self, X: np.ndarray) -> None:
         width = X.shape[1]
         if getattr(self, "n_features", None) is None:
             self.n_features = width

@@ -95,7 +95,7 @@ class CategoricalHMM(_Shares):
             )
         return X
 
-    def _set_n_features(self, X: np.ndarray) -> None:
+    def _check_and_set_n_features(self, X: np.ndarray) -> None:
         if self.n_features is None:
             self.n_features = int(X.max()) + 1
 
@@ -152,8 +152,8 @@ class MultinomialHMM(_Shares):
         )
         self.n_trials = n_trials
 
-    def _set_n_features(self, X: np.ndarray) -> None:
-        super()._set_n_features(X)
+    def _check_and_set_n_features(self, X: np.ndarray) -> None:
+        super()._check_and_set_n_features(X)
         if not np.issubdtype(X.dtype, np.integer) or X.min() < 0:
             raise ValueError("Symbol counts should be nonnegative integers")
         if self.n_trials is None:
