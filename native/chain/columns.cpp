@@ -3,6 +3,9 @@
 // This is memory traffic, not arithmetic: more than half of an evaluation on text. So weights of columns seen
 // with several labels lie in dense rows (one prefetched stretch each), rare (column, label) features stand
 // alone, and prefetches run ahead of both lists.
+//
+// Weights may be of single precision and so may scores and beliefs, which halves what is read; the gradient never is.
+#include "chain/single.hpp"
 #include "chain/sweep.hpp"
 
 namespace crfield {
@@ -10,15 +13,16 @@ namespace CRFIELD_LEVEL_NAME {
 namespace {
 
 // Always inlined: gcc takes a function that only prefetches for one without effects and drops calls of it.
-template <bool WRITE>
-__attribute__((always_inline)) inline void prefetch_row(const double* p, int doubles) {
+template <bool WRITE, class T>
+__attribute__((always_inline)) inline void prefetch_row(const T* p, int numbers) {
   const char* q = (const char*)p;
-  for (int o = 0; o < doubles * 8; o += 64) __builtin_prefetch(q + o, WRITE);
-  __builtin_prefetch(q + doubles * 8 - 1, WRITE);  // rows need not begin with a cache line
+  const int bytes = numbers * (int)sizeof(T);
+  for (int o = 0; o < bytes; o += 64) __builtin_prefetch(q + o, WRITE);
+  __builtin_prefetch(q + bytes - 1, WRITE);  // rows need not begin with a cache line
 }
 
-template <bool WRITE>
-__attribute__((always_inline)) inline void prefetch_list(const NodeRows& x, int64_t q, const double* single,
+template <bool WRITE, class T>
+__attribute__((always_inline)) inline void prefetch_list(const NodeRows& x, int64_t q, const T* single,
                                                          const int32_t* label) {
   const int32_t from = x.list_begin[q];
   __builtin_prefetch(single + from, WRITE);
@@ -32,7 +36,8 @@ template <bool SPLIT, class T>
 struct Rows {
   T* rows;
   int64_t step, first_merged = 0, away = 0, more = 0;  // in bytes
-  Rows(const NodeWeights& w, T* rows_, T* merged) : rows(rows_), step(w.row_stride * 8) {
+  template <class M>
+  Rows(const NodeWeights& w, T* rows_, M* merged) : rows(rows_), step(sizeof(T) * (sizeof(T) == 8 ? w.row_stride : w.stride)) {
     if constexpr (SPLIT) {
       first_merged = w.n_rows;
       more = (w.stride - w.row_stride) * 8;
@@ -46,47 +51,59 @@ struct Rows {
   }
 };
 
-// VECS > 0: the row of scores lives in registers; 0: any number of vectors, the row lives in the first cache.
-template <int VECS, bool VALUES, bool SPLIT>
-void gather_rows(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n, const double* base, double* score) {
+// The weights to read: of double precision where there are no others.
+template <class T>
+struct Weights {
+  const T *rows, *single;
+};
+inline Weights<double> weights_of(const NodeWeights& w, double) { return {w.rows, w.single}; }
+inline Weights<float> weights_of(const NodeWeights& w, float) { return {w.float_rows, w.float_single}; }
+
+// Rows of weights of type T, sums of type S. VECS > 0: the row of scores lives in registers; 0: any number of vectors,
+// the row lives in the first cache.
+template <int VECS, bool VALUES, bool SPLIT, class T, class S>
+void gather_rows(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n, const double* base, S* score) {
+  using B = typename Of<T>::Block;
+  using C = typename Of<S>::Block;
   const int vectors = VECS ? VECS : w.stride / LANES;
   const int64_t stride = w.stride;
   const int64_t* ptr = x.row_ptr + row;
   const uint32_t* order = x.row_order + row;
   const int32_t* item = x.row_item;
-  const Rows<SPLIT, const double> rows(w, w.rows, w.merged);
+  const Rows<SPLIT, const T> rows(w, weights_of(w, T()).rows, w.merged);
   for (int64_t k = 0; k < n; k++) {
-    double* s = score + order[k] * stride;
+    S* s = score + order[k] * stride;
     int64_t p = ptr[k];
     const int64_t stop = ptr[k + 1];
     if constexpr (VECS > 0) {
-      V acc[VECS];
-      for (int v = 0; v < VECS; v++) acc[v] = load(base + v * LANES);
+      B acc[VECS];
+      for (int v = 0; v < VECS; v++) acc[v] = converted<B>(load(base + v * LANES));
       for (; p < stop; p++) {
         prefetch_row<false>(rows[item[p + AHEAD_ROWS]], VECS * LANES);
-        const double* from = rows[item[p]];
+        const T* from = rows[item[p]];
         if constexpr (VALUES) {
-          const V by = fill(x.row_value[p]);
-          for (int v = 0; v < VECS; v++) acc[v] += by * load(from + v * LANES);
+          const B by = block_of((T)x.row_value[p]);
+          for (int v = 0; v < VECS; v++) acc[v] += by * block_at(from + v * LANES);
         } else {
-          for (int v = 0; v < VECS; v++) acc[v] += load(from + v * LANES);
+          for (int v = 0; v < VECS; v++) acc[v] += block_at(from + v * LANES);
         }
       }
-      for (int v = 0; v < VECS; v++) store(s + v * LANES, acc[v]);
+      for (int v = 0; v < VECS; v++) put(s + v * LANES, converted<C>(acc[v]));
     } else {
-      for (int v = 0; v < vectors; v++) store(s + v * LANES, load(base + v * LANES));
+      for (int v = 0; v < vectors; v++) put(s + v * LANES, converted<C>(load(base + v * LANES)));
       for (; p < stop; p++) {
         prefetch_row<false>(rows[item[p + 2]], stride);
-        const double* from = rows[item[p]];
-        const V by = fill(VALUES ? x.row_value[p] : 1.0);
-        for (int v = 0; v < vectors; v++) store(s + v * LANES, load(s + v * LANES) + by * load(from + v * LANES));
+        const T* from = rows[item[p]];
+        const B by = block_of(VALUES ? (T)x.row_value[p] : (T)1);
+        for (int v = 0; v < vectors; v++)
+          put(s + v * LANES, block_at(s + v * LANES) + converted<C>(by * block_at(from + v * LANES)));
       }
     }
   }
 }
 
-template <int VECS, bool VALUES, bool MASK, bool SPLIT>
-void scatter_rows(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n, const double* belief,
+template <int VECS, bool VALUES, bool MASK, bool SPLIT, class S>
+void scatter_rows(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n, const S* belief,
                   const double* mask, const NodeGradient& g) {
   const int vectors = VECS ? VECS : w.stride / LANES;
   const int64_t stride = w.stride;
@@ -95,16 +112,16 @@ void scatter_rows(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t 
   const int32_t* item = x.row_item;
   const Rows<SPLIT, double> rows(w, g.rows, g.merged);
   for (int64_t k = 0; k < n; k++) {
-    const double* m = belief + order[k] * stride;
+    const S* m = belief + order[k] * stride;
     V held[VECS ? VECS : 1];
     if constexpr (VECS > 0)
-      for (int v = 0; v < VECS; v++) held[v] = load(m + v * LANES);
+      for (int v = 0; v < VECS; v++) held[v] = converted<V>(block_at(m + v * LANES));
     for (int64_t p = ptr[k], stop = ptr[k + 1]; p < stop; p++) {
       if constexpr (VECS > 0) prefetch_row<true>(rows[item[p + AHEAD_ROWS]], VECS * LANES);
       double* to = rows[item[p]];
       const V by = fill(VALUES ? x.row_value[p] : 1.0);
       for (int v = 0; v < vectors; v++) {
-        V add = VECS > 0 ? held[VECS ? v : 0] : load(m + v * LANES);
+        V add = VECS > 0 ? held[VECS ? v : 0] : converted<V>(block_at(m + v * LANES));
         if constexpr (VALUES) add *= by;
         if constexpr (MASK) add *= load(mask + (to - g.rows) + v * LANES);
         store(to + v * LANES, load(to + v * LANES) + add);
@@ -119,18 +136,18 @@ struct Number {
 };
 
 // score += w or gradient += belief for columns with K single features
-template <bool VALUES, int K, class Cell>
-void gather_singles(const SingleLists& x, const Cell* cell, int64_t row, int64_t n, const double* w, double* score) {
+template <bool VALUES, int K, class Cell, class T, class S>
+void gather_singles(const SingleLists& x, const Cell* cell, int64_t row, int64_t n, const T* w, S* score) {
   const int32_t* item = x.item;
   for (int64_t q = x.ptr[row], end = x.ptr[row + n]; q < end; q++) {
     __builtin_prefetch(w + item[q + AHEAD_SINGLES]);
-    const double by = VALUES ? x.value[q] : 1.0;
-    for (int k = 0; k < K; k++) score[cell[q * K + k]] += by * w[item[q] + k];
+    const T by = VALUES ? (T)x.value[q] : (T)1;
+    for (int k = 0; k < K; k++) score[cell[q * K + k]] += (S)(by * w[item[q] + k]);
   }
 }
 
-template <bool VALUES, int K, class Cell>
-void scatter_singles(const SingleLists& x, const Cell* cell, int64_t row, int64_t n, const double* belief, double* g) {
+template <bool VALUES, int K, class Cell, class S>
+void scatter_singles(const SingleLists& x, const Cell* cell, int64_t row, int64_t n, const S* belief, double* g) {
   const int32_t* item = x.item;
   for (int64_t q = x.ptr[row], end = x.ptr[row + n]; q < end; q++) {
     __builtin_prefetch(g + item[q + AHEAD_SINGLES], 1);
@@ -139,15 +156,16 @@ void scatter_singles(const SingleLists& x, const Cell* cell, int64_t row, int64_
   }
 }
 
-template <bool VALUES>
-void gather_few(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n, double* score) {
+template <bool VALUES, class T, class S>
+void gather_few(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n, S* score) {
+  const T* single = weights_of(w, T()).single;
   auto all = [&](auto k, const SingleLists& lists) {
     constexpr int K = decltype(k)::COUNT;
     if (!lists.ptr) return;
     if (lists.short_cell)
-      gather_singles<VALUES, K>(lists, lists.short_cell, row, n, w.single, score);
+      gather_singles<VALUES, K>(lists, lists.short_cell, row, n, single, score);
     else
-      gather_singles<VALUES, K>(lists, lists.long_cell, row, n, w.single, score);
+      gather_singles<VALUES, K>(lists, lists.long_cell, row, n, single, score);
   };
   all(Number<1>(), x.single[0]);
   all(Number<2>(), x.single[1]);
@@ -155,15 +173,15 @@ void gather_few(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n,
   const int32_t* label = w.feature_label;
   for (int64_t r = 0; x.list_ptr && r < n; r++)
     for (int64_t q = x.list_ptr[row + r]; q < x.list_ptr[row + r + 1]; q++) {
-      prefetch_list<false>(x, q + AHEAD_LISTS, w.single, label);
-      const double by = VALUES ? x.list_value[q] : 1.0;
-      double* s = score + r * w.stride;
-      for (int32_t f = x.list_begin[q], end = x.list_end[q]; f < end; f++) s[label[f]] += by * w.single[f];
+      prefetch_list<false>(x, q + AHEAD_LISTS, single, label);
+      const T by = VALUES ? (T)x.list_value[q] : (T)1;
+      S* s = score + r * w.stride;
+      for (int32_t f = x.list_begin[q], end = x.list_end[q]; f < end; f++) s[label[f]] += (S)(by * single[f]);
     }
 }
 
-template <bool VALUES>
-void scatter_few(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n, const double* belief, double* g) {
+template <bool VALUES, class S>
+void scatter_few(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n, const S* belief, double* g) {
   auto all = [&](auto k, const SingleLists& lists) {
     constexpr int K = decltype(k)::COUNT;
     if (!lists.ptr) return;
@@ -180,7 +198,7 @@ void scatter_few(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n
     for (int64_t q = x.list_ptr[row + r]; q < x.list_ptr[row + r + 1]; q++) {
       prefetch_list<true>(x, q + AHEAD_LISTS, g, label);
       const double by = VALUES ? x.list_value[q] : 1.0;
-      const double* m = belief + r * w.stride;
+      const S* m = belief + r * w.stride;
       for (int32_t f = x.list_begin[q], end = x.list_end[q]; f < end; f++) g[f] += by * m[label[f]];
     }
 }
@@ -253,19 +271,20 @@ void gather_csr_rows<0>(const NodeWeights& w, const CsrRows& x, int64_t row, int
   }
 }
 
-template <int VECS>
-void gather_by(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n, const double* base, double* score) {
+template <int VECS, class T, class S>
+void gather_by(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n, const double* base, S* score) {
+  constexpr bool DOUBLE = sizeof(T) == sizeof(double);  // other rows have merged ones behind them
   if (x.values)
-    gather_rows<VECS, true, false>(w, x, row, n, base, score);
-  else if (w.merged)
-    gather_rows<VECS, false, true>(w, x, row, n, base, score);
+    gather_rows<VECS, true, false, T>(w, x, row, n, base, score);
+  else if (DOUBLE && w.merged)
+    gather_rows<VECS, false, DOUBLE, T>(w, x, row, n, base, score);
   else
-    gather_rows<VECS, false, false>(w, x, row, n, base, score);
+    gather_rows<VECS, false, false, T>(w, x, row, n, base, score);
 }
 
-template <int VECS>
-void scatter_by(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n, const double* belief,
-                const double* mask, const NodeGradient& g) {
+template <int VECS, class S>
+void scatter_by(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n, const S* belief, const double* mask,
+                const NodeGradient& g) {
   if (x.values && mask)
     scatter_rows<VECS, true, true, false>(w, x, row, n, belief, mask, g);
   else if (x.values)
@@ -301,27 +320,50 @@ void gather_dense(const NodeWeights& w, const double* dense, int64_t row, int64_
                   w.stride);
 }
 
-}  // namespace
-
-void gather(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n, const double* base, double* score) {
-  by_vectors(w.stride / LANES, [&](auto v) { gather_by<decltype(v)::COUNT>(w, x, row, n, base, score); });
+template <class T, class S>
+void gather_sparse(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n, const double* base, S* score) {
+  by_vectors(w.stride / LANES, [&](auto v) { gather_by<decltype(v)::COUNT, T>(w, x, row, n, base, score); });
   if (x.values)
-    gather_few<true>(w, x, row, n, score);
+    gather_few<true, T>(w, x, row, n, score);
   else
-    gather_few<false>(w, x, row, n, score);
-  gather_dense(w, x.dense, row, n, score);
+    gather_few<false, T>(w, x, row, n, score);
 }
 
-void scatter(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n, const double* belief,
-             const double* mask, const NodeGradient& g) {
+template <class S>
+void scatter_sparse(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n, const S* belief,
+                    const double* mask, const NodeGradient& g) {
   by_vectors(w.stride / LANES, [&](auto v) { scatter_by<decltype(v)::COUNT>(w, x, row, n, belief, mask, g); });
   if (x.values)
     scatter_few<true>(w, x, row, n, belief, g.single);
   else
     scatter_few<false>(w, x, row, n, belief, g.single);
+}
+
+}  // namespace
+
+void gather(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n, const double* base, double* score) {
+  gather_sparse<double>(w, x, row, n, base, score);
+  gather_dense(w, x.dense, row, n, score);
+}
+
+void scatter(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n, const double* belief,
+             const double* mask, const NodeGradient& g) {
+  scatter_sparse(w, x, row, n, belief, mask, g);
   if (w.n_dense)
     product<true>(w.n_dense, n, w.stride / LANES, x.dense + row * w.n_dense, 1, w.n_dense, belief, w.stride, g.dense,
                   w.stride);
+}
+
+void gather_single(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n, const double* base, float* score) {
+  if (w.float_rows)
+    gather_sparse<float>(w, x, row, n, base, score);
+  else
+    gather_sparse<double>(w, x, row, n, base, score);
+}
+
+void scatter_single(const NodeWeights& w, const NodeRows& x, int64_t row, int64_t n, const float* belief,
+                    const NodeGradient& g) {
+  scatter_sparse(w, x, row, n, belief, nullptr, g);
 }
 
 void gather_csr(const NodeWeights& w, const CsrRows& x, int64_t row, int64_t n, const double* base, double* score) {

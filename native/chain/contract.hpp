@@ -22,6 +22,8 @@ constexpr int BOTH_ENDS_VECTORS = 6;
 // Groups of at most so many sequences are swept side by side if few pairs carry a weight; of half as many, and so many
 // labels, if any may: see side_by_side.cpp.
 constexpr int SIDE_MOST = 16, SIDE_LABELS = 32;
+// In single precision always SIDE_MOST, if edge scores spread over at most so many nats: see side_by_side.cpp.
+constexpr double SINGLE_SPREAD = 30.0;
 
 struct Group {
   int64_t row = 0;                 // first packed row
@@ -53,6 +55,9 @@ struct EdgeTable {
   const double* by_later_extra = nullptr;                          // (P) prob - ground
   const int32_t *by_earlier_ptr = nullptr, *by_earlier = nullptr;  // (L + 1), (P) later labels
   const double* by_earlier_extra = nullptr;
+  // the same numbers in single precision, where they were asked for
+  const float *single_prob = nullptr, *single_prob_t = nullptr;
+  const float *single_later_extra = nullptr, *single_earlier_extra = nullptr;
 };
 
 // Edge scores that differ from position to position: filled in when needed, expectations handed back.
@@ -84,6 +89,26 @@ struct Sweep {
   double* direct = nullptr;        // (L, stride) += expected counts of sequences that took the log recursion
 };
 
+// Groups that are swept side by side, in double or in single precision: the lanes of vectors are dealt to them, `per`
+// to each, the longest first.
+template <class T>
+struct Beside {
+  int labels = 0, stride = 0, n = 0, per = 0;
+  struct Lanes {
+    int steps = 0, width = 0;
+    const int32_t* active = nullptr;
+    const int64_t* start = nullptr;
+    const T* score = nullptr;       // (rows, stride) padding -inf
+    T* belief = nullptr;            // (rows, stride) out: node marginals, padding 0
+    double* total = nullptr;        // (width) out: log Z
+    const double* factor = nullptr; // (width)
+    double* size = nullptr;         // (width) out if given: Σ_t |largest score of the step|
+  } of[2];
+  T* side = nullptr;                // scratch: ((2 steps + 1) * L + steps) * lanes and a row
+  double* counts = nullptr;         // as in Sweep
+  double* pair_counts = nullptr;
+};
+
 // One sequence that is swept from both ends at once: see both_ends.cpp.
 struct BothEnds {
   int64_t steps = 0;               // at least 2
@@ -103,6 +128,8 @@ struct NodeWeights {
   int64_t n_rows = 0;              // rows from this number on are merged ones and lie in
   const double* merged = nullptr;  // (…, stride); null where they follow the others
   const double* single = nullptr;  // weights of (column, label) features
+  // Both in single precision, where they were asked for; rows lie `stride` apart, merged ones behind the others
+  const float *float_rows = nullptr, *float_single = nullptr;
   const int64_t* feature_ptr = nullptr;    // (A + 1) features of each column
   const int32_t* feature_label = nullptr;  // (F)
   const double* dense = nullptr;   // (D, stride) weights of the dense block
@@ -167,6 +194,13 @@ struct Kernels {
   // gradient += belief, on dense rows only where `mask` (same shape as the rows) is one if a mask is given
   void (*scatter)(const NodeWeights&, const NodeRows&, int64_t row, int64_t n, const double* belief,
                   const double* mask, const NodeGradient&);
+  // The same in single precision for columns of value one, sums of the gradient in double. Weights are read in the
+  // precision in which they are there.
+  void (*gather_single)(const NodeWeights&, const NodeRows&, int64_t row, int64_t n, const double* base, float* score);
+  void (*scatter_single)(const NodeWeights&, const NodeRows&, int64_t row, int64_t n, const float* belief,
+                         const NodeGradient&);
+  bool (*fits_single)(const EdgeTable&, const Beside<float>&);
+  void (*sweep_single)(const EdgeTable&, const Beside<float>&);
   // best path of one sequence; score (T, stride) is overwritten; returns its score or -inf
   double (*best_path)(int labels, int stride, int64_t steps, double* score, const double* log,
                       const double* log_t, int32_t* path);

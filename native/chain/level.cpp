@@ -12,6 +12,10 @@ void exponentiate(int64_t, const double*, double, double*);
 void gather(const NodeWeights&, const NodeRows&, int64_t, int64_t, const double*, double*);
 void gather_csr(const NodeWeights&, const CsrRows&, int64_t, int64_t, const double*, double*);
 void scatter(const NodeWeights&, const NodeRows&, int64_t, int64_t, const double*, const double*, const NodeGradient&);
+void gather_single(const NodeWeights&, const NodeRows&, int64_t, int64_t, const double*, float*);
+void scatter_single(const NodeWeights&, const NodeRows&, int64_t, int64_t, const float*, const NodeGradient&);
+bool fits_single(const EdgeTable&, const Beside<float>&);
+void sweep_single(const EdgeTable&, const Beside<float>&);
 double best_path(int, int, int64_t, double*, const double*, const double*, int32_t*);
 double best_path_each(const EdgeSource&, int64_t, int, int, int64_t, double*, double*, int32_t*);
 void best_two(int, int, const int64_t*, double* const*, const double*, const double*, int32_t* const*, double*);
@@ -20,9 +24,9 @@ void best_two(int, int, const int64_t*, double* const*, const double*, const dou
 
 const Kernels* CRFIELD_JOIN(kernels_level, CRFIELD_LEVEL)() {
   using namespace CRFIELD_LEVEL_NAME;
-  static const Kernels table{CRFIELD_LEVEL, LANES,  exponentiate, sweep,   both_ends, both_ends_spare,
-                             sweep_each,    gather, gather_csr,   scatter, best_path, best_path_each,
-                             best_two};
+  static const Kernels table{CRFIELD_LEVEL,  LANES,       exponentiate, sweep,     both_ends,      both_ends_spare,
+                             sweep_each,     gather,      gather_csr,   scatter,   gather_single,  scatter_single,
+                             fits_single,    sweep_single, best_path,   best_path_each, best_two};
   return &table;
 }
 

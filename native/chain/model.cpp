@@ -1,8 +1,10 @@
 #include "chain/model.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <stdexcept>
+#include <type_traits>
 
 #include "threads.hpp"
 
@@ -100,23 +102,36 @@ const double* Model::ends(const double* w, std::vector<double>& spare) const {
   return spare.data();
 }
 
-void Loaded::set(const Model& m, const double* weights, int n_jobs, int64_t more) {
+void Loaded::set(const Model& m, const double* weights, int n_jobs, int64_t more, bool single) {
   const double inf = std::numeric_limits<double>::infinity();
   w = weights;
-  if (!m.direct) {
-    rows_.resize((m.rows() + more) * m.stride + 8);
+  single_ = single && !m.direct;
+  auto lay_out = [&](auto& rows) {
+    rows.resize((m.rows() + more) * m.stride + 8);
     run_parts(n_jobs, [&](int part) {
+      using T = std::remove_reference_t<decltype(rows[0])>;
       const int64_t from = m.rows() * part / n_jobs, to = m.rows() * (part + 1) / n_jobs;
-      std::memset(rows_.data() + from * m.stride, 0, sizeof(double) * (to - from) * m.stride);
+      std::memset(rows.data() + from * m.stride, 0, sizeof(T) * (to - from) * m.stride);
       for (int64_t r = from; r < to; r++) {
         const int64_t c = m.column_of_row[r];
-        double* row = rows_.data() + r * m.stride;
+        T* row = rows.data() + r * m.stride;
         if (m.all_pairs)
-          for (int j = 0; j < m.labels; j++) row[j] = w[c * m.labels + j];
+          for (int j = 0; j < m.labels; j++) row[j] = (T)w[c * m.labels + j];
         else
-          for (int64_t f = m.feature_ptr[c]; f < m.feature_ptr[c + 1]; f++) row[m.feature_label[f]] = w[f];
+          for (int64_t f = m.feature_ptr[c]; f < m.feature_ptr[c + 1]; f++) row[m.feature_label[f]] = (T)w[f];
       }
     });
+  };
+  if (single_) {
+    lay_out(float_rows_);
+    float_single_.resize(m.at_dense + 8);
+    for (int64_t f = 0; f < m.at_dense; f++) float_single_[f] = (float)w[f];
+  } else if (!m.direct) {
+    lay_out(rows_);
+  }
+  if (single) {
+    largest_ = 0;
+    for (int64_t f = 0; f < m.at_dense; f++) largest_ = std::max(largest_, std::abs(w[f]));
   }
   if (m.direct) rows_.resize(more * m.stride + 8);
   has_merged_ = more > 0;
@@ -127,6 +142,7 @@ void Loaded::set(const Model& m, const double* weights, int n_jobs, int64_t more
   base_.resize(m.stride);
   for (int j = 0; j < m.stride; j++) base_[j] = j >= m.labels ? -inf : m.bias ? w[m.at_bias + j] : 0.0;
   set_edges(m, w + m.at_pairs);
+  if (single) table_.add_single();
 }
 
 void Loaded::set_edges(const Model& m, const double* pair_weights) {
@@ -148,6 +164,8 @@ NodeWeights Loaded::node(const Model& m) const {
   n.n_rows = m.rows();
   n.merged = m.direct && has_merged_ ? rows_.data() : nullptr;
   n.single = w;
+  n.float_rows = single_ ? float_rows_.data() : nullptr;
+  n.float_single = single_ ? float_single_.data() : nullptr;
   n.feature_ptr = m.feature_ptr.data();
   n.feature_label = m.feature_label.data();
   n.dense = dense_.data();

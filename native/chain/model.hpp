@@ -55,10 +55,13 @@ struct Model {
 class Loaded {
  public:
   // Room is left for `more` rows: after the dense rows of the model, or alone where those are the flat weights.
-  void set(const Model& m, const double* w, int n_jobs, int64_t more = 0);
+  // In single precision if asked for, unless rows are the flat weights; `largest` is then the largest |weight| of a column.
+  void set(const Model& m, const double* w, int n_jobs, int64_t more = 0, bool single = false);
   NodeWeights node(const Model& m) const;
   const double* base() const { return base_.data(); }
   double* rows() { return rows_.data(); }
+  float* float_rows() { return single_ ? float_rows_.data() : nullptr; }
+  double largest() const { return largest_; }
   double* dense() { return dense_.data(); }
   const OwnedTable& edges() const { return table_; }
   void set_edges(const Model& m, const double* pair_weights);
@@ -66,7 +69,9 @@ class Loaded {
 
  private:
   Buffer<double> rows_, dense_, base_;
-  bool has_merged_ = false;
+  Buffer<float> float_rows_, float_single_;
+  double largest_ = 0;
+  bool has_merged_ = false, single_ = false;
   std::vector<double> log_;
   OwnedTable table_;
 };

@@ -2,6 +2,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
@@ -294,6 +295,15 @@ NB_MODULE(_chain, module) {
                      "weights or gradient do not fit the model");
              nb::gil_scoped_release unlocked;
              return p.evaluate(w.data(), gradient.data(), n_jobs);
+           })
+      .def("evaluate_single",
+           [](const Problem& p, Array1<const double> w, Array1<double> gradient, int n_jobs) {
+             require((int64_t)w.shape(0) == p.model().n_weights && gradient.shape(0) == w.shape(0),
+                     "weights or gradient do not fit the model");
+             nb::gil_scoped_release unlocked;
+             double error = 0;
+             const double value = p.evaluate_single(w.data(), gradient.data(), n_jobs, error);
+             return std::pair<double, double>(value, error);
            })
       .def("curvature",
            [](const Problem& p, Array1<const double> w, Array1<double> out, int n_jobs) {

@@ -109,6 +109,7 @@ void OwnedTable::set(const Kernels* k, int labels, const double* log, const int3
     if (log[p] != -inf) low = std::min(low, log[p]);
   }
   EdgeTable& t = table_;
+  t.single_prob = nullptr;
   t.labels = labels;
   t.stride = stride;
   t.shift = top == -inf ? 0 : top;
@@ -163,6 +164,21 @@ void OwnedTable::set(const Kernels* k, int labels, const double* log, const int3
   t.by_later = later_.data();
   t.by_later_extra = later_extra_.data();
   t.by_earlier_extra = earlier_extra_.data();
+}
+
+void OwnedTable::add_single() {
+  EdgeTable& t = table_;
+  if (!(t.spread <= SINGLE_SPREAD) || (!t.sparse && t.labels > SIDE_LABELS)) return;
+  auto rounded = [](Buffer<float>& to, const Buffer<double>& from) {
+    to.resize(from.size());
+    for (int64_t k = 0; k < from.size(); k++) to[k] = (float)from[k];
+    return to.data();
+  };
+  t.single_prob = rounded(single_prob_, prob_);
+  t.single_prob_t = rounded(single_prob_t_, prob_t_);
+  if (!t.sparse) return;
+  t.single_later_extra = rounded(single_later_extra_, later_extra_);
+  t.single_earlier_extra = rounded(single_earlier_extra_, earlier_extra_);
 }
 
 Sweep Scratch::prepare(const Group& group, int labels, int stride, int words, bool unsafe, bool sparse) {

@@ -26,12 +26,14 @@ class OwnedTable {
   // `log` is (L, L). `pairs` (flat i * L + j, sorted) are the pairs that carry a weight, all others being 0;
   // null when any pair may differ from 0.
   void set(const Kernels* k, int labels, const double* log, const int32_t* pairs, int64_t n_pairs);
+  void add_single();  // the same numbers in single precision, if they do not spread too far for it
   const EdgeTable& table() const { return table_; }
   const double* log_t() const { return log_t_.data(); }
 
  private:
   EdgeTable table_;
   Buffer<double> log_, log_t_, prob_, prob_t_, later_extra_, earlier_extra_;
+  Buffer<float> single_prob_, single_prob_t_, single_later_extra_, single_earlier_extra_;
   std::vector<uint64_t> into_;
   std::vector<int32_t> later_ptr_, later_, earlier_ptr_, earlier_;
 };

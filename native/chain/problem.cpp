@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 
 #include "chain/problem_memory.hpp"
 #include "threads.hpp"
@@ -20,7 +21,10 @@ double Problem::one_group(const Group& g, const Loaded& loaded, const double* ba
   const bool each = m.edge_features();
   Sweep s = part.scratch.prepare(g, L, stride, table.words, each || !table.safe, table.sparse);
   const NodeWeights weights = loaded.node(m);
-  m.k->gather(weights, *part.gather_rows, g.row, g.rows, base, s.score);
+  if (weights.float_rows)
+    gather_rounded(g, weights, base, part, s.score);
+  else
+    m.k->gather(weights, *part.gather_rows, g.row, g.rows, base, s.score);
   if (scale != 1.0)
     for (int64_t r = 0; r < g.rows; r++)
       for (int j = 0; j < L; j++) s.score[r * stride + j] = scale * (s.score[r * stride + j] - base[j]) + base[j];
@@ -151,10 +155,18 @@ void Problem::one_share(int share, int shares, const Call& call, const Shared& s
   out.single = share == 0 ? shared.out : part.single.data();
   out.dense = part.dense.data();
   part.gather_rows = &shared.plain;
-  part.value = 0;
+  part.value = part.error = 0;
   const NodeWeights weights = call.loaded.node(m);
   for (size_t k = share; k < groups_.size(); k += shares) {
     const Group& g = groups_[k];
+    if (shared.single) {
+      const Group* some[2] = {&g, k + shares < groups_.size() ? &groups_[k + shares] : nullptr};
+      const int n = some[1] && g.width <= SIDE_MOST / 2 ? 2 : 1;
+      if (groups_single(some, n, call.loaded, shared.boundary, part, out)) {
+        k += (n - 1) * shares;
+        continue;
+      }
+    }
     part.value += one_group(g, call.loaded, call.loaded.base(), 1.0, shared.boundary, part, shared.mode);
     m.k->scatter(weights, shared.scattered, g.row, g.rows, part.scratch.belief.data(), nullptr, out);
   }
@@ -165,17 +177,24 @@ void Problem::one_share(int share, int shares, const Call& call, const Shared& s
 void Problem::sum_merged(Loaded& loaded) const {
   const Model& m = *model_;
   const int64_t n = m.rows();
-  double* sums = loaded.rows() + (m.direct ? 0 : n * m.stride);
-  for (int64_t v = 0; v < merged_.size(); v++) {
-    double* sum = sums + v * m.stride;
-    std::memset(sum, 0, sizeof(double) * m.stride);
-    for (int64_t q = merged_.ptr[v]; q < merged_.ptr[v + 1]; q++) {
-      const int64_t k = merged_.member[q];
-      const double* own = m.direct ? loaded.w + k * m.labels : loaded.rows() + k * m.stride;
-      const double* row = k >= n ? sums + (k - n) * m.stride : own;
-      for (int j = 0; j < m.labels; j++) sum[j] += row[j];
+  auto add_up = [&](auto* rows, auto* sums, int64_t step) {  // rows of the model, and of the sums
+    using T = std::remove_reference_t<decltype(*sums)>;
+    for (int64_t v = 0; v < merged_.size(); v++) {
+      T* sum = sums + v * m.stride;
+      std::memset(sum, 0, sizeof(T) * m.stride);
+      for (int64_t q = merged_.ptr[v]; q < merged_.ptr[v + 1]; q++) {
+        const int64_t k = merged_.member[q];
+        const T* row = k >= n ? sums + (k - n) * m.stride : rows + k * step;
+        for (int j = 0; j < m.labels; j++) sum[j] += row[j];
+      }
     }
-  }
+  };
+  if (m.direct)
+    add_up(loaded.w, loaded.rows(), m.labels);
+  else if (float* rows = loaded.float_rows())
+    add_up(rows, rows + n * m.stride, m.stride);
+  else
+    add_up(loaded.rows(), loaded.rows() + n * m.stride, m.stride);
 }
 
 // Gradients of merged rows, added to each member's: the last ones first, as members may be merged rows themselves.
@@ -235,17 +254,18 @@ void Problem::fold_rest(const Part& part, const EdgeTable& table, double* varian
 // Sums are made in shares of the groups and the shares added in order. There are at least SHARES of them however few
 // the threads, so one and two threads give the same bits; a single thread needs memory for one share only. More
 // shares would extend that to more threads, at the price of clearing and adding them up on every machine.
-void Problem::run(const double* w, double* out, int n_jobs, Mode mode, double& value) const {
+void Problem::run(const double* w, double* out, int n_jobs, Mode mode, double& value, double* error) const {
   const Model& m = *model_;
   const int most = (int)std::max<size_t>(1, groups_.size());
   const int shares = std::min(std::max(SHARES, n_jobs), most);
   const int threads = std::min(n_jobs, shares);
   std::unique_ptr<Call> call = borrow(threads == 1 ? 1 : shares);
-  call->loaded.set(m, w, threads, merged_.size());
+  const bool single = error && !values_ && !m.n_dense && !m.edge_features();
+  call->loaded.set(m, w, threads, merged_.size(), single);
   sum_merged(call->loaded);
   const EdgeTable& table = call->loaded.edges().table();
   std::vector<double> ends;
-  Shared shared{rows(), rows(), m.ends(w, ends), mode, out};
+  Shared shared{rows(), rows(), m.ends(w, ends), mode, out, single && table.single_prob};
   if (mode == Mode::CURVATURE) square_values(*call, shared.scattered);
   std::memset(out + m.at_dense, 0, sizeof(double) * (m.n_weights - m.at_dense));
   std::vector<double> variance(m.labels, 0.0);
@@ -257,6 +277,7 @@ void Problem::run(const double* w, double* out, int n_jobs, Mode mode, double& v
       fold_columns(part, 0, m.columns, q == 0, out);
       fold_rest(part, table, variance.data(), out);
       value += part.value;
+      if (error) *error += part.error;
     }
   } else {
     run_parts(threads, [&](int t) {
@@ -270,6 +291,7 @@ void Problem::run(const double* w, double* out, int n_jobs, Mode mode, double& v
     for (int q = 0; q < shares; q++) {
       fold_rest(*call->parts[q], table, variance.data(), out);
       value += call->parts[q]->value;
+      if (error) *error += call->parts[q]->error;
     }
   }
   if (mode == Mode::CURVATURE)
@@ -317,6 +339,13 @@ void Problem::share_variance(const std::vector<double>& variance, double* out) c
 double Problem::evaluate(const double* w, double* gradient, int n_jobs) const {
   double value = 0;
   run(w, gradient, n_jobs, Mode::GRADIENT, value);
+  return value;
+}
+
+double Problem::evaluate_single(const double* w, double* gradient, int n_jobs, double& error) const {
+  double value = 0;
+  error = 0;
+  run(w, gradient, n_jobs, Mode::GRADIENT, value, &error);
   return value;
 }
 

@@ -39,6 +39,9 @@ class Problem {
 
   // Σ_s weight_s (log Z_s - total of what is allowed); gradient (n_weights) is overwritten.
   double evaluate(const double* w, double* gradient, int n_jobs) const;
+  // The same in single precision but for sums, where that is possible; `error` is about how far the value may be off, or
+  // zero where everything was done in double precision: problem_single.cpp.
+  double evaluate_single(const double* w, double* gradient, int n_jobs, double& error) const;
   // Diagonal of the curvature, near enough for a preconditioner: Σ x² p (1 - p) for node features.
   void curvature(const double* w, double* out, int n_jobs) const;
   // One pass of stochastic gradient steps over the groups in the given order; gives the loss met on the way.
@@ -66,11 +69,15 @@ class Problem {
   void pack_singles(const BatchView& batch, const std::vector<int64_t>& node_of_row);
   double one_group(const Group& g, const Loaded& loaded, const double* base, double scale, const double* boundary,
                    Part& part, Mode mode) const;
+  bool groups_single(const Group* const* groups, int n, const Loaded& loaded, const double* boundary, Part& part,
+                     const NodeGradient& out) const;
+  void gather_rounded(const Group& g, const NodeWeights& weights, const double* base, Part& part, double* score) const;
   struct Shared {  // what all threads of a call read
     NodeRows plain, scattered;
     const double* boundary;
     Mode mode;
     double* out;
+    bool single;
   };
   static constexpr int SHARES = 2;
   static void clear_part(const Model& m, int share, int64_t merged, Part& part);
@@ -81,7 +88,7 @@ class Problem {
   void spread_merged(const NodeGradient& g) const;
   void square_values(Call& call, NodeRows& x) const;
   void share_variance(const std::vector<double>& variance, double* out) const;
-  void run(const double* w, double* out, int n_jobs, Mode mode, double& value) const;
+  void run(const double* w, double* out, int n_jobs, Mode mode, double& value, double* error = nullptr) const;
   std::unique_ptr<Call> borrow(int parts) const;
   void give_back(std::unique_ptr<Call> call) const;
 

@@ -11,7 +11,9 @@ struct Problem::Part {
   Scratch scratch;
   Buffer<double> rows, merged, single, dense, bias, start, end, counts, pair_counts, direct, tail, third;
   const NodeRows* gather_rows = nullptr;
-  double value = 0;
+  Buffer<float> float_score, float_side;  // of groups in single precision: problem_single.cpp
+  Buffer<double> float_totals;
+  double value = 0, error = 0;
   bool running = false;  // sums go on from problem to problem: problem_sums.cpp
 };
 

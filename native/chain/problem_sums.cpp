@@ -57,7 +57,7 @@ void Problem::Sums::add(const Problem& problem) {
   const int64_t merged = problem.merged_.size();
   if (!opened_ || merged > room_) open(merged);
   problem.sum_merged(call_.loaded);
-  const Shared shared{problem.rows(), problem.rows(), boundary_, Mode::GRADIENT, out_};
+  const Shared shared{problem.rows(), problem.rows(), boundary_, Mode::GRADIENT, out_, false};
   const int shares = (int)call_.parts.size();
   run_parts(n_jobs_, [&](int t) {
     for (int q = shares * t / n_jobs_; q < shares * (t + 1) / n_jobs_; q++) {

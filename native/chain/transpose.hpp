@@ -8,15 +8,16 @@
 namespace crfield {
 namespace CRFIELD_LEVEL_NAME {
 
-// m[r][j] becomes m[j][r]
-__attribute__((always_inline)) inline void transpose(V (&m)[LANES]) {
+// m[r][j] becomes m[j][r], for vectors of LANES numbers
+template <class T>
+__attribute__((always_inline)) inline void transpose(T (&m)[LANES]) {
 #if CRFIELD_LEVEL == 4
-  V a[8];
+  T a[8];
   for (int k = 0; k < 8; k += 2) {
     a[k] = __builtin_shufflevector(m[k], m[k + 1], 0, 8, 2, 10, 4, 12, 6, 14);
     a[k + 1] = __builtin_shufflevector(m[k], m[k + 1], 1, 9, 3, 11, 5, 13, 7, 15);
   }
-  V b[8];
+  T b[8];
   for (int k = 0; k < 8; k += 4)
     for (int j = 0; j < 2; j++) {
       b[k + j] = __builtin_shufflevector(a[k + j], a[k + 2 + j], 0, 1, 8, 9, 4, 5, 12, 13);
@@ -27,7 +28,7 @@ __attribute__((always_inline)) inline void transpose(V (&m)[LANES]) {
     m[4 + j] = __builtin_shufflevector(b[j], b[4 + j], 4, 5, 6, 7, 12, 13, 14, 15);
   }
 #elif CRFIELD_LEVEL == 3
-  V a[4];
+  T a[4];
   for (int k = 0; k < 4; k += 2) {
     a[k] = __builtin_shufflevector(m[k], m[k + 1], 0, 4, 2, 6);
     a[k + 1] = __builtin_shufflevector(m[k], m[k + 1], 1, 5, 3, 7);
@@ -37,7 +38,7 @@ __attribute__((always_inline)) inline void transpose(V (&m)[LANES]) {
     m[2 + j] = __builtin_shufflevector(a[j], a[2 + j], 2, 3, 6, 7);
   }
 #else
-  const V first = __builtin_shufflevector(m[0], m[1], 0, 2);
+  const T first = __builtin_shufflevector(m[0], m[1], 0, 2);
   m[1] = __builtin_shufflevector(m[0], m[1], 1, 3);
   m[0] = first;
 #endif

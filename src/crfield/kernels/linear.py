@@ -171,6 +171,16 @@ class Problem:
         _check_output("gradient", gradient, self.n_weights)
         return float(self._problem.evaluate(weights, gradient, max(1, n_jobs)))
 
+    def evaluate_single(self, weights: np.ndarray, gradient: np.ndarray, *, n_jobs: int = 1) -> tuple[float, float]:
+        """`evaluate` in single precision but for sums: the value, and about how far off it may be.
+
+        For columns that are there or not, and transitions spread over at most 30 nats; else, and in the NumPy body,
+        everything is done in double precision, and the second number is zero.
+        """
+        _check_output("gradient", gradient, self.n_weights)
+        value, error = self._problem.evaluate_single(weights, gradient, max(1, n_jobs))
+        return float(value), float(error)
+
     def curvature(self, weights: np.ndarray, *, n_jobs: int = 1) -> np.ndarray:
         """About the diagonal of the second derivative (W,): Σ x² p (1 − p) for node features."""
         out = np.empty(self.n_weights)

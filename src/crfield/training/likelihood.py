@@ -141,6 +141,10 @@ class FusedChain:
         """Value; the gradient is written to ``gradient``."""
         return self._problem.evaluate(weights, gradient, n_jobs=self.n_jobs)
 
+    def evaluate_single(self, weights: np.ndarray, gradient: np.ndarray) -> tuple[float, float]:
+        """The value in single precision, and about how far off it may be; sums stay in double."""
+        return self._problem.evaluate_single(weights, gradient, n_jobs=self.n_jobs)
+
     def curvature(self, weights: np.ndarray) -> np.ndarray:
         """About the diagonal of the second derivative."""
         return self._problem.curvature(weights, n_jobs=self.n_jobs)

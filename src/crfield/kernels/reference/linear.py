@@ -375,6 +375,10 @@ class Problem:
         _pull(self.model, self.batch, self.node_weight * (p - q), self.edge_weight * (pairs - gold), gradient)
         return float(self.weight @ (total - clamped))
 
+    def evaluate_single(self, w: np.ndarray, gradient: np.ndarray, n_jobs: int) -> tuple[float, float]:
+        """`evaluate`, which is the reference of single precision too."""
+        return self.evaluate(w, gradient, n_jobs), 0.0
+
     def curvature(self, w: np.ndarray, out: np.ndarray, n_jobs: int) -> None:
         self._check_sizes(w, out)
         node, edge = scores_of(self.model, self.batch, w)
