@@ -104,7 +104,8 @@ struct Beside {
     const double* factor = nullptr; // (width)
     double* size = nullptr;         // (width) out if given: Σ_t |largest score of the step|
   } of[2];
-  T* side = nullptr;                // scratch: ((2 steps + 1) * L + steps) * lanes and a row
+  // scratch: ((2 steps + 1) * L + steps) * lanes and a row; in single precision a vector for each pair besides
+  T* side = nullptr;
   double* counts = nullptr;         // as in Sweep
   double* pair_counts = nullptr;
 };

@@ -130,8 +130,9 @@ void Loaded::set(const Model& m, const double* weights, int n_jobs, int64_t more
     lay_out(rows_);
   }
   if (single) {
-    largest_ = 0;
-    for (int64_t f = 0; f < m.at_dense; f++) largest_ = std::max(largest_, std::abs(w[f]));
+    double most[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    for (int64_t f = 0; f < m.at_dense; f++) most[f % 8] = std::abs(w[f]) > most[f % 8] ? std::abs(w[f]) : most[f % 8];
+    largest_ = *std::max_element(most, most + 8);
   }
   if (m.direct) rows_.resize(more * m.stride + 8);
   has_merged_ = more > 0;

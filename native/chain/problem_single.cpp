@@ -63,7 +63,7 @@ bool Problem::groups_single(const Group* const* groups, int n, const Loaded& loa
   part.float_score.resize(rows * stride);
   part.float_totals.resize(3 * n * s.per);
   const int64_t steps = groups[0]->steps;
-  part.float_side.resize(((2 * steps + 1) * L + steps) * SIDE_MOST + SIDE_MOST);
+  part.float_side.resize(((2 * steps + 1) * L + steps + 1 + (int64_t)m.pairs.size()) * SIDE_MOST);
   s.side = part.float_side.data();
   s.counts = table.sparse ? nullptr : part.counts.data();
   s.pair_counts = table.sparse ? part.pair_counts.data() : nullptr;

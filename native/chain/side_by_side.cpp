@@ -145,12 +145,16 @@ void product_sparse(const EdgeTable& t, bool transposed, const T* x, const Whole
 }
 
 // counts += Σ_t Σ_lanes factor α_t(i) v_{t+1}(j) for the pairs (i, j) that carry a weight, a few steps at a time
-// so that a sum across lanes serves them all
+// so that a sum across lanes serves them all; in single precision (P vectors of `spare`) it serves all steps
 template <class T, int WIDE>
 void count_pairs_sparse(const EdgeTable& t, int64_t steps, const T* alpha, const T* v, const Whole<T>* factor,
-                        const Beside<T>& s) {
+                        const Beside<T>& s, T* spare) {
+  constexpr bool KEPT = Of<T>::BLOCKS > 1;
   constexpr int SIDE = WIDE * WHOLE<T>, BLOCK = WIDE > 4 ? 1 : CRFIELD_LEVEL == 4 ? 12 / WIDE : 4 / WIDE;
   const int64_t cells = (int64_t)t.labels * SIDE;
+  auto count = [&](int i, int32_t p) -> double& {
+    return t.sparse ? s.pair_counts[p] : s.counts[(int64_t)i * s.stride + t.by_earlier[p]];
+  };
   auto some = [&](auto block, int64_t first) {
     constexpr int B = decltype(block)::COUNT;
     const T *a = alpha + first * cells, *b = v + first * cells;
@@ -161,15 +165,28 @@ void count_pairs_sparse(const EdgeTable& t, int64_t steps, const T* alpha, const
       for (int32_t p = t.by_earlier_ptr[i]; p < t.by_earlier_ptr[i + 1]; p++) {
         const T* to = b + (int64_t)t.by_earlier[p] * SIDE;
         Whole<T> sum[2] = {};
+        if constexpr (KEPT) sum[0] = whole_at(spare + p * WHOLE<T>);
         for (int k = 0; k < B; k++)
-          for (int h = 0; h < WIDE; h++) sum[(k * WIDE + h) % 2] += from[k][h] * whole_at(to + k * cells + h * WHOLE<T>);
-        (t.sparse ? s.pair_counts[p] : s.counts[(int64_t)i * s.stride + t.by_earlier[p]]) += sum_across(sum[0] + sum[1]);
+          for (int h = 0; h < WIDE; h++)
+            sum[(k * WIDE + h) % 2] += from[k][h] * whole_at(to + k * cells + h * WHOLE<T>);
+        if constexpr (KEPT)
+          put(spare + p * WHOLE<T>, sum[0] + sum[1]);
+        else
+          count(i, p) += sum_across(sum[0] + sum[1]);
       }
     }
   };
+  if constexpr (KEPT)
+    for (int32_t p = 0; p < t.by_earlier_ptr[t.labels]; p++) put(spare + p * WHOLE<T>, Whole<T>{});
   int64_t k = 0;
   for (; k + BLOCK <= steps; k += BLOCK) some(Steps<BLOCK>(), k);
+  if constexpr (KEPT && BLOCK > 4)
+    for (; k + 4 <= steps; k += 4) some(Steps<4>(), k);
   for (; k < steps; k++) some(Steps<1>(), k);
+  if constexpr (KEPT)
+    for (int i = 0; i < t.labels; i++)
+      for (int32_t p = t.by_earlier_ptr[i]; p < t.by_earlier_ptr[i + 1]; p++)
+        count(i, p) += sum_across(whole_at(spare + p * WHOLE<T>));
 }
 
 // counts[i, j] += Σ_t Σ_lanes factor α_t(i) v_{t+1}(j) for I x J pairs of labels
@@ -424,11 +441,15 @@ void sweep_side(const EdgeTable& t, const Beside<T>& s) {
       const int lane = h * WHOLE<T> + b, k = lane / s.per;
       factor[h][b] = k < s.n && lane % s.per < s.of[k].width ? (T)s.of[k].factor[lane % s.per] : 0;
     }
-  if (t.by_earlier) return count_pairs_sparse<T, WIDE>(t, steps - 1, alpha_all, q_all + cells, factor, s);
   const int tiles = (L + PAIR_ROWS - 1) / PAIR_ROWS;
   const int64_t block = BLOCKS == 1 ? steps : 128;  // sums of single precision are not to grow long
   for (int64_t first = 0; first < steps - 1; first += block) {
     const int64_t n = steps - 1 - first < block ? steps - 1 - first : block;
+    if (t.by_earlier) {
+      const T *alpha = alpha_all + first * cells, *v = q_all + (first + 1) * cells;
+      count_pairs_sparse<T, WIDE>(t, n, alpha, v, factor, s, zeros + WHOLE<T>);
+      continue;
+    }
     for (int k = 0; k < tiles; k++) {
       const int from = L * k / tiles, to = L * (k + 1) / tiles;
       pair_rows<T, WIDE, PAIR_ROWS>(to - from, n, L, alpha_all + first * cells + (int64_t)from * SIDE,
