@@ -22,8 +22,9 @@ constexpr int BOTH_ENDS_VECTORS = 6;
 // Groups of at most so many sequences are swept side by side if few pairs carry a weight; of half as many, and so many
 // labels, if any may: see side_by_side.cpp.
 constexpr int SIDE_MOST = 16, SIDE_LABELS = 32;
-// In single precision always SIDE_MOST, if edge scores spread over at most so many nats: see side_by_side.cpp.
-constexpr double SINGLE_SPREAD = 30.0;
+// In single precision always SIDE_MOST, if edge scores spread over at most so many nats (see side_by_side.cpp) and
+// weights are no larger than that.
+constexpr double SINGLE_SPREAD = 30.0, LARGEST_SINGLE = 1e30;
 
 struct Group {
   int64_t row = 0;                 // first packed row

@@ -105,7 +105,8 @@ const double* Model::ends(const double* w, std::vector<double>& spare) const {
 void Loaded::set(const Model& m, const double* weights, int n_jobs, int64_t more, bool single) {
   const double inf = std::numeric_limits<double>::infinity();
   w = weights;
-  single_ = single && !m.direct;
+  set_edges(m, w + m.at_pairs);
+  single_ = single && single_fits(m);
   auto lay_out = [&](auto& rows) {
     rows.resize((m.rows() + more) * m.stride + 8);
     run_parts(n_jobs, [&](int part) {
@@ -122,17 +123,12 @@ void Loaded::set(const Model& m, const double* weights, int n_jobs, int64_t more
       }
     });
   };
-  if (single_) {
+  if (single_ && !m.direct) {
     lay_out(float_rows_);
     float_single_.resize(m.at_dense + 8);
     for (int64_t f = 0; f < m.at_dense; f++) float_single_[f] = (float)w[f];
   } else if (!m.direct) {
     lay_out(rows_);
-  }
-  if (single) {
-    double most[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-    for (int64_t f = 0; f < m.at_dense; f++) most[f % 8] = std::abs(w[f]) > most[f % 8] ? std::abs(w[f]) : most[f % 8];
-    largest_ = *std::max_element(most, most + 8);
   }
   if (m.direct) rows_.resize(more * m.stride + 8);
   has_merged_ = more > 0;
@@ -142,8 +138,17 @@ void Loaded::set(const Model& m, const double* weights, int n_jobs, int64_t more
     for (int j = 0; j < m.labels; j++) dense_[d * m.stride + j] = w[m.at_dense + d * m.labels + j];
   base_.resize(m.stride);
   for (int j = 0; j < m.stride; j++) base_[j] = j >= m.labels ? -inf : m.bias ? w[m.at_bias + j] : 0.0;
-  set_edges(m, w + m.at_pairs);
-  if (single) table_.add_single();
+}
+
+// Whether these weights may be read in single precision: transitions that do not spread too far, no weight that leaves
+// its range.
+bool Loaded::single_fits(const Model& m) {
+  table_.add_single();
+  if (!table_.table().single_prob) return false;
+  double most[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+  for (int64_t f = 0; f < m.at_dense; f++) most[f % 8] = std::abs(w[f]) > most[f % 8] ? std::abs(w[f]) : most[f % 8];
+  largest_ = *std::max_element(most, most + 8);
+  return largest_ < LARGEST_SINGLE;
 }
 
 void Loaded::set_edges(const Model& m, const double* pair_weights) {
@@ -165,8 +170,8 @@ NodeWeights Loaded::node(const Model& m) const {
   n.n_rows = m.rows();
   n.merged = m.direct && has_merged_ ? rows_.data() : nullptr;
   n.single = w;
-  n.float_rows = single_ ? float_rows_.data() : nullptr;
-  n.float_single = single_ ? float_single_.data() : nullptr;
+  n.float_rows = single_ && !m.direct ? float_rows_.data() : nullptr;
+  n.float_single = single_ && !m.direct ? float_single_.data() : nullptr;
   n.feature_ptr = m.feature_ptr.data();
   n.feature_label = m.feature_label.data();
   n.dense = dense_.data();

@@ -55,19 +55,21 @@ struct Model {
 class Loaded {
  public:
   // Room is left for `more` rows: after the dense rows of the model, or alone where those are the flat weights.
-  // In single precision if asked for, unless rows are the flat weights; `largest` is then the largest |weight| of a column.
+  // In single precision if that is asked for and possible (`single`), unless rows are the flat weights.
   void set(const Model& m, const double* w, int n_jobs, int64_t more = 0, bool single = false);
   NodeWeights node(const Model& m) const;
   const double* base() const { return base_.data(); }
   double* rows() { return rows_.data(); }
-  float* float_rows() { return single_ ? float_rows_.data() : nullptr; }
-  double largest() const { return largest_; }
+  bool single() const { return single_; }
+  float* float_rows() { return float_rows_.data(); }
+  double largest() const { return largest_; }  // |weight| of a column, where `single`
   double* dense() { return dense_.data(); }
   const OwnedTable& edges() const { return table_; }
   void set_edges(const Model& m, const double* pair_weights);
   const double* w = nullptr;
 
  private:
+  bool single_fits(const Model& m);
   Buffer<double> rows_, dense_, base_;
   Buffer<float> float_rows_, float_single_;
   double largest_ = 0;

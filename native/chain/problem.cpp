@@ -191,8 +191,8 @@ void Problem::sum_merged(Loaded& loaded) const {
   };
   if (m.direct)
     add_up(loaded.w, loaded.rows(), m.labels);
-  else if (float* rows = loaded.float_rows())
-    add_up(rows, rows + n * m.stride, m.stride);
+  else if (loaded.single())
+    add_up(loaded.float_rows(), loaded.float_rows() + n * m.stride, m.stride);
   else
     add_up(loaded.rows(), loaded.rows() + n * m.stride, m.stride);
 }
@@ -260,12 +260,11 @@ void Problem::run(const double* w, double* out, int n_jobs, Mode mode, double& v
   const int shares = std::min(std::max(SHARES, n_jobs), most);
   const int threads = std::min(n_jobs, shares);
   std::unique_ptr<Call> call = borrow(threads == 1 ? 1 : shares);
-  const bool single = error && !values_ && !m.n_dense && !m.edge_features();
-  call->loaded.set(m, w, threads, merged_.size(), single);
+  call->loaded.set(m, w, threads, merged_.size(), error && !values_ && !m.n_dense && !m.edge_features());
   sum_merged(call->loaded);
   const EdgeTable& table = call->loaded.edges().table();
   std::vector<double> ends;
-  Shared shared{rows(), rows(), m.ends(w, ends), mode, out, single && table.single_prob};
+  Shared shared{rows(), rows(), m.ends(w, ends), mode, out, call->loaded.single()};
   if (mode == Mode::CURVATURE) square_values(*call, shared.scattered);
   std::memset(out + m.at_dense, 0, sizeof(double) * (m.n_weights - m.at_dense));
   std::vector<double> variance(m.labels, 0.0);
