@@ -257,6 +257,11 @@ class InBasis(Penalised):
         made.n_evaluations = objective.n_evaluations
         return made
 
+    @property
+    def offers_rough(self) -> bool:
+        """No: second derivatives are differences of gradients."""
+        return False
+
     def evaluate(self, point: Point, *, direction: np.ndarray | None = None, l1_norm: float | None = None) -> None:
         """Fill value, gradient, slope along ``direction`` and squared norm at ``point.weights``."""
         there = Point(self.basis.outward(point.weights), point.gradient)

@@ -12,6 +12,10 @@ Memory for W weights: five vectors of W doubles, the pairs of the history (8 W b
 the caller's diagonal. Nothing else of length W is made during a run. In single precision only the curvature model is
 rounded, not weights or gradients, so the optimum reached is the same.
 
+Far from the end a problem may be evaluated in single precision, if it offers that (`optimize.penalty`). Once the gap is
+near, the run goes over to double precision for good: it evaluates the point where it is again, and forgets its
+estimates of the gap, so that whatever is claimed at the end, and the value told, come of double precision alone.
+
 Everything is deterministic: the same problem, start and options give the same bits, whatever ``n_jobs``, as long as
 the problem itself does.
 """
@@ -24,7 +28,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from crfield.errors import InputError, ShapeError
+from crfield.errors import InputError
 from crfield.kernels import vectors
 from crfield.optimize.basis import Basis, InBasis, gain_on_face
 from crfield.optimize.history import (
@@ -35,11 +39,22 @@ from crfield.optimize.history import (
     TOLERANCE,
     Result,
     Step,
+    check_first,
+    check_run,
 )
 from crfield.optimize.line_search import orthant_search, wolfe_search
 from crfield.optimize.penalty import Penalised, Penalty, Point
 from crfield.optimize.problem import Problem
-from crfield.optimize.resume import Found, RunState, State, refuse_state, steps_of_table, steps_table, taking_over
+from crfield.optimize.resume import (
+    Found,
+    RunState,
+    State,
+    WithModel,
+    refuse_state,
+    steps_of_table,
+    steps_table,
+    taking_over,
+)
 from crfield.optimize.stopping import PROVED, Renewal, Stopping, renewal, steps_left
 
 Callback = Callable[[Step, np.ndarray], bool | None]
@@ -65,27 +80,6 @@ def history_size(n_weights: int, memory: int | None = None, single: bool | None 
     return memory, single
 
 
-class _WithModel:
-    """A `RunState` that also keeps what the quasi-Newton model of a run was made with."""
-
-    def __init__(self, run_state: RunState, memory: int, single: bool, diagonal: np.ndarray | None) -> None:
-        self.run_state, self.header = run_state, {"memory": memory, "single": single}
-        self.arrays = {} if diagonal is None else {"diagonal": diagonal}
-
-    def found(self, phase: str) -> State | None:
-        """The state of an earlier run."""
-        return self.run_state.found(phase)
-
-    def offer(self, phase: str, state: Callable[[], State]) -> None:
-        """Hand the state on, with the model's parts."""
-
-        def whole() -> State:
-            header, arrays = state()
-            return self.header | header, self.arrays | arrays
-
-        self.run_state.offer(phase, whole)
-
-
 class _Run:
     """The state of one call of `minimize`."""
 
@@ -108,6 +102,7 @@ class _Run:
         self.there = Point(np.empty(len(start)), np.empty(len(start)))
         self.direction = np.empty(len(start))
         self.sparse = objective.penalty.l1 > 0
+        objective.rough = objective.offers_rough
         self.steps: list[Step] = []
         self.gap = math.inf
         self.course: tuple[float, float] | None = None  # slope and first size along the direction, between steps
@@ -122,6 +117,7 @@ class _Run:
             "gap": self.gap if math.isfinite(self.gap) else None,
             "n_evaluations": self.objective.n_evaluations,
             "stopping": self.stopping.memory(),
+            "rough": self.objective.rough,
         }
         header |= self.renewal.state()
         arrays = {"weights": here.weights, "gradient": here.gradient, "direction": self.direction}
@@ -148,6 +144,7 @@ class _Run:
         self.course = (found.number("slope", within=slope), found.number("size", within=size))
         self.gap = math.inf if found.header["gap"] is None else found.number("gap")
         self.objective.n_evaluations = found.integer("n_evaluations")
+        self.objective.rough = self.objective.rough and found.header.get("rough") is True
         self.stopping.remember(found.header["stopping"])
         self.renewal.restore(found)
         if self.renewal.count:
@@ -163,11 +160,15 @@ class _Run:
         self.there.weights[:] = self.here.weights
         self.objective.evaluate(self.there)
         self.objective.n_evaluations = counted
-        if not math.isclose(self.there.value, self.here.value, rel_tol=1e-9, abs_tol=1e-9):
+        slack = 1e-9 + 2 * self.there.error / max(abs(self.here.value), 1e-9)
+        if not math.isclose(self.there.value, self.here.value, rel_tol=slack, abs_tol=1e-9):
             refuse_state(f"its weights have the value {self.there.value:g}, and it says {self.here.value:g}")
+        self.here.error = self.there.error
 
     def result(self, reason: str) -> Result:
         """The end of the run at the present point."""
+        if self.objective.rough:
+            self.refine()
         if reason == NO_IMPROVEMENT and self.sparse and self.gap > self.stopping.tol:
             self.gap = min(self.gap, self.gap_on_face())
         floor = max(self.stopping.tol, 1e-12) if reason == NO_IMPROVEMENT else self.stopping.tol
@@ -227,15 +228,21 @@ class _Run:
             return slope, 1.0
         return slope, self.first_step or min(1.0, 1.0 / math.sqrt(self.here.squared_norm))
 
+    def refine(self) -> tuple[float, float]:
+        """Go on in double precision from here; slope and first size along the direction made anew."""
+        self.objective.rough = False
+        if self.here.error:  # else it was in double precision all the time
+            self.objective.evaluate(self.here)
+            self.steepest()
+            self.gap = self.stopping.correct(self.here.value, self.here.squared_norm)
+            self.course = self.aim() if self.here.squared_norm > 0 else (0.0, 1.0)
+        return self.course or (0.0, 1.0)
+
     def begin(self) -> None:
         """Look at the start; ``gap`` is 0 afterwards if it is the minimum."""
         objective = self.objective
         objective.evaluate(self.here)
-        if not (math.isfinite(self.here.value) and math.isfinite(self.here.squared_norm)):
-            raise InputError(
-                f"the objective must be finite at the start, got {self.here.value} with a squared gradient "
-                f"norm of {self.here.squared_norm}. Are there NaN or infinite features or start weights?"
-            )
+        check_first(self.here.value, self.here.squared_norm)
         if self.sparse:
             self.here.n_active = int(np.count_nonzero(self.here.weights))
         else:
@@ -246,6 +253,8 @@ class _Run:
             return
         self.course = self.aim()
         self.gap = self.stopping.update(self.here.value, self.here.squared_norm, self.course[0])
+        if objective.rough and not objective.far(self.here, self.gap, self.stopping):
+            self.refine()
 
     def go(self, max_iter: int) -> str:
         """Run to the end and say why it is the end."""
@@ -267,6 +276,9 @@ class _Run:
                 taken = orthant_search(self.objective, self.here, self.there, self.direction, size=size)
             else:
                 taken = wolfe_search(self.objective, self.here, self.there, self.direction, slope=slope, size=size)
+            if taken is None and self.objective.rough:
+                slope, size = self.refine()
+                continue
             if taken is None:
                 if not len(self.history) and not self.renewal.possible:
                     return NO_IMPROVEMENT
@@ -300,6 +312,8 @@ class _Run:
                 self.gap = stopping.update(self.here.value, self.here.squared_norm, slope)
             size = 1.0
             self.course = slope, size
+            if self.objective.rough and not self.objective.far(self.here, self.gap, stopping):
+                slope, size = self.refine()
             self.renewal.stepped(-slope, before=before)
             if self.renewal.round:
                 self.gap = min(self.gap, self.promise(-slope if self.renewal.believed else before))
@@ -433,14 +447,8 @@ def minimize(
     """
     penalty = Penalty() if penalty is None else penalty
     n = int(problem.n_weights)
-    weights = np.array(start, dtype=np.float64)
+    weights = check_run(n, start, penalty, tol=tol, max_iter=max_iter)
     del start  # the last reference, where the caller passed one on: W doubles less during the run
-    if weights.shape != (n,):
-        raise ShapeError(f"start must have shape ({n},), one entry per weight, got {weights.shape}.")
-    if penalty.penalised is not None and len(penalty.penalised) != n:
-        raise ShapeError(f"penalised must have {n} entries, one per weight, got {len(penalty.penalised)}.")
-    if not tol >= 0 or max_iter < 0:
-        raise InputError(f"tol and max_iter must be ≥ 0, got tol={tol}, max_iter={max_iter}.")
     if penalty.l1 and (basis is not None or renew):
         raise InputError(f"an l1 penalty acts on single weights, which other coordinates mix: got l1={penalty.l1:g}.")
     if first_step is not None and not (first_step > 0 and math.isfinite(first_step)):
@@ -480,7 +488,7 @@ def minimize(
         stopping=Stopping(tol, convexity=penalty.l2 if penalty.penalised is None else 0.0),
         first_step=first_step,
         callback=callback,
-        run_state=None if run_state is None else _WithModel(run_state, memory, single, diagonal),
+        run_state=None if run_state is None else WithModel(run_state, memory, single, diagonal),
         renew=renew,
     )
     if found is not None:

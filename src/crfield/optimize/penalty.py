@@ -2,6 +2,10 @@
 
     F(w) = f(w) + l1 Σ |w_k| + ½ l2 Σ w_k²          both sums over the penalised weights
 
+`Penalised` also knows in which precision to evaluate. A problem may *offer* single precision (``rough``): then
+``evaluate_single`` gives a value, and about how far off it may be, in less time than ``evaluate``. It is for steps far
+from the end, which need no more than a few digits (`Penalised.far`).
+
 The ridge is smooth and is simply added to f and its gradient, in the same pass over memory that takes the slope and
 the norm. The l1 term is not smooth at zero, where most weights end; it is left to OWL-QN.
 """
@@ -9,12 +13,25 @@ the norm. The l1 term is not smooth at zero, where most weights end; it is left 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from crfield.errors import InputError, ShapeError
 from crfield.kernels import vectors
 from crfield.optimize.problem import Problem
+
+FAR = 1e-3  # relative gaps above this are far from any end
+ROOM = 10.0  # and so many times the tolerance, and the error of a value
+
+
+class Watch(Protocol):
+    """What is asked of the stopping criterion: the tolerance, and whether steps change nothing any more."""
+
+    tol: float
+
+    @property
+    def stalled(self) -> bool: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +77,7 @@ class Point:
     slope: float = 0.0  # gradient · direction of the search that led here
     squared_norm: float = float("nan")  # Σ gradient²
     n_active: int = 0
+    error: float = 0.0  # of the value, in single precision
 
 
 class Penalised:
@@ -68,6 +86,26 @@ class Penalised:
     def __init__(self, problem: Problem, penalty: Penalty, *, n_jobs: int = 1) -> None:
         self.problem, self.penalty, self.n_jobs = problem, penalty, n_jobs
         self.n_evaluations = 0
+        self.rough = False  # whether to evaluate in single precision
+
+    @property
+    def offers_rough(self) -> bool:
+        """Whether the problem has evaluations in single precision that are worth it."""
+        return bool(getattr(self.problem, "rough", False))
+
+    def far(self, point: Point, gap: float, stopping: Watch) -> bool:
+        """Whether single precision will do for the next step: its error is small beside the gap that is left.
+
+        >>> from crfield.optimize.stopping import Stopping
+        >>> point = Point(np.zeros(1), np.zeros(1), value=100.0, error=1e-3)
+        >>> objective = Penalised(None, Penalty())
+        >>> [objective.far(point, gap, Stopping(1e-4)) for gap in (float("inf"), 0.01, 9e-4)]
+        [True, True, False]
+        >>> objective.far(point, 0.01, Stopping(2e-3))
+        False
+        """
+        error = point.error / max(abs(point.value), 1e-300)
+        return error <= FAR and gap > max(FAR, ROOM * stopping.tol, ROOM * error) and not stopping.stalled
 
     def evaluate(self, point: Point, *, direction: np.ndarray | None = None, l1_norm: float | None = None) -> None:
         """Fill value, gradient, slope along ``direction`` and squared norm at ``point.weights``.
@@ -75,7 +113,7 @@ class Penalised:
         ``l1_norm`` is Σ |w| where the caller knows it already.
         """
         self.n_evaluations += 1
-        data = float(self.problem.evaluate(point.weights, point.gradient))
+        data, point.error = self._data(point)
         l1, l2, penalised = self.penalty.l1, self.penalty.l2, self.penalty.penalised
         ridge = vectors.add_ridge(
             point.weights, point.gradient, l2, penalised=penalised, direction=direction, n_jobs=self.n_jobs
@@ -86,3 +124,10 @@ class Penalised:
             if l1_norm is None:
                 l1_norm = vectors.l1_norm(point.weights, penalised=penalised, n_jobs=self.n_jobs)
             point.value += l1 * l1_norm
+
+    def _data(self, point: Point) -> tuple[float, float]:
+        """f and its gradient, in the precision that is asked for; and how far off f may be."""
+        if self.rough:
+            value, error = self.problem.evaluate_single(point.weights, point.gradient)  # type: ignore[attr-defined]
+            return float(value), float(error)
+        return float(self.problem.evaluate(point.weights, point.gradient)), 0.0

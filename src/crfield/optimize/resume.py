@@ -169,3 +169,24 @@ def _listed(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _listed(part) for name, part in value.items()}
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+
+
+class WithModel:
+    """A `RunState` that also keeps what the quasi-Newton model of a run was made with."""
+
+    def __init__(self, run_state: RunState, memory: int, single: bool, diagonal: np.ndarray | None) -> None:
+        self.run_state, self.header = run_state, {"memory": memory, "single": single}
+        self.arrays = {} if diagonal is None else {"diagonal": diagonal}
+
+    def found(self, phase: str) -> State | None:
+        """The state of an earlier run."""
+        return self.run_state.found(phase)
+
+    def offer(self, phase: str, state: Callable[[], State]) -> None:
+        """Hand the state on, with the model's parts."""
+
+        def whole() -> State:
+            header, arrays = state()
+            return self.header | header, self.arrays | arrays
+
+        self.run_state.offer(phase, whole)

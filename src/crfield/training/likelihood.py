@@ -58,6 +58,7 @@ SHORT, LONGEST = 10, 100
 SPARSE, SPARSE_LEAST, SPARSE_MOST = 10_000_000, 20, 60  # the same with an l1 penalty: numbers, pairs
 SPARSE_FEW = 400  # weights of numeric columns whose l1 penalty has proximal Newton
 SPARSE_FROM, SPARSE_BYTES = 5_000, 256_000_000
+ROUGH_WEIGHTS, ROUGH_STEPS = 5_000, 20_000  # from which on L-BFGS begins in single precision
 
 NUMBERS, LARGEST_NUMBER = 0.1, 16.0  # of what is there: the share that may be other than one, and how large
 
@@ -140,6 +141,11 @@ class FusedChain:
     def evaluate(self, weights: np.ndarray, gradient: np.ndarray) -> float:
         """Value; the gradient is written to ``gradient``."""
         return self._problem.evaluate(weights, gradient, n_jobs=self.n_jobs)
+
+    @property
+    def rough(self) -> bool:
+        """Whether evaluations in single precision are worth it: they are quicker by what each step of the data costs."""
+        return self.n_weights >= ROUGH_WEIGHTS and self.n_steps >= ROUGH_STEPS
 
     def evaluate_single(self, weights: np.ndarray, gradient: np.ndarray) -> tuple[float, float]:
         """The value in single precision, and about how far off it may be; sums stay in double."""
