@@ -1,7 +1,8 @@
 """What one evaluation must do at least, and how near it comes (Williams, Waterman & Patterson 2009).
 
-Two limits of one core are measured here and now: operations a second, by a matrix product of BLAS on one thread, and
-bytes a second, by copying an array too large for any cache. Then, for chunks (22 labels) and Spanish names (nine):
+Limits of one core are measured here and now: operations a second, by a matrix product of BLAS on one thread, in double
+and in single precision, and bytes a second, by copying an array too large for any cache. Then, in both precisions, for
+chunks (22 labels) and Spanish names (nine):
 
 - **sweep**: the same sequences without a single column, so that only exponentials, recursions and expected pairs are
   left. For each of N positions two products with the L × L table, an outer product of which only the P pairs with a
@@ -13,7 +14,7 @@ bytes a second, by copying an array too large for any cache. Then, for chunks (2
   of each of nnz columns (four bytes; the second reading is from a cache), reads every weight once and writes its
   gradient once; and for every weight that a position meets there are two additions, each as long as a multiply-add:
 
-      4 nnz + 16 W bytes          4 Σ_positions weights met operations
+      4 nnz + 16 W bytes          4 Σ_positions weights met operations          (12 W bytes where weights are single)
 
   of which the larger time is the bound, if no two positions shared a sum. Weights are met in no order, and a cache
   line brings seven others along that nobody asked for: the bound is not within reach, but the distance tells where
@@ -39,13 +40,20 @@ from crfield.training.likelihood import FusedChain
 EXP = 40  # operations of one exponential: twenty multiply-adds
 
 
-def limits(turns: int) -> tuple[float, float]:
-    """Operations and bytes a second of one core."""
+def limits(turns: int) -> tuple[float, float, float]:
+    """Operations a second of one core, in double and in single precision, and bytes."""
     n, size = 768, 1 << 23
-    a, b, c = np.ones((n, n)), np.ones((n, n)), np.empty((n, n))
     x, y = np.ones(size), np.empty(size)
-    product, copy = interleaved(lambda: np.dot(a, b, out=c), lambda: np.copyto(y, x), turns=turns)
-    return 2 * n**3 / product.best, 2 * x.nbytes / copy.best
+    operations = []
+    for precision in (np.float64, np.float32):
+        a, c = np.ones((n, n), precision), np.empty((n, n), precision)
+        product, copy = interleaved(_product(a, c), lambda: np.copyto(y, x), turns=turns)
+        operations.append(2 * n**3 / product.best)
+    return operations[0], operations[1], 2 * x.nbytes / copy.best
+
+
+def _product(a: np.ndarray, out: np.ndarray) -> Callable[[], object]:
+    return lambda: np.dot(a, a, out=out)
 
 
 def bare(ours: Ours, batch: Batch, target: Target) -> FusedChain:
@@ -72,51 +80,66 @@ def problems(bench: Bench) -> Iterator[tuple[str, Ours, Batch, Target]]:
         yield name, ours, batch, Target(batch.topology, ours.coder.n_labels, *codes)
 
 
-def _evaluation(problem: FusedChain, weights: np.ndarray, gradient: np.ndarray) -> Callable[[], float]:
-    return lambda: problem.evaluate(weights, gradient)
+def _evaluation(problem: FusedChain, weights: np.ndarray, gradient: np.ndarray, single: bool) -> Callable[[], object]:
+    evaluate: Callable[..., object] = problem.evaluate_single if single else problem.evaluate
+    return lambda: evaluate(weights, gradient)
 
 
 def run(bench: Bench) -> list[Row]:
     """Sweep and columns of each problem, as multiples of their bounds."""
     turns = 10 if bench.quick else 40
-    operations, stream = limits(turns)
+    double, single, stream = limits(turns)
     rows = [
         Row(
             "roofline: one core",
-            operations / stream,
+            double / stream,
             unit="operations a byte",
-            note=f"{operations / 1e9:.0f} thousand million operations and {stream / 1e9:.1f} GB a second",
+            note=f"{double / 1e9:.0f} thousand million operations ({single / 1e9:.0f} in single precision) and "
+            f"{stream / 1e9:.1f} GB a second",
         )
     ]
     for name, ours, batch, target in problems(bench):
         plain = bare(ours, batch, target)
-        weights, gradient = ours.half_trained(), np.empty(ours.n_weights)
-        few, rest = weights[ours.layout.part["transitions"]].copy(), np.empty(plain.n_weights)
-        full = np.concatenate([np.zeros(plain.n_weights - len(few)), few])
-        whole, sweep = interleaved(
-            _evaluation(ours.problem, weights, gradient), _evaluation(plain, full, rest), turns=turns
-        )
-        n, labels, pairs = batch.topology.n_nodes, ours.layout.n_labels, len(ours.layout.pairs)
-        nnz = len(batch.node.indices)
-        column, _ = ours.layout.node_features()
-        met = int(np.bincount(column, minlength=ours.layout.n_columns)[batch.node.indices].sum())
-        swept = n * (4 * labels**2 + 2 * pairs + EXP * labels) / operations
-        moved, added = (4 * nnz + 16 * ours.n_weights) / stream, 4 * met / operations
-        columns = whole.best - sweep.best
-        for part, took, bound, why in (
-            ("sweep", sweep.best, swept, "operations"),
-            ("columns", columns, max(moved, added), "bytes" if moved > added else "operations"),
-        ):
-            rows.append(
-                Row(
-                    f"roofline: {part} of {name}, {labels} labels",
-                    took / bound,
-                    better="less",
-                    ours=seconds(took),
-                    rival=seconds(bound),
-                    note=f"rival: the bound, by {why}; {took / whole.best:.0%} of an evaluation; "
-                    f"{n:,} positions, {nnz / n:.1f} columns each, {met / n:.1f} weights met",
-                    detail={"whole": whole.best, "sweep": sweep.best, "moved": moved, "added": added},
-                )
+        for precision, operations in (("", double), (", single precision", single)):
+            rows += parts(
+                f"{name}, {ours.layout.n_labels} labels{precision}", ours, plain, batch, operations, stream, turns
             )
+    return rows
+
+
+def parts(
+    name: str, ours: Ours, plain: FusedChain, batch: Batch, operations: float, stream: float, turns: int
+) -> list[Row]:
+    """Sweep and columns of one problem in one precision."""
+    single = name.endswith("single precision")
+    weights, gradient = ours.half_trained(), np.empty(ours.n_weights)
+    few, rest = weights[ours.layout.part["transitions"]].copy(), np.empty(plain.n_weights)
+    full = np.concatenate([np.zeros(plain.n_weights - len(few)), few])
+    whole, sweep = interleaved(
+        _evaluation(ours.problem, weights, gradient, single), _evaluation(plain, full, rest, single), turns=turns
+    )
+    n, labels, pairs = batch.topology.n_nodes, ours.layout.n_labels, len(ours.layout.pairs)
+    nnz = len(batch.node.indices)
+    column, _ = ours.layout.node_features()
+    met = int(np.bincount(column, minlength=ours.layout.n_columns)[batch.node.indices].sum())
+    swept = n * (4 * labels**2 + 2 * pairs + EXP * labels) / operations
+    moved, added = (4 * nnz + (12 if single else 16) * ours.n_weights) / stream, 4 * met / operations
+    columns = whole.best - sweep.best
+    rows = []
+    for part, took, bound, why in (
+        ("sweep", sweep.best, swept, "operations"),
+        ("columns", columns, max(moved, added), "bytes" if moved > added else "operations"),
+    ):
+        rows.append(
+            Row(
+                f"roofline: {part} of {name}",
+                took / bound,
+                better="less",
+                ours=seconds(took),
+                rival=seconds(bound),
+                note=f"rival: the bound, by {why}; {took / whole.best:.0%} of an evaluation; "
+                f"{n:,} positions, {nnz / n:.1f} columns each, {met / n:.1f} weights met",
+                detail={"whole": whole.best, "sweep": sweep.best, "moved": moved, "added": added},
+            )
+        )
     return rows

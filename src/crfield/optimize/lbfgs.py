@@ -12,9 +12,9 @@ Memory for W weights: five vectors of W doubles, the pairs of the history (8 W b
 the caller's diagonal. Nothing else of length W is made during a run. In single precision only the curvature model is
 rounded, not weights or gradients, so the optimum reached is the same.
 
-Far from the end a problem may be evaluated in single precision, if it offers that (`optimize.penalty`). Once the gap is
-near, the run goes over to double precision for good: it evaluates the point where it is again, and forgets its
-estimates of the gap, so that whatever is claimed at the end, and the value told, come of double precision alone.
+Far from the end a problem is evaluated in single precision if it offers that (`optimize.penalty`). As the gap comes
+near the run goes over to double for good: it evaluates the point where it is again and forgets its estimates of the
+gap, so whatever is claimed at the end, and the value told, come of double precision alone.
 
 Everything is deterministic: the same problem, start and options give the same bits, whatever ``n_jobs``, as long as
 the problem itself does.
@@ -231,7 +231,7 @@ class _Run:
     def refine(self) -> tuple[float, float]:
         """Go on in double precision from here; slope and first size along the direction made anew."""
         self.objective.rough = False
-        if self.here.error:  # else it was in double precision all the time
+        if self.here.error:  # else it was double all the time
             self.objective.evaluate(self.here)
             self.steepest()
             self.gap = self.stopping.correct(self.here.value, self.here.squared_norm)

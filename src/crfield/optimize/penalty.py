@@ -3,8 +3,8 @@
     F(w) = f(w) + l1 Σ |w_k| + ½ l2 Σ w_k²          both sums over the penalised weights
 
 `Penalised` also knows in which precision to evaluate. A problem may *offer* single precision (``rough``): then
-``evaluate_single`` gives a value, and about how far off it may be, in less time than ``evaluate``. It is for steps far
-from the end, which need no more than a few digits (`Penalised.far`).
+``evaluate_single`` gives a value, and about how far off it may be, in less time than ``evaluate``. It is for steps
+far from the end, which need no more than a few digits (`Penalised.far`).
 
 The ridge is smooth and is simply added to f and its gradient, in the same pass over memory that takes the slope and
 the norm. The l1 term is not smooth at zero, where most weights end; it is left to OWL-QN.

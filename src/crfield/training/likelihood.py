@@ -98,6 +98,8 @@ class FusedChain:
         self.moments: Any = None
         self.partial = bool((target.labels < 0).any())
         self.unit = _unit(batch)
+        self._plain = batch.node.values is None and not layout.n_dense
+        self._plain &= not (layout.n_edge_columns or layout.n_edge_dense)
         lengths = batch.topology.lengths
         self.n_steps, self.n_sequences, self.longest = int(lengths.sum()), len(lengths), int(lengths.max(initial=0))
         self._problem = linear.Problem(layout, batch, target.labels, target.allowed, target.weight)
@@ -119,6 +121,7 @@ class FusedChain:
         """The problem that was `packed`; ValueError where the arrays do not fit (`linear.Problem.restore`)."""
         made = cls.__new__(cls)
         made.layout, made.n_jobs, made.columns, made.moments = layout, n_jobs, None, None
+        made._plain = False
         made.unit, made.n_steps, made.n_sequences, made.longest = False, 0, 0, 0  # of a part of the data: not asked
         made._problem = linear.Problem.restore(workspace, arrays, check=check)
         return made
@@ -144,8 +147,9 @@ class FusedChain:
 
     @property
     def rough(self) -> bool:
-        """Whether evaluations in single precision are worth it: they are quicker by what each step of the data costs."""
-        return self.n_weights >= ROUGH_WEIGHTS and self.n_steps >= ROUGH_STEPS
+        """Whether single precision (`evaluate_single`) is possible, if transitions do not spread far, and pays."""
+        many = self.n_weights >= ROUGH_WEIGHTS and self.n_steps >= ROUGH_STEPS
+        return many and self._plain and primal_dual.compiled()
 
     def evaluate_single(self, weights: np.ndarray, gradient: np.ndarray) -> tuple[float, float]:
         """The value in single precision, and about how far off it may be; sums stay in double."""
@@ -300,6 +304,8 @@ def fit_likelihood(
     )
     if first is not None:
         result = _joined(first, result)
+    if isinstance(problem, FusedChain) and problem.rough:
+        told.append("in single precision where the end is far")
     if result.n_renewed:
         told.append(f"the second derivative of {problem.n_weights} weights computed, {result.n_renewed} ×")
     name = f"{result.how or 'OWL-QN'}, for the l1 penalty" if penalty.l1 else "L-BFGS"

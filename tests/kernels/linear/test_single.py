@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -15,8 +16,6 @@ from crfield.scoring.constraints import FixedScores
 from crfield.scoring.layout import Layout
 from tests.cases.chains import native_level, needs_native
 from tests.kernels.linear.test_side_by_side import skewed
-
-ROUNDING = 2.0**-24
 
 
 def exact(problem_of: tuple, w: np.ndarray) -> tuple[float, np.ndarray]:
@@ -36,8 +35,8 @@ def single(problem_of: tuple, w: np.ndarray, *, level: int = 4, n_jobs: int = 1)
 def assert_accurate(problem_of: tuple, w: np.ndarray, *, level: int = 4, n_jobs: int = 1) -> None:
     """The promise: a value no further off than told, ten times less in the main, and a gradient as good.
 
-    A marginal is off by about as much as its sequence's log Z, so an entry of the gradient, a sum of marginals, is off
-    by no more than a few times the value's error.
+    A marginal is off by about as much as its sequence's log Z, so an entry of the gradient, a sum of marginals, is
+    off by no more than a few times the value's error.
     """
     value, gradient = exact(problem_of, w)
     found, slope, error = single(problem_of, w, level=level, n_jobs=n_jobs)
@@ -156,7 +155,7 @@ def beyond(case: str, rng: np.random.Generator) -> tuple[tuple, np.ndarray]:
 def _pairs_of(target: Target, s: int) -> list[tuple[int, int]]:
     offsets = target.topology.offsets
     some = target.labels[offsets[s] : offsets[s + 1]].tolist()
-    return list(zip(some, some[1:]))
+    return list(pairwise(some))
 
 
 @needs_native
@@ -202,7 +201,7 @@ def test_one_and_two_threads_give_the_same_bits() -> None:
         problem_of = (layout, batch, target.labels, None, None)
         w = rng.normal(size=layout.n_weights)
         one, two = (single(problem_of, w, n_jobs=n) for n in (1, 2))
-        assert one[0] == two[0] and one[2] == two[2]
+        assert (one[0], one[2]) == (two[0], two[2])
         np.testing.assert_array_equal(one[1], two[1])
 
 
