@@ -1,8 +1,8 @@
 """What one evaluation must do at least, and how near it comes (Williams, Waterman & Patterson 2009).
 
-Limits of one core are measured here and now: operations a second, by a matrix product of BLAS on one thread, in double
-and in single precision, and bytes a second, by copying an array too large for any cache. Then, in both precisions, for
-chunks (22 labels) and Spanish names (nine):
+Limits of one core are measured here and now: operations a second, by a matrix product of BLAS on one thread, in
+double and in single precision, and bytes a second, by copying an array too large for any cache. Then, in both
+precisions, for chunks (22 labels) and Spanish names (nine):
 
 - **sweep**: the same sequences without a single column, so that only exponentials, recursions and expected pairs are
   left. For each of N positions two products with the L × L table, an outer product of which only the P pairs with a
