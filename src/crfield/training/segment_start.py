@@ -169,17 +169,20 @@ def _drawn(chain: Layout, weights: np.ndarray, pieces: _Pieces) -> np.ndarray:
     chance = np.repeat(single[:, None], labels, axis=1)  # (N, label before, label)
     chance[chains.heads] = pairs
     below = np.cumsum(chance, axis=2)
-    chosen = np.random.default_rng(0).random((DRAWS, chains.n_nodes, 1, 1)) * below[..., -1:]
-    follows = (chosen >= below[..., :-1]).sum(axis=3, dtype=np.int8)  # (DRAWS, N, label before)
+    below /= np.maximum(below[..., -1:], 1e-300)
+    chosen = np.random.default_rng(0).random((DRAWS, chains.n_nodes, 1))
+    follows = np.zeros((DRAWS, chains.n_nodes, labels), np.int8)  # (DRAWS, N, label before)
+    for label in range(labels - 1):
+        follows += chosen >= below[..., label]
     drawn, at = np.zeros((DRAWS, chains.n_nodes), np.int64), np.arange(DRAWS)[:, None]
     order = np.argsort(-chains.lengths, kind="stable")
     starts, running = chains.offsets[:-1][order], -np.sort(-chains.lengths)
-    label = np.zeros((DRAWS, len(starts)), np.int64)
+    last = np.zeros((DRAWS, len(starts)), np.int8)
     for step in range(int(running[0])):
         active = int(np.searchsorted(-running, -step))
         nodes = starts[:active] + step
-        label = follows[at, nodes, label[:, :active]]
-        drawn[:, nodes] = label
+        last = follows[at, nodes, last[:, :active]]
+        drawn[:, nodes] = last
     return drawn
 
 
