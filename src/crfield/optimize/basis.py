@@ -100,10 +100,7 @@ class Basis:
 
     def renewed(self, turn: np.ndarray) -> Basis:
         """The basis A T for ``turn`` T (W, W)."""
-        whole = self.scale[:, None] * turn
-        for places, matrix in self.blocks:
-            for group in places.T:
-                whole[group] = matrix @ turn[group]
+        whole = np.column_stack([self.outward(column) for column in np.ascontiguousarray(turn.T)])
         return Basis(self.scale, ((np.arange(len(turn))[:, None], whole),))
 
     def state(self) -> dict[str, np.ndarray]:

@@ -13,7 +13,8 @@ covariance of the counts of features under the model (Lehmann & Casella 1998, *T
 
 and labellings of a chain are drawn at next to no cost. ``DRAWS`` of each sequence are enough for a matrix that
 L-BFGS starts from; its root is the basis (`optimize.basis`). The optimum is the same; on the six worlds of `crfield
-experiment one-data-set` it takes 7 to 33 evaluations to get there, where zero weights took 37 to 252.
+experiment one-data-set` it takes 7 to 36 evaluations to get there, where zero weights took 37 to 252. Columns in units
+that lie far apart keep the start at zero weights: there rounding decides, and the second derivative itself is needed.
 
 Cost: a chain's training to a rough tolerance, and products of W × W numbers for ``ROWS`` W drawn sequences, so this is for
 models with few weights.
@@ -51,6 +52,7 @@ TOL, STEPS = 1e-2, 40  # of the chain's training: what a start needs
 DRAWS = 16  # labellings of each sequence
 ROWS = 4  # drawn sequences for each weight, at most
 LONGEST = 128  # steps of a sequence that are drawn together
+FAR = 1e3  # the largest size of a column over the smallest deviation
 LEAST = 1e-6  # curvature of what was never drawn, where one is that at zero weights
 
 
@@ -80,7 +82,7 @@ class ChainOfRuns:
             feature_ptr=np.searchsorted(column[own], np.arange(steps.n_columns + 1)).astype(np.int64),
             feature_label=(item[own] % labels).astype(np.int32),
         )
-        dense = np.arange(steps.n_weights)[steps.part["dense"]].reshape(steps.n_dense, -1)
+        dense = np.arange(steps.n_weights)[steps.part["dense"]].reshape(steps.n_dense, steps.n_labels)
         dense = dense[:, role * labels : (role + 1) * labels]
         return cls(layout, chain, start + own + steps.part["node"].start, start + dense)
 
@@ -104,10 +106,13 @@ class ChainOfRuns:
 def started(problem: FusedSegments, penalty: Penalty, basis: Basis) -> tuple[np.ndarray, Basis] | None:
     """Weights (W,) to start from and the basis there; None where the model is no chain with more features."""
     layout, batch = problem.scorer.layout, problem.data.batch
-    found = ChainOfRuns.within(layout)
-    if found is None:
+    found, moments = ChainOfRuns.within(layout), Moments.of(batch, problem.weight)
+    if found is None or _far(moments):
         return None
-    chain, target = found.chain, Target(batch.topology, layout.n_labels, problem.gold.node_labels, weight=problem.weight)
+    chain, target = (
+        found.chain,
+        Target(batch.topology, layout.n_labels, problem.gold.node_labels, weight=problem.weight),
+    )
     spared = None if penalty.penalised is None else (~chain.intercepts).astype(np.uint8)
     ridge = Penalty(l2=penalty.l2, penalised=spared)
     weights = minimize(
@@ -115,7 +120,7 @@ def started(problem: FusedSegments, penalty: Penalty, basis: Basis) -> tuple[np.
         np.zeros(chain.n_weights),
         ridge,
         memory=history_pairs(chain.n_weights, ridge),
-        basis=column_basis(chain, Moments.of(batch, problem.weight), ridge),
+        basis=column_basis(chain, moments, ridge),
         tol=TOL,
         max_iter=STEPS,
         n_jobs=problem.n_jobs,
@@ -130,7 +135,15 @@ def started(problem: FusedSegments, penalty: Penalty, basis: Basis) -> tuple[np.
         turn = np.linalg.inv(np.linalg.cholesky(bend)).T
     except np.linalg.LinAlgError:
         return None
-    return found.weights(weights), basis.renewed(turn)
+    whole = basis.pulled(np.eye(layout.n_weights)) @ turn
+    return found.weights(weights), Basis(basis.scale, ((np.arange(layout.n_weights)[:, None], whole),))
+
+
+def _far(moments: Moments) -> bool:
+    """Whether columns are in units so different that the end is a matter of rounding (`optimize.basis`)."""
+    spread = np.sqrt((np.diag(moments.gram) if moments.gram.ndim == 2 else moments.gram) / max(moments.count, 1e-300))
+    size = np.hypot(spread, moments.mean)[spread > 0]
+    return bool(len(size) and size.max() > FAR * spread[spread > 0].min())
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,7 +206,9 @@ def _counts(layout: SegmentLayout, pieces: _Pieces, drawn: np.ndarray) -> np.nda
     cut, _ = Segmentation.of_runs(chains, drawn.ravel()).limited(layout.limit)
     rows, sequence, code = chains.n_sequences, cut.sequence, cut.label.astype(np.int64)
 
-    def table(values: np.ndarray, place: np.ndarray, size: int, which: np.ndarray | slice = slice(None)) -> np.ndarray:
+    def table(
+        values: np.ndarray, place: np.ndarray, size: int, which: np.ndarray | slice = slice(None)
+    ) -> np.ndarray:
         """(rows, size) sums of the values of segments at their places."""
         key = sequence[which] * size + place
         return np.bincount(key, values, minlength=rows * size).reshape(rows, size)

@@ -41,7 +41,7 @@ from crfield.scoring.similarity import GivenSimilarity, Similarity
 from crfield.selection.methods.cliques import Cliques, Refit, select_cliques
 from crfield.training.graph.fit import Callback
 from crfield.training.graph.plan import Plan
-from crfield.training.rows.similarity import Turned, fit_mapped, fused_problem, mapped_problem
+from crfield.training.rows.similarity import Turned, fit_mapped, fused_problem, is_chain, mapped_problem
 
 ROUNDS = 20  # of the greedy selection
 INNER_STEPS = 12  # of the fits between them
@@ -103,14 +103,14 @@ class FieldProblem:
         That is where the map has far fewer columns than landmarks, and where the field is no chain.
         """
         inner, width = found.whiten.shape
+        layout, ends = self.shape.layout([inner]), ENDS * self.shape.ends
         if self.single or not self.plan.exact or 2 * width < inner:
             return None
-        ends = ENDS * self.shape.ends
-        dense = found.similarities(rows, behind=ends)
-        layout, batch = self.shape.layout([inner]), with_table(self.batch, dense, [inner] if ends else [])
-        chain = fused_problem(layout, batch, self.target, self.plan, n_jobs=self.n_jobs)
-        if chain is None:
+        if not is_chain(layout, self.batch.topology, self.target, self.plan):
             return None
+        batch = with_table(self.batch, found.similarities(rows, behind=ends), [inner] if ends else [])
+        chain = fused_problem(layout, batch, self.target, self.plan, n_jobs=self.n_jobs)
+        assert chain is not None
         return batch, Turned(chain, found.whiten, mapped_places(layout, [inner])[0].start)
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from crfield.core.graphs import Graphs
 from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.data.batch import Batch
@@ -47,8 +48,9 @@ class Turned:
     ...     batch = Batch(chains, Columns(*none, columns))
     ...     return FusedChain(Layout.observe(batch, target), batch, target)
     >>> mapped, turned = chain(rows @ turn), Turned(chain(rows), turn, 0)
-    >>> weights, one, two = np.arange(1.0, 1.0 + mapped.n_weights), np.empty(mapped.n_weights), np.empty(mapped.n_weights)
-    >>> np.isclose(mapped.evaluate(weights, one), turned.evaluate(weights, two)), np.allclose(one, two)
+    >>> weights = np.arange(1.0, 1.0 + mapped.n_weights)
+    >>> one, two = np.empty(len(weights)), np.empty(len(weights))
+    >>> bool(np.isclose(mapped.evaluate(weights, one), turned.evaluate(weights, two))), np.allclose(one, two)
     (True, True)
     """
 
@@ -128,19 +130,24 @@ def fused_problem(
 
     Weights are those of the graph model in the same order.
     """
-    topology, labels = batch.topology, layout.n_labels
-    one = len(layout.nodes) == len(layout.tables) == 1 and plan.objective == "likelihood" and target.cost is None
-    if not one or any(r.n_columns or r.n_dense for r in layout.schema.relations) or batch.node.width:
+    if batch.node.width or not is_chain(layout, batch.topology, target, plan):
         return None
-    table, node = layout.tables[0], layout.nodes[0]
-    plain = np.array_equal(table.tie, np.arange(labels**2).reshape(labels, labels))
-    chains = Chains(topology.offsets)
-    in_a_row = np.array_equal(topology.tails, chains.tails) and np.array_equal(topology.heads, chains.heads)
-    if not plain or not in_a_row or node.n_labels != labels:
-        return None
-    own = replace(node, pairs=np.arange(labels**2, dtype=np.int32))
+    chains, labels = Chains(batch.topology.offsets), layout.n_labels
+    own = replace(layout.nodes[0], pairs=np.arange(labels**2, dtype=np.int32))
     whole = Target(chains, labels, target.labels, target.allowed, target.weight)
     return FusedChain(own, Batch(chains, batch.node), whole, n_jobs=n_jobs)
+
+
+def is_chain(layout: GraphLayout, topology: Graphs, target: Target, plan: Plan) -> bool:
+    """Whether nodes lie in a row each beside the next, with one full table for all, and the plan is the likelihood."""
+    labels = layout.n_labels
+    one = len(layout.nodes) == len(layout.tables) == 1 and plan.objective == "likelihood" and target.cost is None
+    if not one or any(r.n_columns or r.n_dense for r in layout.schema.relations):
+        return False
+    table, chains = layout.tables[0], Chains(topology.offsets)
+    plain = np.array_equal(table.tie, np.arange(labels**2).reshape(labels, labels))
+    in_a_row = np.array_equal(topology.tails, chains.tails) and np.array_equal(topology.heads, chains.heads)
+    return plain and in_a_row and layout.nodes[0].n_labels == labels
 
 
 def mapped_problem(
