@@ -41,6 +41,7 @@ from crfield.optimize.lbfgs import minimize
 from crfield.optimize.penalty import Penalty
 from crfield.scoring.layout import Layout
 from crfield.scoring.segments import SegmentLayout
+from crfield.training.chain.newton_passes import draw_labels
 from crfield.training.column_basis import Moments, column_basis, numeric_blocks
 from crfield.training.likelihood import FusedChain, history_pairs
 
@@ -171,32 +172,8 @@ def _pieces(batch: Batch, weight: np.ndarray, *, most: int) -> _Pieces:
 
 
 def _drawn(chain: Layout, weights: np.ndarray, pieces: _Pieces) -> np.ndarray:
-    """(DRAWS, steps) labels of every piece, drawn from the chain.
-
-    For every step and draw a table says which label follows each label; labels then follow these tables.
-    """
-    chains, labels = pieces.chains, chain.n_labels
-    node, edge = linear.Tagger(chain, weights).scores(Batch(chains, pieces.rows))
-    scores = Potentials(node, edge, chains)
-    single, pairs = ChainEngine().infer(scores, Semiring.LOG).node, ChainEngine().edge_marginals(scores)
-    chance = np.repeat(single[:, None], labels, axis=1)  # (N, label before, label)
-    chance[chains.heads] = pairs
-    below = np.cumsum(chance, axis=2)
-    below /= np.maximum(below[..., -1:], 1e-300)
-    chosen = np.random.default_rng(0).random((DRAWS, chains.n_nodes, 1))
-    follows = np.zeros((DRAWS, chains.n_nodes, labels), np.int8)  # (DRAWS, N, label before)
-    for label in range(labels - 1):
-        follows += chosen >= below[..., label]
-    drawn, at = np.zeros((DRAWS, chains.n_nodes), np.int64), np.arange(DRAWS)[:, None]
-    order = np.argsort(-chains.lengths, kind="stable")
-    starts, running = chains.offsets[:-1][order], -np.sort(-chains.lengths)
-    last = np.zeros((DRAWS, len(starts)), np.int8)
-    for step in range(int(running[0])):
-        active = int(np.searchsorted(-running, -step))
-        nodes = starts[:active] + step
-        last = follows[at, nodes, last[:, :active]]
-        drawn[:, nodes] = last
-    return drawn
+    """(DRAWS, steps) labels of every piece, drawn from the chain."""
+    return draw_labels(chain, weights, Batch(pieces.chains, pieces.rows), DRAWS, np.random.default_rng(0))
 
 
 def _counts(layout: SegmentLayout, pieces: _Pieces, drawn: np.ndarray) -> np.ndarray:
