@@ -82,7 +82,11 @@ class Graphs(EndToEnd):
         >>> Graphs.from_chains(Chains.from_lengths([3, 1])).tails.tolist()
         [0, 1]
         """
-        return cls(chains.offsets, chains.tails, chains.heads)
+        made = cls(chains.offsets, chains.tails, chains.heads)
+        filled = np.flatnonzero(chains.lengths)  # what need not be looked for
+        made.__dict__["component"] = np.repeat(np.arange(len(filled)), chains.lengths[filled])
+        made.__dict__["forest"] = np.ones(chains.n_sequences, dtype=bool)
+        return made
 
     @property
     def n_edges(self) -> int:

@@ -74,6 +74,19 @@ class Basis:
             pulled[places] = matrix.T @ gradient[places]
         return pulled
 
+    def pulled(self, rows: np.ndarray) -> np.ndarray:
+        """(n, W) `pull` of many gradients, one in each row.
+
+        >>> basis = Basis(np.array([2.0, 1.0, 1.0]), ((np.array([[1], [2]]), np.array([[0.5, 0.0], [-3.0, 1.0]])),))
+        >>> basis.pulled(np.ones((1, 3))).tolist(), basis.pull(np.ones(3)).tolist()
+        ([[2.0, -2.5, 1.0]], [2.0, -2.5, 1.0])
+        """
+        pulled = rows * self.scale
+        for places, matrix in self.blocks:
+            for group in places.T:
+                pulled[:, group] = rows[:, group] @ matrix
+        return pulled
+
     def behind(self, matrix: np.ndarray) -> np.ndarray:
         """(M, W) M A⁻¹: what acts on u becomes what acts on w.
 

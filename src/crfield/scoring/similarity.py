@@ -243,10 +243,13 @@ def squared_distances(rows: Any, others: Any, within: float) -> np.ndarray:
     a, b = centred(rows, middle), centred(others, middle)
     with np.errstate(over="ignore", invalid="ignore"):
         one, two = squares(a), squares(b)
-        block = _product(a, b)
-        block *= -2.0
-        block += one[:, None]
-        block += two[None, :]
+        if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):  # [x, ‖x‖², 1] · [−2 z, 1, ‖z‖²]: one pass
+            block = np.column_stack([a, one, np.ones(len(a))]) @ np.column_stack([-2.0 * b, np.ones(len(b)), two]).T
+        else:
+            block = _product(a, b)
+            block *= -2.0
+            block += one[:, None]
+            block += two[None, :]
     np.maximum(block, 0.0, out=block)
     close, near = one < within, two < within
     if close.all() and near.all():

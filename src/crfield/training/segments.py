@@ -30,6 +30,7 @@ from crfield.optimize.penalty import Penalty
 from crfield.scoring.segments import SegmentData, SegmentLayout, SegmentScorer
 from crfield.training.column_basis import Moments, column_basis, column_places, mixed, numeric, numeric_blocks
 from crfield.training.likelihood import history_pairs
+from crfield.training.segment_start import started
 
 PAIRS = 25
 HISTORY_BYTES = 256_000_000  # eight for each weight and pair
@@ -178,6 +179,9 @@ def fit_segments(
     True
     """
     basis = segment_basis(problem, penalty)
+    if basis is not None and not start.any():
+        begun = started(problem, penalty, basis)
+        start, basis = begun or (start, basis)
     return minimize(
         problem,
         start,

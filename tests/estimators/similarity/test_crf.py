@@ -30,6 +30,7 @@ from crfield.inference.chain import ChainEngine
 from crfield.objectives.contrast import Contrast
 from crfield.scoring.similarity import GivenSimilarity, Similarity, similarity_of, spread
 from crfield.selection.methods.cliques import Refit, select_cliques
+from crfield.estimators.similarity import training as field_training
 from crfield.training.rows import similarity as mapped_training
 from crfield.training.rows.similarity import fused_problem, mapped_problem
 
@@ -522,6 +523,7 @@ def test_sequences_are_trained_as_a_fused_chain(partial: bool) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mapped_training, "fused_problem", spy)
+        patch.setattr(field_training, "fused_problem", spy)
         KernelCRF().fit(X, y)
         KernelCRF(relations={"+1": "potts"}).fit(X, y)
         KernelCRF().fit([chain(x) for x in X], y)
@@ -531,3 +533,18 @@ def test_sequences_are_trained_as_a_fused_chain(partial: bool) -> None:
     assert made.evaluate(weights, one) == pytest.approx(plain.evaluate(weights, other), rel=1e-12)
     np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
     assert seen[1][0] is None
+
+
+def test_similarities_as_columns_end_where_mapped_ones_do() -> None:
+    """φ = k(x, c) T is not written out for chains; the model and its objective are those of the mapped columns."""
+    rng = np.random.default_rng(5)
+    X = [rng.normal(size=(n, 2)) for n in (30, 1, 12, 25)]
+    y = [(x[:, 0] * x[:, 1] > 0).astype(int).tolist() for x in X]
+    options: dict[str, Any] = {"n_components": 20, "basis": "nystroem", "tol": 1e-9, "l2": 0.3}
+    direct = KernelCRF(**options).fit(X, y)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(field_training.FieldProblem, "turned", lambda *given: None)
+        mapped = KernelCRF(**options).fit(X, y)
+    assert direct.objective_ == pytest.approx(mapped.objective_, rel=1e-9)
+    np.testing.assert_allclose(direct.log_prob(X, y), mapped.log_prob(X, y), atol=1e-4)
+    assert direct.n_components_ == mapped.n_components_

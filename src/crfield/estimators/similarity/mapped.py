@@ -47,20 +47,26 @@ def with_columns(batch: GraphBatch, columns: Sequence[np.ndarray], *, ends: bool
 
     With ``ends`` every kind has two more: whether a node is the first of its sequence, and whether it is the last.
     """
-    topology = batch.topology
     extra = ENDS * ends
-    dense = np.zeros((topology.n_nodes, sum(some.shape[1] + extra for some in columns)))
-    first = 0
+    dense = np.zeros((batch.topology.n_nodes, sum(some.shape[1] + extra for some in columns)))
+    first, behind = 0, []
     for number, some in enumerate(columns):
         at: Any = slice(None) if len(columns) == 1 else batch.nodes_of(number)
         dense[at, first : first + some.shape[1]] = some[: len(dense[at])]
         first += some.shape[1]
-        if ends:
-            starts, stops = topology.offsets[:-1], topology.offsets[1:]
-            filled = starts < stops
-            dense[starts[filled], first] = 1.0
-            dense[stops[filled] - 1, first + 1] = 1.0
-            first += extra
+        behind.append(first)
+        first += extra
+    return with_table(batch, dense, behind if ends else [])
+
+
+def with_table(batch: GraphBatch, dense: np.ndarray, ends: Sequence[int]) -> GraphBatch:
+    """The batch with the columns ``dense`` (N, D), which is changed: at each of ``ends`` it tells first and last steps."""
+    topology = batch.topology
+    starts, stops = topology.offsets[:-1], topology.offsets[1:]
+    filled = starts < stops
+    for first in ends:
+        dense[starts[filled], first] = 1.0
+        dense[stops[filled] - 1, first + 1] = 1.0
     none = Columns(np.zeros(topology.n_nodes + 1, np.int64), np.zeros(0, np.int32), 0, None, dense)
     return GraphBatch(topology, none, batch.kind, batch.relation, batch.edge)
 

@@ -22,12 +22,15 @@ from crfield.data.centred import middle_of
 from crfield.data.graphs.batch import GraphBatch
 from crfield.errors import InputError
 from crfield.estimators.similarity.mapped import (
+    ENDS,
     MappedShape,
     joined_weights,
+    mapped_places,
     principal_axes,
     split_weights,
     turned,
     with_columns,
+    with_table,
 )
 from crfield.estimators.similarity.parameters import EXACT_ROWS
 from crfield.features.columns.random_features import Landmarks, Waves, distinct, pick_landmarks
@@ -38,7 +41,7 @@ from crfield.scoring.similarity import GivenSimilarity, Similarity
 from crfield.selection.methods.cliques import Cliques, Refit, select_cliques
 from crfield.training.graph.fit import Callback
 from crfield.training.graph.plan import Plan
-from crfield.training.rows.similarity import fit_mapped, mapped_problem
+from crfield.training.rows.similarity import Turned, fit_mapped, fused_problem, is_chain, mapped_problem
 
 ROUNDS = 20  # of the greedy selection
 INNER_STEPS = 12  # of the fits between them
@@ -68,7 +71,13 @@ class FieldProblem:
         return with_columns(self.batch, columns, ends=self.shape.ends)
 
     def fit(
-        self, layout: GraphLayout, batch: GraphBatch, start: np.ndarray | None = None, *, max_iter: int | None = None
+        self,
+        layout: GraphLayout,
+        batch: GraphBatch,
+        start: np.ndarray | None = None,
+        *,
+        max_iter: int | None = None,
+        turned: Turned | None = None,
     ) -> Result:
         """The weights of a batch `with_columns`."""
         penalised = None if self.penalize_intercepts else (~layout.intercepts).astype(np.uint8)
@@ -85,7 +94,24 @@ class FieldProblem:
             rng=self.rng,
             single=self.single,
             callback=self.watch,
+            turned=turned,
         )
+
+    def turned(self, found: Landmarks, rows: Any) -> tuple[GraphBatch, Turned] | None:
+        """The data with similarities as columns, and the likelihood of their map's weights; None where that is dear.
+
+        That is where the map has far fewer columns than landmarks, and where the field is no chain.
+        """
+        inner, width = found.whiten.shape
+        layout, ends = self.shape.layout([inner]), ENDS * self.shape.ends
+        if self.single or not self.plan.exact or 2 * width < inner:
+            return None
+        if not is_chain(layout, self.batch.topology, self.target, self.plan):
+            return None
+        batch = with_table(self.batch, found.similarities(rows, behind=ends), [inner] if ends else [])
+        chain = fused_problem(layout, batch, self.target, self.plan, n_jobs=self.n_jobs)
+        assert chain is not None
+        return batch, Turned(chain, found.whiten, mapped_places(layout, [inner])[0].start)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,6 +149,10 @@ def fit_basis(
         _map(basis, some, kernel, n_components, problem.rng) for some, kernel in zip(rows, kernels, strict=True)
     )
     layout = problem.shape.layout([found.width for found in maps])
+    if len(maps) == 1 and isinstance(maps[0], Landmarks):
+        turned = problem.turned(maps[0], rows[0])
+        if turned is not None:
+            return TrainedField.of(maps, layout, problem.fit(layout, turned[0], turned=turned[1]))
     # The list goes with the call, so that mapped columns, the largest thing there is, stand in memory once.
     batch = problem.with_columns([found.columns(some) for found, some in zip(maps, rows)])
     return TrainedField.of(maps, layout, problem.fit(layout, batch))

@@ -17,6 +17,7 @@ A map knows a kernel only as something with ``gram(rows, others)``, so kernels m
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -27,6 +28,7 @@ from crfield.errors import InputError, ModelFileError, ShapeError
 
 FLAT = 1e-10  # directions of the landmarks' Gram matrix below this fraction of the largest are rounding
 BLOCK = 2048  # rows whose similarities are held at a time
+SMALL = 512  # the same where they are only passed on: they stay in the cache
 WAVED = ("rbf", "laplacian")
 
 
@@ -79,6 +81,14 @@ class Landmarks:
         """D."""
         return int(self.whiten.shape[1])
 
+    def similarities(self, rows: Any, *, behind: int = 0) -> np.ndarray:
+        """(R, M + ``behind``) of rows (R, K) with every landmark, and so many columns of zeros behind them."""
+        size = self.whiten.shape[0]
+        out = np.zeros((rows.shape[0], size + behind))
+        for start in range(0, rows.shape[0], SMALL):
+            out[start : start + SMALL, :size] = self.similarity.gram(rows[start : start + SMALL], self.centres)
+        return out
+
     def columns(self, rows: Any) -> np.ndarray:
         """φ of rows (R, K) as (R, D), block by block."""
         out = np.empty((rows.shape[0], self.width))
@@ -90,8 +100,12 @@ class Landmarks:
 
     def scores(self, rows: Any, weights: np.ndarray) -> np.ndarray:
         """φ(rows) · weights (D, L) as (R, L), the landmarks' coefficients first, since there are few labels."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            return self.similarity.gram(rows, self.centres) @ (self.whiten @ weights)
+        coef, out = self.whiten @ weights, np.empty((rows.shape[0], weights.shape[1]))
+        for start in range(0, rows.shape[0], SMALL):
+            block = self.similarity.gram(rows[start : start + SMALL], self.centres)
+            with np.errstate(over="ignore", invalid="ignore"):
+                np.matmul(block, coef, out=out[start : start + SMALL])
+        return out
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,16 +170,12 @@ def pick_landmarks(rows: Any, n_components: int, rng: np.random.Generator) -> np
     2
     """
     order = rng.permutation(rows.shape[0])
-    chosen: list[int] = []
-    seen: set[bytes] = set()
-    for number in order.tolist():
+    chosen: dict[bytes, int] = {}
+    for number, key in zip(order.tolist(), _keys(rows, order)):
         if len(chosen) >= n_components:
             break
-        key = _key(rows, number)
-        if key not in seen:
-            seen.add(key)
-            chosen.append(number)
-    return np.sort(np.array(chosen, dtype=np.int64))
+        chosen.setdefault(key, number)
+    return np.sort(np.array(list(chosen.values()), dtype=np.int64))
 
 
 def distinct(rows: Any, most: int | None = None) -> np.ndarray:
@@ -175,8 +185,8 @@ def distinct(rows: Any, most: int | None = None) -> np.ndarray:
     ([0, 1], 4)
     """
     first: dict[bytes, int] = {}
-    for number in range(rows.shape[0]):
-        first.setdefault(_key(rows, number), number)
+    for number, key in enumerate(_keys(rows, np.arange(rows.shape[0]))):
+        first.setdefault(key, number)
         if most is not None and len(first) > most:
             break
     return np.array(sorted(first.values()), dtype=np.int64)
@@ -244,8 +254,16 @@ def _sparse_centres(arrays: dict[str, np.ndarray]) -> Any:
     return csr_array((data, indices, indptr), shape=(len(indptr) - 1, width))
 
 
-def _key(rows: Any, number: int) -> bytes:
-    if isinstance(rows, np.ndarray):
-        return np.ascontiguousarray(rows[number]).tobytes()
-    a, b = rows.indptr[number], rows.indptr[number + 1]
-    return rows.indices[a:b].tobytes() + b"|" + rows.data[a:b].tobytes()
+def _keys(rows: Any, order: np.ndarray) -> Iterator[bytes]:
+    """Bytes that equal rows share, row by row in this order; those of dense ones are made many at a time."""
+    if isinstance(rows, np.ndarray) and rows.shape[1]:
+        for start in range(0, len(order), BLOCK):
+            block = np.ascontiguousarray(rows[order[start : start + BLOCK]])
+            yield from block.view(f"V{block.itemsize * block.shape[1]}").ravel().tolist()
+        return
+    for number in order.tolist():
+        if isinstance(rows, np.ndarray):
+            yield b""
+            continue
+        a, b = rows.indptr[number], rows.indptr[number + 1]
+        yield rows.indices[a:b].tobytes() + b"|" + rows.data[a:b].tobytes()

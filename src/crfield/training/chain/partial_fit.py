@@ -36,6 +36,7 @@ from crfield.optimize.history import Result, Step
 from crfield.optimize.penalty import Penalty
 from crfield.scoring.layout import Layout
 from crfield.scoring.layout_growth import carried
+from crfield.training.chain.newton_passes import NewtonPasses, suits
 from crfield.training.chain.plan import ChainParts
 
 PARTIAL = "partial_fit"  # why training ended
@@ -53,6 +54,7 @@ class PartialFit:
     squares: np.ndarray | None  # (W,) Σ g²; None before the first pass over a model that was fitted otherwise
     n_seen: float = 0.0  # sequences so far
     n_passes: int = 0
+    newton: NewtonPasses | None = None  # of numeric data that come again
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,6 +127,8 @@ def grown(
     squares = None if so_far.squares is None else carried(so_far.squares, old, new, places)
     state = PartialFit(carried(so_far.weights, old, new, places), squares, so_far.n_seen, so_far.n_passes)
     known = carried(np.ones(old.n_weights), old, new, places) > 0
+    if known.all() and old.n_weights == new.n_weights:
+        state.newton = so_far.newton  # what was heard of fewer weights is of no use
     return state, None if known.all() else ~known
 
 
@@ -141,6 +145,7 @@ def take_pass(
 ) -> Result:
     """One pass of stochastic steps, which changes ``state``, as the result of a training."""
     known = isinstance(random_state, int) and random_state >= 0
+    rng = random_generator([random_state, state.n_passes] if known else random_state)
     passed = learn_pass(
         parts,
         objective,
@@ -148,13 +153,34 @@ def take_pass(
         penalty,
         n_sequences=float(n_sequences or state.n_seen + parts.target.topology.n_sequences),
         fresh=fresh,
-        rng=random_generator([random_state, state.n_passes] if known else random_state),
+        rng=rng,
     )
+    if n_sequences is not None:
+        passed = _again(parts, objective, state, penalty, passed, n=float(n_sequences), rng=rng)
     active = int(np.count_nonzero(passed.weights))
     step = Step(state.n_passes, passed.n_steps, passed.loss, float("nan"), 1.0, active, 0.0)
     return Result(
         passed.weights, passed.loss, state.n_passes, passed.n_steps, False, PARTIAL, [*history, step], how=HOW
     )
+
+
+def _again(
+    parts: ChainParts, objective: str, state: PartialFit, penalty: Penalty, passed: Passed, *, n: float, rng: Any
+) -> Passed:
+    """The pass with the weights of Newton's steps where parts of numeric data have come again (`newton_passes`)."""
+    count = parts.target.topology.n_sequences
+    problem = parts.problem(objective) if 0 < count <= n else None
+    if problem is None or not suits(problem, penalty):
+        state.newton = None
+        return passed
+    if state.newton is None:
+        if state.n_seen >= n * (1 - 1e-9):  # all came once
+            state.newton = NewtonPasses.at(passed.weights)
+        return passed
+    state.newton.hear(problem, parts.batch, parts.target.weight, rng)
+    if state.newton.over(n):
+        state.newton = state.newton.ended(penalty, n)
+    return passed if state.newton.before is None else replace(passed, weights=state.newton.point.copy())
 
 
 def _problems(parts: ChainParts, objective: str, pieces: list[np.ndarray]) -> Iterator[tuple[Any, int]]:
