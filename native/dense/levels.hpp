@@ -13,7 +13,7 @@ inline float dense_scale(int d, int i) {
   return __builtin_sqrtf(2.f / 3.f) * (float)(d + 1) / __builtin_sqrtf((float)((i + 1) * (i + 2)));
 }
 
-void dense_embed(const float*, int64_t, int, int64_t, int, dense::Embedded&);
+void dense_embed(const float*, int64_t, int, int64_t, int, const uint64_t*, dense::Embedded&);
 bool dense_load(const dense::Given&, int64_t, int64_t, int64_t, float*, double*);
 void dense_spread(const dense::Kernel&, int64_t, int64_t, const float*, float*, int64_t);
 void dense_gather(const dense::Kernel&, int64_t, int64_t, const float*, float, const float*, float*, int64_t);

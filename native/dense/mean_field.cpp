@@ -296,7 +296,7 @@ void feature_gradient(const Kernel& k, const float* features, const float* left,
     for (int64_t b = share(blocks, member, size); b < share(blocks, member + 1, size); b++) {
       const int64_t from = b * BLOCK;
       const int count = (int)std::min<int64_t>(BLOCK, k.points - from);
-      loops.embed(features, k.points, (int)d, from, count, e);
+      loops.embed(features, k.points, (int)d, from, count, nullptr, e);
       for (int i = 0; i < count; i++) {
         const float *x = left + (from + i) * channels, *y = right + (from + i) * channels;
         for (int64_t t = 0; t <= d; t++) {  // the slope in a share
