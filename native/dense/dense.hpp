@@ -17,6 +17,14 @@ constexpr float LOG2E = 1.44269504f;
 // Floats of a row: 4 for up to four labels, else a multiple of eight.
 inline int64_t width_of(int64_t labels) { return labels <= 4 ? 4 : (labels + 7) / 8 * 8; }
 
+// Scores of points as a caller has them.
+struct Given {
+  int64_t labels;
+  const float* scores;
+  int64_t point_step, label_step;  // in floats
+  bool negated;                    // they are energies, scores with the other sign
+};
+
 struct Kernel {
   int64_t points, taps, nodes;
   const int32_t* at;           // (N, T) nodes of a point
@@ -62,12 +70,17 @@ struct Embedded {  // a block of points in the lattice
   alignas(64) float share[MOST_DIMENSIONS + 1][BLOCK];
   alignas(64) float first[MOST_DIMENSIONS + 1][BLOCK];  // coordinates of the first vertex, in units of D + 1
   alignas(64) float with_rank[MOST_DIMENSIONS + 1][BLOCK];  // the coordinate that has a rank
+  alignas(64) uint64_t key[BLOCK];    // Σ_i strides[i] · (D + 1) · first[i] of the first vertex, and
+  alignas(64) uint64_t order[BLOCK];  // the coordinates of ranks 1 … D, four bits each, the last lowest; if asked for
 };
 
 // The loops of one level.
 struct Loops {
-  // features (D, N) of points from … from + count - 1
-  void (*embed)(const float* features, int64_t points, int dimensions, int64_t from, int count, Embedded& out);
+  // features (D, N) of points from … from + count - 1; keys if there are strides (D,)
+  void (*embed)(const float* features, int64_t points, int dimensions, int64_t from, int count,
+                const uint64_t* strides, Embedded& out);
+  // rows of points from … to - 1; false where a score is not finite or beyond 1e30
+  bool (*load)(const Given&, int64_t from, int64_t to, int64_t stride, float* scores, double* shift);
   void (*spread)(const Kernel&, int64_t from, int64_t count, const float* values, float* nodes, int64_t width);
   void (*gather)(const Kernel&, int64_t from, int64_t count, const float* nodes, float scale, const float* base,
                  float* out, int64_t width);

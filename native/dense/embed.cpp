@@ -15,7 +15,8 @@ using dense::MOST_DIMENSIONS;
 
 // D = 0: the number of dimensions is known only when it runs.
 template <int D>
-static void embed_as(const float* features, int64_t points, int dimensions, int64_t from, int count, Embedded& e) {
+static void embed_as(const float* features, int64_t points, int dimensions, int64_t from, int count,
+                        const uint64_t* strides, Embedded& e) {
   const int d = D ? D : dimensions;
   constexpr int ROOM = (D ? D : MOST_DIMENSIONS) + 1;
   alignas(64) float elevated[ROOM][BLOCK], rounded[ROOM][BLOCK], residual[ROOM][BLOCK], rank[ROOM][BLOCK];
@@ -73,15 +74,24 @@ static void embed_as(const float* features, int64_t points, int dimensions, int6
   for (int b = 0; b < BLOCK; b++) e.share[0][b] = by_rank[d][b] + 1.f - by_rank[0][b];
   for (int k = 1; k <= d; k++)
     for (int b = 0; b < BLOCK; b++) e.share[k][b] = by_rank[d - k][b] - by_rank[d - k + 1][b];
+  if (!strides) return;
+  for (int b = 0; b < BLOCK; b++) e.key[b] = e.order[b] = 0;
+  for (int i = 0; i < d; i++) {
+    const uint64_t stride = strides[i] * (uint64_t)(d + 1);
+    for (int b = 0; b < BLOCK; b++) e.key[b] += stride * (uint64_t)(int64_t)(int32_t)e.first[i][b];
+  }
+  for (int q = 1; q <= d; q++)
+    for (int b = 0; b < BLOCK; b++) e.order[b] = (e.order[b] << 4) | (uint64_t)(int32_t)e.with_rank[q][b];
 }
 
-void dense_embed(const float* features, int64_t points, int dimensions, int64_t from, int count, Embedded& e) {
+void dense_embed(const float* features, int64_t points, int dimensions, int64_t from, int count,
+                 const uint64_t* strides, Embedded& e) {
   switch (dimensions) {
-    case 2: return embed_as<2>(features, points, dimensions, from, count, e);
-    case 3: return embed_as<3>(features, points, dimensions, from, count, e);
-    case 4: return embed_as<4>(features, points, dimensions, from, count, e);
-    case 5: return embed_as<5>(features, points, dimensions, from, count, e);
-    default: return embed_as<0>(features, points, dimensions, from, count, e);
+    case 2: return embed_as<2>(features, points, dimensions, from, count, strides, e);
+    case 3: return embed_as<3>(features, points, dimensions, from, count, strides, e);
+    case 4: return embed_as<4>(features, points, dimensions, from, count, strides, e);
+    case 5: return embed_as<5>(features, points, dimensions, from, count, strides, e);
+    default: return embed_as<0>(features, points, dimensions, from, count, strides, e);
   }
 }
 

@@ -6,20 +6,26 @@
 namespace crfield {
 namespace dense {
 
+struct Request {
+  const float* features;  // (D, N), all finite and below 2^19 in size
+  int64_t points;
+  int dimensions;
+  bool halo;
+  float gain;
+  bool fold;       // whether shares are divided by the roots of the sums
+  int32_t* at;     // (N, D + 1) vertices
+  float* share;    // (N, D + 1)
+  float* sums;     // (N,) gain · K 1
+};
+
 struct Neighbours {
   int64_t nodes = 0;
   bool exact = true;            // whether keys of vertices are their coordinates, and not a hash of them
   std::vector<int32_t> pairs;   // (D + 1, M, 2), M where there is none
-  std::vector<float> mass;      // (M + 1,) the shares that a vertex has of points, added up
 };
 
-// Vertices `at` (N, D + 1) and shares (N, D + 1) of features (D, N), all finite and below 2^19 in size.
-Neighbours build_lattice(const float* features, int64_t points, int dimensions, bool halo, int32_t* at, float* share,
-                         int threads);
-
-// sums (N,) = gain · K 1; with `fold` shares are divided by their roots.
-void sum_rows(const Neighbours& lattice, int64_t points, int dimensions, float gain, const int32_t* at, float* share,
-              float* sums, bool fold);
+// Fills the arrays of a request.
+Neighbours build_lattice(const Request& asked, int threads);
 
 }  // namespace dense
 }  // namespace crfield

@@ -1,4 +1,4 @@
-// The functions of one level that its three sources share.
+// The functions of one level that its sources share.
 #pragma once
 #include <cstdint>
 
@@ -13,9 +13,12 @@ inline float dense_scale(int d, int i) {
   return __builtin_sqrtf(2.f / 3.f) * (float)(d + 1) / __builtin_sqrtf((float)((i + 1) * (i + 2)));
 }
 
-void dense_embed(const float*, int64_t, int, int64_t, int, dense::Embedded&);
+void dense_embed(const float*, int64_t, int, int64_t, int, const uint64_t*, dense::Embedded&);
+bool dense_load(const dense::Given&, int64_t, int64_t, int64_t, float*, double*);
 void dense_spread(const dense::Kernel&, int64_t, int64_t, const float*, float*, int64_t);
 void dense_gather(const dense::Kernel&, int64_t, int64_t, const float*, float, const float*, float*, int64_t);
+bool dense_gather_two(const dense::Pass&, int64_t, int64_t, float*);
+bool dense_spread_two(const dense::Pass&, int64_t, int64_t, const float*);
 void dense_blur(const dense::Kernel&, int64_t, int64_t, int64_t, const float*, float*, int64_t);
 void dense_filter(const dense::Kernel&, int, int64_t, int64_t, const float*, float*, int64_t);
 void dense_relate(const dense::Compatibility&, int64_t, int64_t, int64_t, int64_t, float*, float*);

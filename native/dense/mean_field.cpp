@@ -59,45 +59,6 @@ float* blurred(const Kernel& k, const Loops& loops, float* from, float* other, f
   return from;
 }
 
-// Of a label's scores, which become part of each point's extremes; `odd` turns NaN where one of them is none.
-template <int STEP>
-void largest_and_least(const float* column, int64_t step, int64_t count, float sign, float* top, float* low,
-                       float* odd) {
-  for (int64_t i = 0; i < count; i++) {
-    const float x = sign * column[i * (STEP ? STEP : step)];
-    top[i] = x > top[i] ? x : top[i];
-    low[i] = x < low[i] ? x : low[i];
-    odd[i] += x * 0.f;
-  }
-}
-
-// Rows in units of log 2 less their maximum, which `shift` adds up; false where a score is not finite. Labels outside
-// and points inside: they do not wait for each other.
-bool load(const Field& f, int64_t from, int64_t to, int64_t stride, float* scores, double* shift) {
-  const float sign = f.negated ? -1.f : 1.f;
-  float top[BLOCK], low[BLOCK], odd[BLOCK];
-  bool good = true;
-  for (int64_t at = from; at < to; at += BLOCK) {
-    const int64_t count = std::min<int64_t>(BLOCK, to - at);
-    const float* own = f.scores + at * f.point_step;
-    for (int64_t i = 0; i < count; i++) top[i] = low[i] = sign * own[i * f.point_step], odd[i] = 0.f;
-    for (int64_t l = 0; l < f.labels; l++) {
-      const float* column = own + l * f.label_step;
-      if (f.point_step == 1) largest_and_least<1>(column, 1, count, sign, top, low, odd);
-      else largest_and_least<0>(column, f.point_step, count, sign, top, low, odd);
-    }
-    for (int64_t i = 0; i < count; i++) {
-      good = good && top[i] < -PADDING && low[i] > PADDING && odd[i] == 0.f;
-      *shift += top[i];
-      const float* x = own + i * f.point_step;
-      float* row = scores + (at + i) * stride;
-      for (int64_t l = 0; l < f.labels; l++) row[l] = (sign * x[l * f.label_step] - top[i]) * LOG2E;
-      for (int64_t l = f.labels; l < stride; l++) row[l] = PADDING;
-    }
-  }
-  return good;
-}
-
 void load_start(const Field& f, int64_t from, int64_t to, int64_t width, float* logs) {
   for (int64_t i = from; i < to; i++)
     for (int64_t l = 0; l < width; l++)
@@ -210,7 +171,7 @@ int64_t mean_field(const Field& f, const Update& u) {
       const int64_t stretch = step ? to - from : CACHED * BLOCK;  // read and used at once
       for (int64_t at = from; at < to; at += stretch) {
         const int64_t end = std::min(at + stretch, to);
-        if (!step && !load(f, at, end, stride, scores, &shifts[(size_t)member])) refused.store(true);
+        if (!step && !loops.load(f, at, end, stride, scores, &shifts[(size_t)member])) refused.store(true);
         loops.points(pass, at, end, scratch[(size_t)member].data());
       }
       barrier.wait();
@@ -335,7 +296,7 @@ void feature_gradient(const Kernel& k, const float* features, const float* left,
     for (int64_t b = share(blocks, member, size); b < share(blocks, member + 1, size); b++) {
       const int64_t from = b * BLOCK;
       const int count = (int)std::min<int64_t>(BLOCK, k.points - from);
-      loops.embed(features, k.points, (int)d, from, count, e);
+      loops.embed(features, k.points, (int)d, from, count, nullptr, e);
       for (int i = 0; i < count; i++) {
         const float *x = left + (from + i) * channels, *y = right + (from + i) * channels;
         for (int64_t t = 0; t <= d; t++) {  // the slope in a share

@@ -8,12 +8,9 @@
 namespace crfield {
 namespace dense {
 
-struct Field {
-  int64_t points, labels;
-  const float* scores;
-  int64_t point_step, label_step;  // of the scores, in floats
-  bool negated;                    // they are energies, scores with the other sign
-  const float* start;              // (N, L) beliefs to begin with, or null for those of the scores alone
+struct Field : Given {
+  int64_t points;
+  const float* start;  // (N, L) beliefs to begin with, or null for those of the scores alone
   std::vector<Kernel> kernels;
   std::vector<float> weights;             // of labels that agree; 1 where there is a diagonal or a table
   std::vector<const float*> diagonals;    // (L,) or null

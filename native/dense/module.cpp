@@ -96,8 +96,9 @@ nb::tuple lattice_door(Floats2 features, bool halo, double gain, Array1<float> s
   Neighbours found;
   {
     Release release;
-    found = build_lattice(features.data(), points, (int)d, halo, at.data(), share.data(), n_jobs);
-    sum_rows(found, points, (int)d, (float)gain, at.data(), share.data(), sums.data(), fold);
+    found = build_lattice(Request{features.data(), points, (int)d, halo, (float)gain, fold, at.data(), share.data(),
+                                  sums.data()},
+                          n_jobs);
   }
   return nb::make_tuple(to_numpy(std::move(found.pairs)), found.nodes, found.exact);
 }

@@ -67,13 +67,13 @@ static void softmax_four(float* rows, int64_t count) {
   }
 }
 
-// Rows whose sums of 2^x are at least one, so that no maximum is needed; false where a sum is too large for that, and
-// then rows are no longer what they were. Room for a multiple of four rows.
+// Rows of N eights whose sums of 2^x are at least one, so that no maximum is needed; false where a sum is too large for
+// that, and then rows are no longer what they were. N = 0: any width. Room for a multiple of four rows.
+template <int N>
 static bool softmax_plain(float* rows, int64_t count, int64_t width) {
-  const int64_t vectors = width / 8, padded = (count + 3) / 4 * 4;
-  F8mem* p = (F8mem*)rows;
+  const int64_t vectors = N ? N : width / 8, padded = (count + 3) / 4 * 4;
   Widest::Memory* all = (Widest::Memory*)rows;  // four rows of eights are sixteens too
-  for (int64_t j = 0; j < padded * width / Widest::lanes; j++) {
+  for (int64_t j = 0; j < padded * vectors * 8 / Widest::lanes; j++) {
     Widest::V x = all[j];
     x = x < 120.f ? x : Widest::V{} + 120.f;
     exp2_of<Widest>(x);
@@ -81,7 +81,7 @@ static bool softmax_plain(float* rows, int64_t count, int64_t width) {
   }
   F4 most = {};
   for (int64_t i = 0; i < count; i += 4) {
-    F8mem* q = p + i * vectors;
+    F8mem* q = (F8mem*)rows + i * vectors;
     F4 half[4];
     for (int r = 0; r < 4; r++) {
       F8 s = q[r * vectors];
@@ -101,6 +101,16 @@ static bool softmax_plain(float* rows, int64_t count, int64_t width) {
   return largest_of(most) < 4e34f;  // 2^115
 }
 
+static bool softmax_plain_by_width(float* rows, int64_t count, int64_t width) {
+  switch (width) {
+    case 8: return softmax_plain<1>(rows, count, width);
+    case 16: return softmax_plain<2>(rows, count, width);
+    case 24: return softmax_plain<3>(rows, count, width);
+    case 32: return softmax_plain<4>(rows, count, width);
+    default: return softmax_plain<0>(rows, count, width);
+  }
+}
+
 #endif
 
 // False where `gentle` was too gentle, and the rows are lost.
@@ -110,7 +120,7 @@ static bool softmax(float* rows, int64_t count, int64_t width, bool gentle) {
     softmax_four(rows, count);
     return true;
   }
-  if (gentle) return softmax_plain(rows, count, width);
+  if (gentle) return softmax_plain_by_width(rows, count, width);
 #else
   (void)gentle;
 #endif
@@ -141,6 +151,8 @@ static void unpack(const float* packed, int64_t room, int64_t count, int64_t lab
 
 // rows = scores + messages; points up to `to` are this thread's
 static void scored(const Pass& pass, int64_t at, int64_t count, int64_t to, float* rows) {
+  const bool behind = (to - at - count + 1) * pass.stride >= pass.width;  // the last row can be read as vectors
+  if (pass.values && behind && dense_gather_two(pass, at, count, rows)) return;
   const float* base = pass.scores + at * pass.stride;
   if (pass.stride != pass.width) {
     const int64_t room = (to - at) * pass.stride;
@@ -181,20 +193,6 @@ static double bound_of(const float* logs, const float* scores, const float* rows
   return total / (double)LOG2E;
 }
 
-// Ask for what the next block reads: its streams are several, and each would wait at the end of every page.
-static void ask_for(const void* from, int64_t bytes) {
-  for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch((const char*)from + at, 0, 2);
-}
-
-static void ask_ahead(const Pass& pass, int64_t at, int64_t count) {
-  ask_for(pass.scores + at * pass.stride, count * pass.stride * (int64_t)sizeof(float));
-  for (int k = 0; k < pass.kernels; k++) {
-    const Kernel& kernel = pass.kernel[k];
-    ask_for(kernel.at + at * kernel.taps, count * kernel.taps * (int64_t)sizeof(int32_t));
-    ask_for(kernel.share + at * kernel.taps, count * kernel.taps * (int64_t)sizeof(float));
-  }
-}
-
 void dense_points(const Pass& pass, int64_t from, int64_t to, float* scratch) {
   const int64_t width = pass.width, labels = pass.labels;
   float *rows = scratch, *scaled = scratch + BLOCK * width + 32, *old = scaled + BLOCK * width;
@@ -203,7 +201,6 @@ void dense_points(const Pass& pass, int64_t from, int64_t to, float* scratch) {
   for (int64_t j = 0; j < BLOCK * width; j++) rows[j] = 0.f;
   for (int64_t at = from; at < to; at += BLOCK) {
     const int64_t count = to - at < BLOCK ? to - at : BLOCK;
-    if (!pass.fresh && at + 2 * BLOCK <= to) ask_ahead(pass, at + BLOCK, BLOCK);
     scored(pass, at, count, to, rows);
     float* logs = pass.logs ? pass.logs + at * width : nullptr;
     const bool watched = pass.watch && !pass.fresh;
@@ -229,7 +226,7 @@ void dense_points(const Pass& pass, int64_t from, int64_t to, float* scratch) {
     if (pass.out)
       for (int64_t i = 0; i < count; i++)
         for (int64_t l = 0; l < labels; l++) pass.out[(at + i) * labels + l] = rows[i * width + l];
-    if (!pass.spread) continue;
+    if (!pass.spread || dense_spread_two(pass, at, count, rows)) continue;
     for (int k = 0; k < pass.kernels; k++) {
       const Kernel& kernel = pass.kernel[k];
       const float* values = rows;
@@ -248,8 +245,8 @@ void dense_points(const Pass& pass, int64_t from, int64_t to, float* scratch) {
 }
 
 extern const dense::Loops dense_loops;
-const dense::Loops dense_loops = {dense_embed,  dense_spread, dense_gather, dense_blur,
-                                  dense_filter, dense_relate, dense_points};
+const dense::Loops dense_loops = {dense_embed, dense_load,   dense_spread, dense_gather,
+                                  dense_blur,  dense_filter, dense_relate, dense_points};
 
 }  // namespace CRFIELD_LEVEL_NAME
 }  // namespace crfield

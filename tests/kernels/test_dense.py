@@ -90,6 +90,39 @@ def test_levels_agree(level: int) -> None:
             compare(outcomes(features(d), labels, halo=False), one)
 
 
+@pytest.mark.parametrize("level", [2, 3, 4])
+@pytest.mark.parametrize("labels", [1, 3, 4, 5, 8, 13, 21, 32, 40])
+def test_two_kernels_are_taken_together(level: int, labels: int) -> None:
+    """Position with position and colour, as images have them: labels or points first, whole blocks and a rest."""
+    rng = np.random.default_rng(labels)
+    scores = 3 * rng.normal(size=(197, labels)).astype(np.float32)
+    asked = [(f, how) for f in ((2, 5), (5, 3)) for how in ("symmetric", "after")]
+
+    def found(scores: np.ndarray, widths: tuple[int, int], how: str, *, watch: bool) -> np.ndarray:
+        kernels = [dense.lattice(features(d, 197, seed=d), how) for d in widths]
+        return dense.mean_field(scores, kernels, [1.5, 2.0], steps=3, watch=watch)[0]
+
+    with choice.use("numpy"):
+        wanted = [found(scores, *own, watch=False) for own in asked]
+    with native_level(level):
+        for own, one in zip(asked, wanted):
+            for given in (scores, np.asfortranarray(scores), np.repeat(scores, 2, axis=1)[:, ::2]):
+                for watch in (False, True):
+                    np.testing.assert_allclose(found(given, *own, watch=watch), one, atol=1e-5)
+
+
+@pytest.mark.parametrize("labels", [1, 3, 8, 21])
+def test_odd_scores_are_found_wherever_they_are(labels: int) -> None:
+    rng = np.random.default_rng(0)
+    for bad in (np.nan, np.inf, -np.inf, 2e30):
+        for place in (0, 63, 130, 199):
+            scores = rng.normal(size=(200, labels)).astype(np.float32)
+            scores[place, -1] = bad
+            for given in (scores, np.asfortranarray(scores)):
+                with choice.use("native"), pytest.raises(InputError, match="finite"):
+                    dense.mean_field(given, [], [], steps=0)
+
+
 def test_threads_change_the_last_bits_only() -> None:
     rng = np.random.default_rng(0)
     f = image_features(rng, (120, 90), (20.0, 20.0))
