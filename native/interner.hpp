@@ -30,23 +30,28 @@ struct Ending {
   uint64_t head, tail;
 };
 
-inline Ending ending(const char* p, size_t n, bool blocky) {
+// Which bits of the last 16 bytes belong to a string of n.
+inline Ending ending_mask(size_t n) {
   static constexpr uint64_t ALL = ~0ull;
-  static constexpr uint64_t MASK[25] = {  // of the tail from 8 on, of the head from 0 on
-      0,         0,         0,         0,         0,         0,         0,        0,   0,   ALL << 56, ALL << 48, ALL << 40, ALL << 32,
-      ALL << 24, ALL << 16, ALL << 8,  ALL,       ALL,       ALL,       ALL,      ALL, ALL, ALL,       ALL,       ALL};
+  static constexpr uint64_t MASK[25] = {  // of the head from 0 on, of the tail from 8 on
+      0,         0,         0,        0,   0,   0,   0,   0,   0,   ALL << 56, ALL << 48, ALL << 40, ALL << 32,
+      ALL << 24, ALL << 16, ALL << 8, ALL, ALL, ALL, ALL, ALL, ALL, ALL,       ALL,       ALL};
+  const size_t k = n < 16 ? n : 16;
+  return {MASK[k], MASK[k + 8]};
+}
+
+inline Ending ending(const char* p, size_t n, bool blocky) {
   char buffer[16];
   const char* end = p + n;
-  const size_t short_n = n < 16 ? n : 16;
   if (!blocky && n < 16) {
     std::memset(buffer, 0, 16);
     std::memcpy(buffer + 16 - n, p, n);
     end = buffer + 16;
   }
-  Ending words;
+  Ending words, mask = ending_mask(n);
   std::memcpy(&words.head, end - 16, 8);
   std::memcpy(&words.tail, end - 8, 8);
-  return {words.head & MASK[short_n], words.tail & MASK[short_n + 8]};
+  return {words.head & mask.head, words.tail & mask.tail};
 }
 
 inline uint64_t hash_bytes(const char* p, size_t n, bool blocky) {
@@ -123,8 +128,12 @@ class Interner {
     const int64_t from = offsets_[id], end = offsets_[id + 1];
     const size_t n = s.size();
     if ((size_t)(end - from) != n) return false;
-    const Ending a = ending(pool_.data() + from, n, end >= 16), b = ending(s.data(), n, blocky);
-    if ((a.head ^ b.head) | (a.tail ^ b.tail)) return false;
+    if (!blocky || end < 16) return !std::memcmp(pool_.data() + from, s.data(), n);
+    uint64_t a[2], b[2];
+    std::memcpy(a, pool_.data() + end - 16, 16);
+    std::memcpy(b, s.data() + n - 16, 16);
+    const Ending mask = ending_mask(n);
+    if (((a[0] ^ b[0]) & mask.head) | ((a[1] ^ b[1]) & mask.tail)) return false;
     return n <= 16 || !std::memcmp(pool_.data() + from, s.data(), n - 16);
   }
   static uint32_t tag(uint64_t h) { return (uint32_t)(h >> 32); }

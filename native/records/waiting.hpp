@@ -27,10 +27,10 @@ struct Part {
 class WaitingKeys {
  public:
   size_t size() const { return texts_.size(); }
-  bool all_one() const { return all_one_; }
+  bool all_one() const { return values_.empty(); }
   const std::string_view* texts() const { return texts_.data(); }
   const uint64_t* hashes() const { return hashes_.data(); }
-  double value(size_t i) const { return values_[i]; }
+  double value(size_t i) const { return values_.empty() ? 1.0 : values_[i]; }
 
   // name, one byte between, value: as CRFsuite joins them.
   void add_joined(const Part& name, char between, const Part& value) {
@@ -59,19 +59,20 @@ class WaitingKeys {
   }
   // Hashes of what has come since, and where in the table they lie on its way to the cache.
   void hash(const Interner& table) {
-    for (size_t i = hashes_.size(); i < texts_.size(); i++) {
-      hashes_.push_back(hash_bytes(texts_[i].data(), texts_[i].size(), true));
-      table.prefetch(hashes_.back());
+    size_t i = hashes_.size();
+    hashes_.resize(texts_.size());
+    for (; i < texts_.size(); i++) {
+      hashes_[i] = hash_bytes(texts_[i].data(), texts_[i].size(), true);
+      table.prefetch(hashes_[i]);
     }
   }
   void cut_back(size_t size) {
     texts_.resize(size);
-    values_.resize(size);
+    if (values_.size() > size) values_.resize(size);
     if (hashes_.size() > size) hashes_.resize(size);
   }
   void clear() {
     cut_back(0);
-    all_one_ = true;
     if (blocks_.size() > 1) blocks_.resize(1);
     at_ = blocks_[0].get();
     left_ = BLOCK;
@@ -103,9 +104,9 @@ class WaitingKeys {
     return key;
   }
   void push(const char* key, size_t n, double value) {
+    if (value != 1.0 && values_.empty()) values_.assign(texts_.size(), 1.0);
     texts_.emplace_back(key, n);
-    values_.push_back(value);
-    all_one_ &= value == 1.0;
+    if (value != 1.0 || !values_.empty()) values_.push_back(value);
   }
 
   std::vector<std::unique_ptr<char[]>> blocks_ = first();
@@ -113,8 +114,7 @@ class WaitingKeys {
   size_t left_ = BLOCK;
   std::vector<std::string_view> texts_;
   std::vector<uint64_t> hashes_;
-  std::vector<double> values_;
-  bool all_one_ = true;
+  std::vector<double> values_;  // empty while all are one
 
   static std::vector<std::unique_ptr<char[]>> first() {
     std::vector<std::unique_ptr<char[]>> blocks;
