@@ -15,6 +15,10 @@ inline nb::object owned(PyObject* made) {
   return nb::steal(made);
 }
 
+inline nb::object called(PyObject* function, PyObject* argument) {
+  return owned(PyObject_CallFunctionObjArgs(function, argument, nullptr));
+}
+
 // The exact type is a comparison of pointers; only what derives from it asks for flags, by a call.
 inline bool is_text(PyObject* value) { return PyUnicode_CheckExact(value) || PyUnicode_Check(value); }
 inline bool is_list(PyObject* value) {

@@ -148,7 +148,7 @@ void Reader::read_item(PyObject* item) {
       return read_dict(item, 0);
     case MAPPING:
       name_.clear();
-      return read_dict(owned(PyObject_CallOneArg((PyObject*)&PyDict_Type, item)).ptr(), 0);
+      return read_dict(called((PyObject*)&PyDict_Type, item).ptr(), 0);
     case SET:
       return read_strings(sorted_strings(item).ptr());
     case SEQUENCE:
@@ -222,7 +222,7 @@ void Reader::read_joined(PyObject* item) {
 
 nb::object Reader::joined(PyObject* item) {
   if (!join_.is_valid()) join_ = nb::module_::import_("crfield.kernels.joined_items").attr("joined");
-  return owned(PyObject_CallOneArg(join_.ptr(), item));
+  return called(join_.ptr(), item);
 }
 
 // The columns from `first` on are those of a joined dict: if one comes twice, Python adds its values up.

@@ -55,7 +55,7 @@ void Reader::read_feature(PyObject* value, int depth) {
       return read_dict(value, depth + 1);
     case MAPPING:
       name_ += ':';
-      return read_dict(owned(PyObject_CallOneArg((PyObject*)&PyDict_Type, value)).ptr(), depth + 1);
+      return read_dict(called((PyObject*)&PyDict_Type, value).ptr(), depth + 1);
     case SET:
       return read_list(sorted_strings(value).ptr());
     case LIST:
@@ -120,7 +120,7 @@ void Reader::read_array(PyObject* value) {
       if (readable) break;
     }
     if (plain) throw Unusable();
-    array = owned(PyObject_CallOneArg(rules("vector_of").ptr(), value));
+    array = called(rules("vector_of").ptr(), value);
     if (array.is_none()) throw Unusable();
     if (PyList_Check(array.ptr())) return read_list(array.ptr());
   }
@@ -183,7 +183,7 @@ Kind Reader::kind_of(PyObject* value) {
   if (PyAnySet_Check(value)) return SET;
   const auto known = kinds_.find(type);
   if (known != kinds_.end()) return known->second;
-  const nb::object answer = owned(PyObject_CallOneArg(rules("kind_of").ptr(), (PyObject*)type));
+  const nb::object answer = called(rules("kind_of").ptr(), (PyObject*)type);
   const int kind = nb::cast<int>(answer);
   if (kind < TEXT || kind > OTHER) throw std::runtime_error("kind_of gave no known kind");
   types_.push_back(nb::borrow((PyObject*)type));
