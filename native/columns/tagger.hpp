@@ -47,22 +47,22 @@ class ColumnsTagger {
     SequenceDecoder::Scratch scratch;
   };
 
-  static bool is_row(PyObject* value) { return PyList_Check(value) || PyTuple_Check(value); }
-
   // The codes of all rows; false where they are not rows of str, all as wide and wide enough.
   bool read(PyObject* steps, std::vector<int32_t>& codes, Py_ssize_t& width) const {
-    if (!is_row(steps)) return false;
+    if (!is_list(steps)) return false;
     codes.clear();
-    for (Py_ssize_t t = 0; t < PySequence_Fast_GET_SIZE(steps); t++) {
-      const nb::object held = nb::borrow(PySequence_Fast_GET_ITEM(steps, t));
+    width = 0;
+    if (plain_rows(alphabet_, steps, false, width, codes)) return !width || width >= width_;
+    for (Py_ssize_t t = 0; t < length(steps); t++) {
+      const nb::object held = nb::borrow(item(steps, t));
       PyObject* row = held.ptr();
-      if (!is_row(row)) return false;
-      const Py_ssize_t fields = PySequence_Fast_GET_SIZE(row);
+      if (!is_list(row)) return false;
+      const Py_ssize_t fields = length(row);
       if (!t) width = fields;
       if (fields != width || fields < width_ || !fields) return false;
       for (Py_ssize_t c = 0; c < fields; c++) {
-        PyObject* field = PySequence_Fast_GET_ITEM(row, c);
-        if (!PyUnicode_Check(field)) return false;
+        PyObject* field = item(row, c);
+        if (!is_text(field)) return false;
         codes.push_back(code_of(alphabet_, field, false));
       }
     }

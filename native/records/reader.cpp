@@ -2,94 +2,34 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <utility>
 
 namespace crfield {
 namespace records {
 namespace {
 
-nb::object owned(PyObject* made) {
-  if (!made) throw nb::python_error();
-  return nb::steal(made);
-}
-
 constexpr size_t TOGETHER = 48;         // keys of dicts that are worth a lookup
 constexpr double PLAIN_NUMBER = 1e300;  // two of them add up to a number
 
-bool is_list(PyObject* value) { return PyList_Check(value) || PyTuple_Check(value); }
+Part within(PyObject* object, std::string_view bytes) { return {bytes, blocky(object, bytes)}; }
 
-Py_ssize_t length(PyObject* list) { return PyList_Check(list) ? PyList_GET_SIZE(list) : PyTuple_GET_SIZE(list); }
-
-PyObject** entries(PyObject* list) { return PySequence_Fast_ITEMS(list); }
-
-// Sorted, for the order of a set changes from run to run and column numbers must not.
-nb::object sorted_strings(PyObject* set) {
-  nb::object list = owned(PySequence_List(set));
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list.ptr()); i++)
-    if (!PyUnicode_Check(PyList_GET_ITEM(list.ptr(), i))) throw Unusable();
-  if (PyList_Sort(list.ptr())) throw nb::python_error();
-  return list;
+void prefetch_object(PyObject* object) {
+  __builtin_prefetch(object);
+  __builtin_prefetch(reinterpret_cast<char*>(object) + 48);
 }
 
-bool has_surrogates(PyObject* text) {
-  const Py_ssize_t n = PyUnicode_GET_LENGTH(text);
-  const int kind = PyUnicode_KIND(text);
-  if (kind == PyUnicode_1BYTE_KIND) return false;
-  for (Py_ssize_t i = 0; i < n; i++) {
-    const Py_UCS4 c = PyUnicode_READ(kind, PyUnicode_DATA(text), i);
-    if (c >= 0xD800 && c <= 0xDFFF) return true;
-  }
-  return false;
-}
-
-// UTF-8 of a Python string, which lives as long as the string; `keep` owns it where the string has lone
-// surrogates and so no UTF-8 of its own. Those are looked for first, since asking and catching the error would
-// make objects and could wake the garbage collector.
-std::string_view text(PyObject* value, nb::object& keep) {
-#if PY_VERSION_HEX < 0x030C0000
-  if (PyUnicode_READY(value)) throw nb::python_error();
-#endif
-  if (PyUnicode_IS_COMPACT_ASCII(value))
-    return {reinterpret_cast<const char*>(PyUnicode_1BYTE_DATA(value)), (size_t)PyUnicode_GET_LENGTH(value)};
-  if (has_surrogates(value)) {
-    keep = owned(PyUnicode_AsEncodedString(value, "utf-8", "surrogatepass"));
-    return {PyBytes_AS_STRING(keep.ptr()), (size_t)PyBytes_GET_SIZE(keep.ptr())};
-  }
-  Py_ssize_t size = 0;
-  const char* data = PyUnicode_AsUTF8AndSize(value, &size);
-  if (!data) throw nb::python_error();
-  return {data, (size_t)size};
-}
-
-// Bring what lies ahead into the cache: the strings of the next step, the pointers of the one after it, the
-// header of the third. Feature strings are small objects all over the heap, and waiting for them costs more than
-// looking them up.
-void look_ahead(PyObject** steps, Py_ssize_t t, Py_ssize_t n) {
-  if (t + 1 < n && PyDict_CheckExact(steps[t + 1])) {
-    if (t + 4 < n) __builtin_prefetch(steps[t + 4]);
-#ifndef Py_LIMITED_API
-    if (t + 2 < n && PyDict_CheckExact(steps[t + 2])) {
-      const char* table = reinterpret_cast<const char*>(reinterpret_cast<PyDictObject*>(steps[t + 2])->ma_keys);
-      for (int line = 0; line < 8; line++) __builtin_prefetch(table + 64 * line);
-    }
-#endif
-    Py_ssize_t at = 0;
-    PyObject *key, *value;
-    while (PyDict_Next(steps[t + 1], &at, &key, &value)) {
-      __builtin_prefetch(value);
-      __builtin_prefetch(reinterpret_cast<char*>(value) + 48);
-    }
-    return;
-  }
-  if (t + 3 < n) __builtin_prefetch(steps[t + 3]);
-  if (t + 2 < n && PyList_CheckExact(steps[t + 2])) __builtin_prefetch(entries(steps[t + 2]));
-  if (t + 1 < n && PyList_CheckExact(steps[t + 1])) {
-    PyObject** strings = entries(steps[t + 1]);
-    const Py_ssize_t count = PyList_GET_SIZE(steps[t + 1]);
-    for (Py_ssize_t i = 0; i < count && i < 64; i++) {
-      __builtin_prefetch(strings[i]);
-      __builtin_prefetch(reinterpret_cast<char*>(strings[i]) + 64);
-    }
+// Headers of what comes three and four steps later, and where the entries lie of what comes two steps later.
+void look_ahead(PyObject* steps, Py_ssize_t t, Py_ssize_t n) {
+  if (t + 4 < n) __builtin_prefetch(item(steps, t + 4));
+  if (t + 2 >= n) return;
+  PyObject* later = item(steps, t + 2);
+  if (PyDict_CheckExact(later)) {
+    const char* table = hinted(later, 4);
+    for (int line = 0; line < 8; line++) __builtin_prefetch(table + 64 * line);
+  } else if (PyList_CheckExact(later)) {
+    const char* entries = hinted(later, 3);
+    __builtin_prefetch(entries);
+    __builtin_prefetch(entries + 64);
   }
 }
 
@@ -102,8 +42,8 @@ void Reader::read(PyObject* sequences) {
     for (Py_ssize_t s = 0; s < length(sequences); s++) {
       sequence_ = s;
       step_ = -1;
-      const nb::object sequence = nb::borrow(entries(sequences)[s]);
-      const Kind kind = kind_of(sequence.ptr());
+      const nb::object sequence = nb::borrow(item(sequences, s));
+      const Kind kind = is_list(sequence.ptr()) ? LIST : kind_of(sequence.ptr());
       if (kind == LIST) {
         read_sequence(sequence.ptr());
       } else if (kind == ARRAY || kind == SEQUENCE) {
@@ -132,6 +72,7 @@ bool Reader::read_one(PyObject* steps) {
   vectors_.clear();
   numbers_.clear();
   drop_waiting();
+  forget_ahead();
   const nb::object holder = nb::borrow(steps);
   try {
     read_sequence(steps);
@@ -146,15 +87,57 @@ void Reader::read_sequence(PyObject* sequence) {
   // The length is asked again at every step: reading a step may run Python code that changes the list.
   for (Py_ssize_t t = 0; t < length(sequence); t++) {
     step_ = t;
-    look_ahead(entries(sequence), t, length(sequence));
-    const nb::object item = nb::borrow(entries(sequence)[t]);
-    read_item(item.ptr());
+    const nb::object step = nb::borrow(item(sequence, t));
+    std::swap(now_, ahead_);
+    if (now_.of != step.ptr()) gather(step.ptr(), now_);
+    ahead_.of = nullptr;
+    const Py_ssize_t n = length(sequence);
+    look_ahead(sequence, t, n);
+    if (t + 1 < n) gather(item(sequence, t + 1), ahead_);
+    read_item(step.ptr());
     row_++;
     end_row();
+  }
+  forget_ahead();
+}
+
+// Feature strings are small objects all over the heap, and waiting for them costs more than looking them up: those of
+// the next step are on their way to the cache while this one is read.
+void Reader::gather(PyObject* step, Ahead& into) {
+  into.of = nullptr;
+  into.entries.clear();
+  if (PyDict_CheckExact(step)) {
+    Py_ssize_t at = 0, from = 0;
+    PyObject *key, *value;
+    for (; PyDict_Next(step, &at, &key, &value); from = at) {
+      prefetch_object(key);
+      prefetch_object(value);
+      into.entries.push_back({key, value, from});
+    }
+    into.of = step;
+  } else if (PyList_CheckExact(step)) {
+    const Py_ssize_t n = PyList_Size(step);
+    into.entries.resize((size_t)n);
+    for (Py_ssize_t i = 0; i < n; i++) {
+      PyObject* value = PyList_GetItem(step, i);
+      into.entries[(size_t)i].value = value;
+      __builtin_prefetch(value);
+      __builtin_prefetch(reinterpret_cast<char*>(value) + 64);
+    }
+    into.of = step;
   }
 }
 
 void Reader::read_item(PyObject* item) {
+  const bool gathered = now_.of == item;
+  if (gathered && PyDict_CheckExact(item)) {
+    const size_t before = waiting_.size(), done = take_plain();
+    if (done < now_.entries.size()) return read_rest(item, before, now_.entries[done].at);
+    if (joined_) items_.push_back(nb::borrow(item));
+    return;
+  }
+  if (gathered && take_strings()) return;
+  forget_ahead();
   const Kind kind = kind_of(item);
   if (joined_ && (kind == DICT || kind == MAPPING)) return read_joined(item);
   switch (kind) {
@@ -165,7 +148,7 @@ void Reader::read_item(PyObject* item) {
       return read_dict(item, 0);
     case MAPPING:
       name_.clear();
-      return read_dict(owned(PyObject_CallOneArg((PyObject*)&PyDict_Type, item)).ptr(), 0);
+      return read_dict(called((PyObject*)&PyDict_Type, item).ptr(), 0);
     case SET:
       return read_strings(sorted_strings(item).ptr());
     case SEQUENCE:
@@ -176,16 +159,62 @@ void Reader::read_item(PyObject* item) {
   }
 }
 
-// A dict of everyday values is joined here; one that holds others, or whose joined names meet, in Python.
-void Reader::read_joined(PyObject* item) {
-  const size_t before = waiting_.size(), bytes = arena_.size();
+// The features of a gathered dict up to the first that is not text or a number; how many they are. Runs no Python code,
+// and what could at most have woken the garbage collector ends it.
+size_t Reader::take_plain() {
+  const auto stopped = [&](size_t i) {
+    forget_ahead();
+    return i;
+  };
+  const size_t n = now_.entries.size();
+  std::string_view name, text;
+  for (size_t i = 0; i < n; i++) {
+    PyObject *key = now_.entries[i].key, *value = now_.entries[i].value;
+    if (!PyUnicode_CheckExact(key) || !utf8(key, name)) return stopped(i);
+    const Part own = within(key, name);
+    if (PyUnicode_CheckExact(value)) {
+      if (!utf8(value, text)) return stopped(i);
+      if (joined_) {
+        waiting_.add_joined(own, ':', within(value, text));
+      } else {
+        waiting_.add_apart(own, within(value, text));
+      }
+    } else if (PyFloat_CheckExact(value)) {
+      const double x = PyFloat_AsDouble(value);
+      if (!(std::fabs(x) <= PLAIN_NUMBER)) return i;
+      waiting_.add_plain(own, x);
+    } else if (value == Py_True) {
+      waiting_.add_plain(own, 1.0);
+    } else if (PyLong_CheckExact(value)) {
+      const double x = PyLong_AsDouble(value);
+      if (x == -1.0 && PyErr_Occurred()) {  // beyond all doubles
+        PyErr_Clear();
+        return stopped(i);
+      }
+      if (!(std::fabs(x) <= PLAIN_NUMBER)) return i;
+      waiting_.add_plain(own, x);
+    } else if (value != Py_False) {
+      return i;
+    }
+  }
+  return n;
+}
+
+// The rest of a dict from the place `at` on, of which what waits from `before` on was taken.
+void Reader::read_rest(PyObject* dict, size_t before, Py_ssize_t at) {
   name_.clear();
-  if (PyDict_CheckExact(item) && join_dict(item, 0)) {
-    items_.push_back(nb::borrow(item));
+  if (joined_ && join_dict(dict, 0, at)) {
+    items_.push_back(nb::borrow(dict));
     return;
   }
-  waiting_.resize(before);
-  arena_.cut_back(bytes);
+  forget_ahead();
+  if (!joined_) return read_dict(dict, 0, at);
+  waiting_.cut_back(before);
+  read_joined(dict);
+}
+
+// A dict of everyday values is joined here; one that holds others, or whose joined names meet, in Python.
+void Reader::read_joined(PyObject* item) {
   name_.clear();
   read_dict(joined(item).ptr(), 0);
   items_.emplace_back();
@@ -193,12 +222,13 @@ void Reader::read_joined(PyObject* item) {
 
 nb::object Reader::joined(PyObject* item) {
   if (!join_.is_valid()) join_ = nb::module_::import_("crfield.kernels.joined_items").attr("joined");
-  return owned(PyObject_CallOneArg(join_.ptr(), item));
+  return called(join_.ptr(), item);
 }
 
 // The columns from `first` on are those of a joined dict: if one comes twice, Python adds its values up.
 void Reader::check_joined(PyObject* item, size_t first) {
   if (!item || !repeats(first)) return;
+  forget_ahead();
   Reader plain(table_, grow_, false);
   plain.name_.clear();
   plain.read_dict(joined(item).ptr(), 0);
@@ -211,28 +241,23 @@ void Reader::check_joined(PyObject* item, size_t first) {
 }
 
 // Names and numbers of a dict wait for their lookup; false at the first value that is not plain. Runs no Python code.
-bool Reader::join_dict(PyObject* dict, int depth) {
+bool Reader::join_dict(PyObject* dict, int depth, Py_ssize_t at) {
   if (depth > DEEPEST) return false;
   const size_t prefix = name_.size();
-  Py_ssize_t at = 0;
   PyObject *key, *value;
+  std::string_view own, text;
   while (PyDict_Next(dict, &at, &key, &value)) {
-    if (!PyUnicode_CheckExact(key)) return false;
-    nb::object keep, kept;
-    const std::string_view own = text(key, keep);
-    if (!prefix && PyUnicode_CheckExact(value)) {
-      add_key(own, ":", text(value, kept), 1.0);
-      continue;
-    }
+    if (!PyUnicode_CheckExact(key) || !utf8(key, own)) return false;
     name_.resize(prefix);
     name_ += own;
     if (PyUnicode_CheckExact(value)) {
-      add_key(name_, ":", text(value, kept), 1.0);
+      if (!utf8(value, text)) return false;
+      waiting_.add_joined(whole_name(), ':', within(value, text));
     } else if (PyFloat_CheckExact(value)) {
-      const double x = PyFloat_AS_DOUBLE(value);
+      const double x = PyFloat_AsDouble(value);
       if (!(std::fabs(x) <= PLAIN_NUMBER)) return false;
       add_named(x);
-    } else if (PyBool_Check(value)) {
+    } else if (value == Py_True || value == Py_False) {
       if (value == Py_True) add_named(1.0);
     } else if (PyLong_CheckExact(value)) {
       const double x = PyLong_AsDouble(value);
@@ -243,15 +268,14 @@ bool Reader::join_dict(PyObject* dict, int depth) {
       }
       return false;
     } else if (PyList_CheckExact(value) || PyTuple_CheckExact(value)) {
-      name_ += ':';
       for (Py_ssize_t i = 0; i < length(value); i++) {
-        PyObject* entry = entries(value)[i];
-        if (!PyUnicode_CheckExact(entry)) return false;
-        add_key(name_, text(entry, kept), {}, 1.0);
+        PyObject* entry = item(value, i);
+        if (!PyUnicode_CheckExact(entry) || !utf8(entry, text)) return false;
+        waiting_.add_joined(whole_name(), ':', within(entry, text));
       }
     } else if (PyDict_CheckExact(value)) {
       name_ += ':';
-      if (!join_dict(value, depth + 1)) return false;
+      if (!join_dict(value, depth + 1, 0)) return false;
     } else {
       return false;
     }
@@ -279,35 +303,71 @@ bool Reader::repeats(size_t first) {
   return std::adjacent_find(sorted_.begin(), sorted_.end()) != sorted_.end();
 }
 
-void Reader::read_strings(PyObject* list) {
+// A gathered list of strings, looked up where they lie: nothing here runs Python code. False where one of them has to be
+// held, or to be refused.
+bool Reader::take_strings() {
+  PyObject* list = now_.of;
   flush();
-  // Nothing in this loop runs Python code, not even the garbage collector, so the strings stay where they are.
+  if (now_.of != list) return false;
+  const size_t before = out_.indices.size();
   std::string_view views[Interner::MANY];
-  PyObject** strings = entries(list);
-  const Py_ssize_t count = length(list);
+  uint64_t hashes[Interner::MANY];
+  Blocks<Interner::MANY> blocks;
   int n = 0;
-  for (Py_ssize_t i = 0; i < count; i++) {
-    if (!PyUnicode_Check(strings[i])) throw Unusable();
-    nb::object keep;
-    views[n++] = text(strings[i], keep);
-    if (n == Interner::MANY || keep.is_valid()) {
-      put_ones(views, n);
+  for (const Ahead::Entry& entry : now_.entries) {
+    if (!is_text(entry.value) || !utf8(entry.value, views[n])) {
+      out_.indices.resize(before);
+      if (!out_.all_one) out_.values.resize(before);
+      return false;
+    }
+    blocks.hold(entry.value, views, n);
+    hashes[n] = hash_bytes(views[n].data(), views[n].size(), true);
+    table_.keys.prefetch(hashes[n]);
+    if (++n == Interner::MANY) {
+      put_ones(views, hashes, n);
       n = 0;
     }
   }
-  put_ones(views, n);
+  put_ones(views, hashes, n);
+  return true;
 }
 
-void Reader::put_ones(const std::string_view* keys, int n) {
+void Reader::read_strings(PyObject* list) {
+  flush();
+  const nb::object fixed = owned(PySequence_Tuple(list));
+  for (Py_ssize_t i = 0; i < length(fixed.ptr()); i++) {
+    PyObject* string = item(fixed.ptr(), i);
+    if (!is_text(string)) throw Unusable();
+    nb::object keep;
+    const std::string_view bytes = utf8_of(string, keep);
+    const uint64_t hash = hash_bytes(bytes.data(), bytes.size(), false);
+    put_ones(&bytes, &hash, 1);
+  }
+}
+
+void Reader::put_ones(const std::string_view* keys, const uint64_t* hashes, int n) {
   int32_t columns[Interner::MANY];
-  find(keys, n, columns);
+  find(keys, hashes, n, columns);
+  if (out_.all_one) return put_known(columns, (size_t)n);
   for (int i = 0; i < n; i++) put(columns[i], 1.0);
 }
 
-void Reader::find(const std::string_view* keys, int n, int32_t* columns) {
-  table_.keys.find_many(keys, n, columns);
+// Columns of value one, without a branch: nobody can tell which features are known.
+void Reader::put_known(const int32_t* columns, size_t n) {
+  size_t known = out_.indices.size();
+  out_.indices.resize(known + n);
+  int32_t* to = out_.indices.data();
+  for (size_t i = 0; i < n; i++) {
+    to[known] = columns[i];
+    known += columns[i] >= 0;
+  }
+  out_.indices.resize(known);
+}
+
+void Reader::find(const std::string_view* keys, const uint64_t* hashes, int n, int32_t* columns) {
+  table_.keys.find_hashed(keys, hashes, n, columns);
   for (int i = 0; grow_ && i < n; i++)
-    if (columns[i] < 0) columns[i] = table_.keys.add(keys[i]);
+    if (columns[i] < 0) columns[i] = table_.keys.add(keys[i], hashes[i]);
 }
 
 void Reader::put(int32_t column, double value) {
@@ -320,247 +380,38 @@ void Reader::put(int32_t column, double value) {
   if (!out_.all_one) out_.values.push_back(value);
 }
 
-void Reader::read_dict(PyObject* dict, int depth) {
-  if (depth > DEEPEST) throw Unusable();
-  const Py_ssize_t size = PyDict_GET_SIZE(dict);
-  const size_t prefix = name_.size();
-  Py_ssize_t at = 0;
-  PyObject *key, *value;
-  while (PyDict_Next(dict, &at, &key, &value)) {
-    if (!PyUnicode_Check(key)) throw Unusable();
-    nb::object keep, kept;
-    const std::string_view own = text(key, keep);
-    if (!prefix && PyUnicode_CheckExact(value)) {  // the usual case: nothing is copied but into the key
-      add_indicator(own, text(value, kept));
-      continue;
-    }
-    name_.resize(prefix);
-    name_ += own;
-    if (PyUnicode_CheckExact(value)) {
-      add_indicator(name_, text(value, kept));
-    } else if (PyFloat_CheckExact(value)) {
-      add_named(number(value, FLOAT));
-    } else {
-      const nb::object alive = nb::borrow(value);
-      read_feature(value, depth);
-      if (PyDict_GET_SIZE(dict) != size) throw std::runtime_error("a feature dict changed size while it was read");
-    }
-  }
-  name_.resize(prefix);
-}
-
-void Reader::read_feature(PyObject* value, int depth) {
-  const Kind kind = kind_of(value);
-  switch (kind) {
-    case TEXT: {
-      nb::object keep;
-      return add_indicator(name_, text(value, keep));
-    }
-    case BOOL: {
-      const int truth = PyObject_IsTrue(value);
-      if (truth < 0) throw nb::python_error();
-      if (truth) add_named(1.0);
-      return;
-    }
-    case FLOAT:
-    case INT:
-    case REAL:
-      return add_named(number(value, kind));
-    case DICT:
-      name_ += ':';
-      return read_dict(value, depth + 1);
-    case MAPPING:
-      name_ += ':';
-      return read_dict(owned(PyObject_CallOneArg((PyObject*)&PyDict_Type, value)).ptr(), depth + 1);
-    case SET:
-      return read_list(sorted_strings(value).ptr());
-    case LIST:
-    case SEQUENCE:
-      return read_list(value);
-    case ARRAY:
-      return read_array(value);
-    default:
-      throw Unusable();
-  }
-}
-
-void Reader::read_list(PyObject* value) {
-  const nb::object fixed = owned(PySequence_Tuple(value));
-  const Py_ssize_t count = PyTuple_GET_SIZE(fixed.ptr());
-  if (!count) return;
-  if (PyUnicode_Check(PyTuple_GET_ITEM(fixed.ptr(), 0))) {
-    for (Py_ssize_t i = 0; i < count; i++) {
-      PyObject* string = PyTuple_GET_ITEM(fixed.ptr(), i);
-      if (!PyUnicode_Check(string)) throw Unusable();
-      nb::object keep;
-      add_indicator(name_, text(string, keep));
-    }
-    return;
-  }
-  const size_t begin = numbers_.size();
-  for (Py_ssize_t i = 0; i < count; i++) {
-    PyObject* entry = PyTuple_GET_ITEM(fixed.ptr(), i);
-    const Kind kind = kind_of(entry);
-    if (kind != FLOAT && kind != INT && kind != BOOL && kind != REAL) throw Unusable();
-    numbers_.push_back(number(entry, kind));
-  }
-  keep_vector(begin);
-}
-
-void Reader::read_array(PyObject* value) {
-  nb::object array = nb::borrow(value);
-  const size_t begin = numbers_.size();
-  for (bool plain = false;; plain = true) {
-    // Vectors of double and float are read in place; vector_of() makes other arrays such, or lists, or nothing.
-    Py_buffer view;
-    if (PyObject_GetBuffer(array.ptr(), &view, PyBUF_STRIDED_RO | PyBUF_FORMAT)) {
-      PyErr_Clear();
-    } else {
-      const bool wide = view.format && !std::strcmp(view.format, "d");
-      const bool narrow = view.format && !std::strcmp(view.format, "f");
-      const bool readable = view.ndim == 1 && (wide || narrow);
-      if (readable) {
-        const char* at = static_cast<const char*>(view.buf);
-        numbers_.resize(begin + view.shape[0]);
-        for (Py_ssize_t i = 0; i < view.shape[0]; i++, at += view.strides[0]) {
-          if (wide) {
-            std::memcpy(&numbers_[begin + i], at, sizeof(double));
-          } else {
-            float single;
-            std::memcpy(&single, at, sizeof(float));
-            numbers_[begin + i] = single;
-          }
-        }
-      }
-      PyBuffer_Release(&view);
-      if (readable) break;
-    }
-    if (plain) throw Unusable();
-    array = owned(PyObject_CallOneArg(rules("vector_of").ptr(), value));
-    if (array.is_none()) throw Unusable();
-    if (PyList_Check(array.ptr())) return read_list(array.ptr());
-  }
-  if (numbers_.size() > begin) keep_vector(begin);
-}
-
-void Reader::keep_vector(size_t begin) {
-  for (size_t i = begin; i < numbers_.size(); i++)
-    if (!std::isfinite(numbers_[i])) throw Unusable();
-  const int64_t width = (int64_t)(numbers_.size() - begin);
-  const int32_t slot = grow_ ? table_.add_slot(name_, width) : table_.slot_names.find(name_);
-  if (slot < 0) {
-    numbers_.resize(begin);
-    return;
-  }
-  if (table_.slot_widths[slot] != width) throw Unusable();
-  vectors_.push_back({row_, slot, (int64_t)begin});
-}
-
-void Reader::fill_dense(double* block) const {
-  for (const Vector& vector : vectors_) {
-    double* row = block + vector.row * table_.dense_width + table_.slot_starts[vector.slot];
-    const double* from = numbers_.data() + vector.begin;
-    for (int64_t i = 0; i < table_.slot_widths[vector.slot]; i++) row[i] += from[i];
-  }
-}
-
-double Reader::number(PyObject* value, Kind kind) {
-  double result;
-  if (kind == FLOAT) {
-    result = PyFloat_AS_DOUBLE(value);
-  } else if (kind == INT) {
-    result = PyLong_AsDouble(value);
-  } else {
-    const nb::object converted = nb::steal(PyNumber_Float(value));
-    result = converted.is_valid() ? PyFloat_AS_DOUBLE(converted.ptr()) : -1.0;
-  }
-  if (PyErr_Occurred()) {
-    if (!PyErr_ExceptionMatches(PyExc_OverflowError)) throw nb::python_error();
-    PyErr_Clear();
-    throw Unusable();
-  }
-  if (!std::isfinite(result)) throw Unusable();
-  return result;
-}
-
-Kind Reader::kind_of(PyObject* value) {
-  if (PyUnicode_Check(value)) return TEXT;
-  if (PyBool_Check(value)) return BOOL;
-  if (PyFloat_Check(value)) return FLOAT;
-  if (PyLong_Check(value)) return INT;
-  if (PyDict_Check(value)) return DICT;
-  if (is_list(value)) return LIST;
-  if (PyAnySet_Check(value)) return SET;
-  PyTypeObject* type = Py_TYPE(value);
-  const auto known = kinds_.find(type);
-  if (known != kinds_.end()) return known->second;
-  const nb::object answer = owned(PyObject_CallOneArg(rules("kind_of").ptr(), (PyObject*)type));
-  const int kind = nb::cast<int>(answer);
-  if (kind < TEXT || kind > OTHER) throw std::runtime_error("kind_of gave no known kind");
-  types_.push_back(nb::borrow((PyObject*)type));
-  kinds_.emplace(type, (Kind)kind);
-  return (Kind)kind;
-}
-
-nb::object Reader::rules(const char* name) {
-  if (!rules_.is_valid()) rules_ = nb::module_::import_("crfield.kernels.record_items");
-  return rules_.attr(name);
-}
-
-void Reader::add_key(std::string_view a, std::string_view b, std::string_view c, double value) {
-  arena_.reserve(a.size() + b.size() + c.size());
-  arena_.put(a);
-  if (!b.empty()) arena_.put(b);
-  if (!c.empty()) arena_.put(c);
-  waiting_.push_back({arena_.size(), value});
-}
-
-void Reader::add_indicator(std::string_view name, std::string_view value) {
-  if (name.size() > 0xFFFFFFFFu) throw std::length_error("a feature's name is longer than 4 GB");
-  const uint32_t n = (uint32_t)name.size();
-  const char head[5] = {(char)0xFF, (char)(n & 0xFF), (char)(n >> 8 & 0xFF), (char)(n >> 16 & 0xFF), (char)(n >> 24)};
-  add_key({head, 5}, name, value, 1.0);
-}
-
 void Reader::end_row() {
-  if (row_ends_.empty() && waiting_.empty() && items_.empty()) {
+  if (row_ends_.empty() && !waiting_.size() && items_.empty()) {
     out_.indptr.push_back((int64_t)out_.indices.size());
     return;
   }
   row_ends_.push_back(waiting_.size());
+  waiting_.hash(table_.keys);
   if (waiting_.size() >= TOGETHER) flush();
 }
 
 void Reader::flush() {
   if (row_ends_.empty()) return;
-  std::string_view keys[Interner::MANY];
-  size_t start = 0, row = 0, first = out_.indices.size();
-  auto end_rows = [&](size_t done) {
-    for (; row < row_ends_.size() && row_ends_[row] == done; row++) {
-      if (joined_) check_joined(items_[row].ptr(), first);
-      first = out_.indices.size();
-      out_.indptr.push_back((int64_t)first);
-    }
-  };
-  int32_t columns[Interner::MANY];
-  for (size_t i = 0; i < waiting_.size(); i += Interner::MANY) {
-    const int n = (int)std::min<size_t>(Interner::MANY, waiting_.size() - i);
-    for (int k = 0; k < n; k++) {
-      keys[k] = arena_.cut(start, waiting_[i + k].end);
-      start = waiting_[i + k].end;
-    }
-    find(keys, n, columns);
-    for (int k = 0; k < n; k++) {
-      end_rows(i + k);
-      put(columns[k], waiting_[i + k].value);
-    }
+  const size_t all = waiting_.size();
+  found_.resize(all);
+  for (size_t i = 0; i < all; i += Interner::MANY) {
+    const int n = (int)std::min<size_t>(Interner::MANY, all - i);
+    find(waiting_.texts() + i, waiting_.hashes() + i, n, found_.data() + i);
   }
-  end_rows(waiting_.size());
+  for (size_t row = 0, i = 0; row < row_ends_.size(); row++) {
+    const size_t first = out_.indices.size(), end = row_ends_[row];
+    if (waiting_.all_one() && out_.all_one) {
+      put_known(found_.data() + i, end - i);
+      i = end;
+    }
+    for (; i < end; i++) put(found_[i], waiting_.value(i));
+    if (joined_) check_joined(items_[row].ptr(), first);
+    out_.indptr.push_back((int64_t)out_.indices.size());
+  }
   drop_waiting();
 }
 
 void Reader::drop_waiting() {
-  arena_.clear();
   waiting_.clear();
   row_ends_.clear();
   items_.clear();

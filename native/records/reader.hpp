@@ -7,17 +7,17 @@
 #include <nanobind/nanobind.h>
 
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "python_objects.hpp"
 #include "records/table.hpp"
+#include "records/waiting.hpp"
 
 namespace crfield {
 namespace records {
-namespace nb = nanobind;
 
 // What a value is taken for; numbered as in kernels/record_items.py, whose kind_of() decides on rare types.
 enum Kind { TEXT, FLOAT, INT, BOOL, REAL, ARRAY, LIST, SET, DICT, MAPPING, SEQUENCE, OTHER };
@@ -34,47 +34,8 @@ struct Encoded {
   bool all_one = true;
 };
 
-// Keys on their way to the table, end to end; std::string's append is a call into a library for each part.
-class Arena {
- public:
-  size_t size() const { return size_; }
-  void clear() { size_ = 0; }
-  void cut_back(size_t size) { size_ = size; }
-  std::string_view cut(size_t first, size_t last) const { return {bytes_.data() + first, last - first}; }
-  // Room for a key of this many bytes, to be written by put().
-  void reserve(size_t more) {
-    if (bytes_.size() - size_ < more) bytes_.resize(2 * (size_ + more));
-  }
-  void put(std::string_view part) {
-    copy(bytes_.data() + size_, part.data(), part.size());
-    size_ += part.size();
-  }
-
- private:
-  // Parts are short, and a call for each would cost more than the copy.
-  static void copy(char* to, const char* from, size_t n) {
-    if (n > 16) {
-      std::memcpy(to, from, n);
-    } else if (n >= 8) {
-      uint64_t head, tail;
-      std::memcpy(&head, from, 8);
-      std::memcpy(&tail, from + n - 8, 8);
-      std::memcpy(to, &head, 8);
-      std::memcpy(to + n - 8, &tail, 8);
-    } else if (n >= 4) {
-      uint32_t head, tail;
-      std::memcpy(&head, from, 4);
-      std::memcpy(&tail, from + n - 4, 4);
-      std::memcpy(to, &head, 4);
-      std::memcpy(to + n - 4, &tail, 4);
-    } else {
-      for (size_t i = 0; i < n; i++) to[i] = from[i];
-    }
-  }
-
-  std::vector<char> bytes_ = std::vector<char>(4096);
-  size_t size_ = 0;
-};
+// A list of the strings of a set, in order: that of a set changes from run to run, and column numbers must not.
+nb::object sorted_strings(PyObject* set);
 
 class Reader {
  public:
@@ -91,9 +52,14 @@ class Reader {
   void fill_dense(double* block) const;
 
  private:
-  struct Waiting {
-    size_t end;  // of the key in the arena
-    double value;
+  // The keys and values of a dict, or the entries of a list, as they lay there; all borrowed.
+  struct Ahead {
+    struct Entry {
+      PyObject *key, *value;
+      Py_ssize_t at;  // where PyDict_Next() finds it
+    };
+    PyObject* of = nullptr;
+    std::vector<Entry> entries;
   };
   struct Vector {
     int64_t row;
@@ -102,13 +68,19 @@ class Reader {
   };
 
   void read_sequence(PyObject* sequence);
+  void gather(PyObject* item, Ahead& into);
+  // What was gathered ahead is borrowed, and forgotten before any Python code may run.
+  void forget_ahead() { now_.of = ahead_.of = nullptr; }
   void read_item(PyObject* item);
+  size_t take_plain();
+  bool take_strings();
+  void read_rest(PyObject* dict, size_t before, Py_ssize_t at);
   void read_joined(PyObject* item);
   nb::object joined(PyObject* item);
-  bool join_dict(PyObject* dict, int depth);
+  bool join_dict(PyObject* dict, int depth, Py_ssize_t at);
   bool repeats(size_t first);
   void read_strings(PyObject* list_or_tuple);
-  void read_dict(PyObject* dict, int depth);
+  void read_dict(PyObject* dict, int depth, Py_ssize_t at = 0);
   void read_feature(PyObject* value, int depth);
   void read_list(PyObject* value);
   void read_array(PyObject* value);
@@ -117,18 +89,18 @@ class Reader {
   Kind kind_of(PyObject* value);
   nb::object rules(const char* name);
 
-  // A key of parts that are put one after the other.
-  void add_key(std::string_view a, std::string_view b, std::string_view c, double value);
-  void add_named(double value) { add_key(name_, {}, {}, value); }
-  void add_indicator(std::string_view name, std::string_view value);
+  Part whole_name() const { return {name_, name_.size() >= 16}; }
+  void add_named(double value) { waiting_.add_plain(whole_name(), value); }
+  void add_indicator(std::string_view value);
   void drop_waiting();
   // Rows of dicts wait until their keys are worth a lookup together; flush() looks up and ends all that wait.
   void end_row();
   void flush();
   void check_joined(PyObject* item, size_t first);
-  void find(const std::string_view* keys, int n, int32_t* columns);  // n ≤ Interner::MANY
-  void put_ones(const std::string_view* keys, int n);
+  void find(const std::string_view* keys, const uint64_t* hashes, int n, int32_t* columns);  // n ≤ Interner::MANY
+  void put_ones(const std::string_view* keys, const uint64_t* hashes, int n);
   void put(int32_t column, double value);
+  void put_known(const int32_t* columns, size_t n);
 
   RecordTable& table_;
   const bool grow_, joined_;
@@ -136,8 +108,8 @@ class Reader {
   int64_t row_ = 0, sequence_ = -1, step_ = -1;
 
   std::string name_;  // of the feature being read, with the prefixes of the dicts around it
-  Arena arena_;       // keys waiting for their lookup
-  std::vector<Waiting> waiting_;
+  Ahead now_, ahead_;
+  WaitingKeys waiting_;
   std::vector<size_t> row_ends_;   // of the rows that wait, in keys
   std::vector<nb::object> items_;  // the dicts of these rows, where they are joined; null where Python joined them
 
@@ -148,7 +120,7 @@ class Reader {
   nb::object rules_, join_;
   static constexpr int MET = 64;
   uint64_t met_[MET] = {};
-  std::vector<int32_t> sorted_;
+  std::vector<int32_t> sorted_, found_;
 };
 
 }  // namespace records

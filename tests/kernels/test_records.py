@@ -190,6 +190,49 @@ def test_many_strings_on_one_step(body: str) -> None:
     assert table.encode([[words[::-1] + ["new"]]], grow=False).indices.tolist() == [*range(999, -1, -1)]
 
 
+@pytest.mark.parametrize("filling", ["x", "é", "猫", "\udc80", "xé"])
+@pytest.mark.parametrize("form", ["dicts", "joined", "strings", "rows"])
+def test_keys_of_every_length(body: str, form: str, filling: str) -> None:
+    """Strings are read as blocks that end with them, of which a mask leaves their own bytes."""
+    words = [(filling * n)[:n] + end for n in range(40) for end in "ab"]
+    columns = list(range(len(words)))
+    if form == "rows":
+        interner = choice.body("columns").Interner()
+        assert interner.rows([[(word,) for word in words]], True)[1].tolist() == columns
+        assert interner.rows([[[word] for word in words]], False)[1].tolist() == columns
+        return
+    names = [word[:k] for k, word in zip(list(range(20)) * 4, words)]
+    steps: list[Any] = words if form == "strings" else [{name: word} for name, word in zip(names, words)]
+    X = [[[word] for word in words]] if form == "strings" else [steps]
+    table = RecordTable()
+    assert table.encode(X, grow=True, joined=form == "joined").indices.tolist() == columns
+    assert table.encode(X, grow=False, joined=form == "joined").indices.tolist() == columns
+    again = RecordTable.from_arrays(table.to_arrays())
+    assert again.encode(X, grow=False, joined=form == "joined").indices.tolist() == columns
+    between = {"joined": ":", "dicts": "="}
+    wanted = words if form == "strings" else [f"{n}{between[form]}{w}" for n, w in zip(names, words)]
+    assert [table.name(k) for k in columns] == wanted
+
+
+def test_what_is_not_plain_may_come_anywhere(body: str) -> None:
+    """A step whose first features are taken at once and the rest one by one has the columns of one by one."""
+    odd = ["\udc80", 2**2000, np.float32(2), ["p", "q"], {"in": "side"}, True, 7, 1.5, "text", frozenset({"s"})]
+    for joined in (False, True):
+        for at in range(3):
+            for value in odd[:1] + odd[2:]:
+                step = {f"n{k}": "v" for k in range(3)}
+                step = dict([*list(step.items())[:at], ("odd", value), *list(step.items())[at:]])
+                once, again = RecordTable(), RecordTable()
+                together = once.encode([[step, ["a"], step, {"z": "\udc80", **step}]], grow=True, joined=joined)
+                apart = again.encode([[collections.UserDict(step), ("a",)]], grow=True, joined=joined)
+                first = together.indptr[1]
+                assert together.indices[:first].tolist() == apart.indices[: apart.indptr[1]].tolist()
+                assert together.indices[first + 1 : together.indptr[3]].tolist() == list(range(first))
+                assert [once.parts(k) for k in range(first)] == [again.parts(k) for k in range(first)]
+    with pytest.raises(FeatureError):
+        RecordTable().encode([[{"a": "b", "odd": odd[1]}]], grow=True)
+
+
 def test_columns_of_a_pool(body: str) -> None:
     table = RecordTable()
     table.encode([[["b", {"n": 1}.__class__.__name__]]], grow=True)
