@@ -20,6 +20,7 @@ from crfield.core.sklearn.base import NotFitted
 from crfield.core.typing import File, Parameters
 from crfield.data.labels import LabelCoder
 from crfield.errors import InputError, ModelFileError, NotFittedError
+from crfield.estimators.base.reported import Reported
 from crfield.optimize.history import Result, Step
 from crfield.storage.archive import write_archive
 from crfield.storage.state import State, reading
@@ -63,7 +64,7 @@ REPORTED: dict[str, type] = {  # what training may tell, and of which type it is
 UNTOLD: dict[str, Any] = {"n_seen_": 0}  # what older files may lack
 
 
-class Fitted(Estimator, Generic[M], group=True):
+class Fitted(Reported, Estimator, Generic[M], group=True):
     """An estimator whose fitted model is one value of type M."""
 
     kind: ClassVar[str] = ""  # the word of its model files
