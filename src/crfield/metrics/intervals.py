@@ -4,6 +4,7 @@ Precision, recall, F1 and accuracy are all a ratio of two counts summed over seq
 independent and sequences mostly are, so sequences are what is drawn with replacement (the bootstrap of Efron 1979): each
 drawing weighs every sequence by how often it came, sums both counts and divides. Of many drawings the middle 95 % are
 the interval. It says what other sequences of the same sort would do to the score, and nothing of another training.
+Of very few sequences a drawing knows no more than they do, and the interval is far too narrow: below eight there is none.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ import numpy as np
 from crfield.errors import ShapeError
 
 LEVEL = 0.95
+FEWEST = 8  # sequences of which there are intervals
 _CELLS = 2_000_000  # weights held at once
 
 
 def ratio_intervals(part: np.ndarray, whole: np.ndarray, *, n_draws: int = 500, seed: int = 0) -> np.ndarray:
     """(K, 2) low and high ends of Σ part / Σ whole for K ratios whose counts (S, K) come from S sequences.
 
-    NaN where there are fewer than two sequences, or where a drawing has nothing to divide by.
+    NaN where there are fewer than eight sequences, or where a drawing has nothing to divide by.
 
     >>> counts = np.array([[1.0], [1.0], [0.0], [1.0]] * 10)
     >>> ratio_intervals(counts, np.ones((40, 1))).round(2).tolist()
@@ -31,7 +33,7 @@ def ratio_intervals(part: np.ndarray, whole: np.ndarray, *, n_draws: int = 500, 
     if part.shape != whole.shape or part.ndim != 2:
         raise ShapeError(f"part and whole must be (sequences, ratios) alike, got {part.shape} and {whole.shape}.")
     size, count = part.shape
-    if size < 2:
+    if size < FEWEST:
         return np.full((count, 2), np.nan)
     rng, drawn = np.random.default_rng(seed), []
     at_once = max(_CELLS // size, 1)

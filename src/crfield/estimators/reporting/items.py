@@ -75,7 +75,8 @@ def shown_items(
                 look,
                 texts=texts,
                 signals=curves,
-                picture=_picture(x, item) if look == PICTURE else None,
+                picture=_picture(x if signals is None else signals[source], item) if look == PICTURE else None,
+                alone=_alone(model, x, item) if look in (PICTURE, GRAPH) else None,
                 edges=_edges(x) if look == GRAPH else (),
                 best=_best(model, x, item, answers, n_best) if look in (TEXT, TIME, GRAPH) else (),
                 why=_why(model, x, item, answers, steps) if look in (TEXT, TIME, GRAPH) else {},
@@ -196,6 +197,22 @@ def _edges(x: Any) -> tuple[tuple[int, int], ...]:
 
 
 # ----------------------------------------------------------------------------------------- why, and what else
+
+
+def _alone(model: Any, x: Any, item: Item) -> np.ndarray | None:
+    """(N, L) probabilities by the scores of single nodes, as if there were no edges; None where there are no such."""
+    try:
+        potentials = model.potentials([x])
+    except (CrfieldError, AttributeError, TypeError):
+        return None
+    node = getattr(potentials, "node", None)
+    if not isinstance(node, np.ndarray) or item.chance is None or isinstance(model.classes_, Mapping):
+        return None
+    if node.ndim != 2 or len(node) != len(item) or node.shape[1] > item.chance.shape[1]:
+        return None
+    shares = np.exp(node - node.max(axis=1, keepdims=True))
+    shares /= shares.sum(axis=1, keepdims=True)
+    return np.pad(shares, ((0, 0), (0, item.chance.shape[1] - shares.shape[1])))
 
 
 def _steps(item: Item, look: str) -> list[int]:

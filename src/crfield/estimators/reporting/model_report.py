@@ -87,7 +87,7 @@ def _about(kind: str) -> str:
         found = model_named(kind)
     except InputError:
         return ""
-    return f"labels {found.labels}; takes for granted that {found.assumes}"
+    return f"It labels {found.labels}. It takes for granted: {found.assumes}."
 
 
 def _missing(kind: str, no_chances: Any, features: Any, transitions: Any) -> tuple[str, ...]:

@@ -53,8 +53,7 @@ def _policy(script: str) -> str:
 
 
 def _lead(report: ModelReport) -> str:
-    told = report.about.rstrip(".")
-    return f"{report.kind}: {told}." if told else report.kind
+    return f"{report.kind}. {report.about}" if report.about else report.kind
 
 
 def _footer(report: ModelReport) -> str:

@@ -33,9 +33,9 @@ function unpacked(text, kind) {
 const COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#9a8b00", "#7f6fd0", "#a0522d", "#5f9ea0", "#c04080",
   "#6b8e23"];
 const kinds = [];
-const kindOf = data.labels.map((label) => {
+const kindOf = data.labels.map((label, code) => {
   const kind = data.tags && /^[BIESLU]-/.test(label) ? label.slice(2) : label;
-  if (data.tags && label === "O") return -1;
+  if ((data.tags && label === "O") || code === data.background) return -1;
   if (!kinds.includes(kind)) kinds.push(kind);
   return kinds.indexOf(kind);
 });
@@ -62,6 +62,7 @@ function opened(raw) {
       if ((item.ids ? item.ids[step * item.k + k] : k) === code) return item.chances[step * item.k + k] / 65535;
     return 0;
   };
+  if (raw.alone !== null) item.alone = { k: raw.k, ids: raw.aloneIds === null ? null : unpacked(raw.aloneIds, "u2"), p: unpacked(raw.alone, "u2") };
   item.sure = (step) => item.chance(step, item.said[step]);
   item.least = 1;
   for (let t = 0; t < item.size; t++) item.least = Math.min(item.least, item.sure(t) ?? 1);

@@ -8,7 +8,7 @@ import numpy as np
 
 from crfield.report.calibration import Reliability
 
-_WIDE, _HIGH, _LEFT, _BELOW = 520, 300, 56, 40
+_WIDE, _HIGH, _LEFT, _BELOW = 520, 300, 62, 40
 
 
 def score_bar(value: float, low: float, high: float) -> str:
@@ -93,17 +93,19 @@ def _frame(across: str, up: str, x: tuple[float, float], y: tuple[float, float])
     for k in range(5):
         share = k / 4
         parts.append(f'<line class="grid" {_ends(_x(0), _y(share), _x(1), _y(share))}/>')
-        parts.append(_text(_LEFT - 6, _y(share) + 4, _tick(y[0] + share * (y[1] - y[0])), "end"))
-        parts.append(_text(_x(share), _HIGH - 22, _tick(x[0] + share * (x[1] - x[0])), "middle"))
+        parts.append(_text(_LEFT - 6, _y(share) + 4, _tick(y, share), "end"))
+        parts.append(_text(_x(share), _HIGH - 22, _tick(x, share), "middle"))
     parts.append(_text((_x(0) + _x(1)) / 2, _HIGH - 5, across, "middle"))
     parts.append(_text(_x(0) + 6, _y(1) + 14, up, "start"))
     return "".join(parts)
 
 
-def _tick(value: float) -> str:
-    if value == 0 or 1e-3 <= abs(value) < 1e5:
-        return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
-    return f"{value:.2g}"
+def _tick(ends: tuple[float, float], share: float) -> str:
+    """A number of an axis, with as many places as tell its neighbours apart."""
+    value, apart = ends[0] + share * (ends[1] - ends[0]), (ends[1] - ends[0]) / 4
+    if abs(value) >= 1e7 or (value and abs(value) < 1e-4):
+        return f"{value:.3g}"
+    return f"{value:,.{min(max(math.ceil(-math.log10(apart) + 0.3), 0), 6)}f}"
 
 
 def _text(x: float, y: float, text: str, anchor: str) -> str:

@@ -1,16 +1,13 @@
 // What is known of one step of an item: how sure, why, what would flip it, and the other labellings of the whole.
 const MOST_BARS = 8;
 
-function chanceBars(item, step) {
+function chanceBars(item, step, heading, k, ids, chances) {
   const rows = [];
-  for (let k = 0; k < item.k; k++) {
-    const code = item.ids ? item.ids[step * item.k + k] : k;
-    rows.push([code, item.chances[step * item.k + k] / 65535]);
-  }
+  for (let place = step * k; place < (step + 1) * k; place++) rows.push([ids ? ids[place] : place - step * k, chances[place] / 65535]);
   rows.sort((a, b) => b[1] - a[1]);
-  const shown = rows.slice(0, MOST_BARS), gold = item.gold[step];
-  if (gold >= 0 && !shown.some(([code]) => code === gold)) shown.push([gold, item.chance(step, gold)]);
-  const box = make("div", {}, make("h4", { text: "How sure" }));
+  const gold = item.gold[step], shown = rows.filter(([, chance], k) => k < 3 || chance >= 0.0005).slice(0, MOST_BARS);
+  if (gold >= 0 && !shown.some(([code]) => code === gold)) shown.push(rows.find(([code]) => code === gold) ?? [gold, 0]);
+  const box = make("div", {}, make("h4", { text: heading }));
   for (const [code, chance] of shown) {
     const bar = tint(make("i"), code);
     bar.style.width = `${Math.max(100 * chance, 0.3)}%`;
@@ -29,9 +26,9 @@ function whyParts(item, why) {
     return box;
   }
   const times = Math.exp(Math.min(why.margin, 60));
-  const odds = times < 1000 ? times.toFixed(1) : times.toExponential(0).replace("e+", " · 10^");
+  const odds = times > 1e6 ? "more than a million" : times < 10 ? times.toFixed(1) : Math.round(times).toLocaleString("en");
   box.append(make("p", { class: "note", text: `The best labelling with ${why.label} scores ${why.margin.toFixed(2)} above the best one with `
-    + `${why.other}: it is ${odds} times as probable. That is the sum of:` }));
+    + `${why.other}; it is ${odds} times as probable. That score is the sum of:` }));
   const most = Math.max(...why.parts.map((part) => Math.abs(part[2])), 1e-9);
   const list = make("ul", { class: "parts" });
   for (const [name, place, amount, labels] of why.parts) {
@@ -91,11 +88,13 @@ function detailOf(item, step) {
   const box = make("div", { class: "detail", role: "region", "aria-label": `Details of ${what}` });
   const first = make("div", {}, make("h4", { text: `${what}: ${named(said)}, ${verdict}` }));
   box.append(first);
-  if (item.chances) first.append(chanceBars(item, step));
+  if (item.chances) first.append(chanceBars(item, step, "How sure", item.k, item.ids, item.chances));
+  if (item.alone) box.append(make("div", {}, chanceBars(item, step, `The ${data.step} by itself, without its neighbours`, item.alone.k, item.alone.ids,
+    item.alone.p), make("p", { class: "note", text: "What its own features alone would say; the difference is what the neighbours do." })));
   if (why) box.append(whyParts(item, why));
   else if (known.length) first.append(make("p", { class: "why-not", text: `Reasons were computed for some ${data.step}s of this ${data.item} (`
     + `marked); the nearest is ${data.step} ${known[0]}.` }));
-  else first.append(make("p", { class: "why-not", text: data.whyless }));
+  else if (!item.alone) first.append(make("p", { class: "why-not", text: data.whyless }));
   if (item.best.length > 1) box.append(bestList(item));
   return box;
 }
@@ -103,6 +102,13 @@ function detailOf(item, step) {
 function placed(item, step) {
   const place = item.from + step * item.factor;
   if (item.shape) return `row ${item.stride * Math.floor(step / item.shape[1])}, column ${item.stride * (step % item.shape[1])}`;
-  if (item.seconds !== null) return `${(place * item.seconds).toFixed(item.seconds < 0.1 ? 2 : 1)} s`;
+  if (item.seconds !== null) return clock(place * item.seconds, item.seconds * item.factor, item.seconds * item.factor * item.size);
   return `${data.step} ${place}`;
+}
+
+function clock(time, apart, whole) {
+  if (whole < 300) return `${time.toFixed(apart < 0.1 ? 2 : apart < 1 ? 1 : 0)} s`;
+  const seconds = Math.round(time), minutes = Math.floor(seconds / 60);
+  const two = (value) => String(value).padStart(2, "0");
+  return whole < 3600 ? `${minutes}:${two(seconds % 60)} min` : `${Math.floor(minutes / 60)}:${two(minutes % 60)}:${two(seconds % 60)} h`;
 }

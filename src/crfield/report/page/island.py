@@ -55,11 +55,18 @@ def island_data(report: ModelReport) -> dict[str, Any]:
         "items": items,
         "features": rows,
         "names": names.listed,
-        "whyless": ""
-        if asked
-        else f"A {report.kind} names no reasons for single {report.judged.step}s: its scores are no sums of named parts.",
+        "background": _background(report),
+        "whyless": "" if asked else f"A {report.kind} names no reasons for a single {report.judged.step}.",
         "flipless": "" if flips else f"What would flip it is not known for a {report.kind}.",
     }
+
+
+def _background(report: ModelReport) -> int:
+    """The label of more than half of all pixels, which is drawn in grey; −1 where there is none."""
+    if not any(shown.look == PICTURE for shown in report.items):
+        return -1
+    counts = report.judged.counts[2].sum(axis=0)
+    return int(counts.argmax()) if len(counts) > 2 and counts.max() > counts.sum() / 2 else -1
 
 
 def clean(text: Any) -> str:
@@ -85,8 +92,10 @@ class _Names:
 def _item(shown: ShownItem, names: _Names, n_labels: int) -> dict[str, Any]:
     item, first, factor, stride, cut = _fitting(shown)
     kept, ids = _chances(item.chance, n_labels)
-    texts = list(map(clean, shown.texts[first : first + len(item)])) if shown.texts else None
     whole = shown.item
+    own = None if shown.alone is None else _fitting(replace(shown, item=replace(whole, chance=shown.alone)))[0].chance
+    alone, alone_ids = _chances(own if kept is not None else None, n_labels)
+    texts = list(map(clean, shown.texts[first : first + len(item)])) if shown.texts else None
     return {
         "n": shown.number,
         "name": clean(whole.name),
@@ -103,6 +112,8 @@ def _item(shown: ShownItem, names: _Names, n_labels: int) -> dict[str, Any]:
         "k": 0 if kept is None else kept.shape[1],
         "p": None if kept is None else _packed(np.rint(np.clip(kept, 0, 1) * 65535), "<u2"),
         "ids": None if ids is None else _packed(ids, "<u2"),
+        "alone": None if alone is None else _packed(np.rint(np.clip(alone, 0, 1) * 65535), "<u2"),
+        "aloneIds": None if alone_ids is None else _packed(alone_ids, "<u2"),
         "texts": texts,
         "signals": [_signal(signal) for signal in shown.signals],
         "shape": item.shape,
@@ -179,11 +190,11 @@ def _chances(chance: np.ndarray | None, n_labels: int) -> tuple[np.ndarray | Non
 def _signal(signal: Signal) -> dict[str, Any]:
     both = np.concatenate([signal.low, signal.high])
     known = both[np.isfinite(both)]
-    low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 0.0)
+    low, high = np.quantile(known, [0.005, 0.995]).tolist() if len(known) else (0.0, 0.0)  # one spike hides all else
     scale = 254.0 / (high - low) if high > low else 0.0
 
     def scaled(values: np.ndarray) -> str:
-        return _packed(np.where(np.isfinite(values), np.nan_to_num((values - low) * scale), 255.0), "u1")
+        return _packed(np.where(np.isfinite(values), np.clip(np.nan_to_num((values - low) * scale), 0, 254), 255.0), "u1")
 
     return {"name": clean(signal.name), "low": low, "high": high, "a": scaled(signal.low), "b": scaled(signal.high)}
 

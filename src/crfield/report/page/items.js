@@ -6,7 +6,7 @@ function itemArticle(item, focus) {
   const article = make("article", { class: "item", "data-item": item.n, "aria-label": `${item.name}, ${words}` });
   const head = make("header", {}, make("h3", { text: item.name }),
     make("span", { class: count ? "bad" : total ? "good" : "note", text: words }),
-    make("span", { class: "note", text: item.chances ? `least sure: ${percent(item.least)}` : "" }));
+    make("span", { class: "note", text: item.chances ? `least sure ${data.step}: ${percent(item.least)}` : "" }));
   if (item.cut) head.append(make("span", { class: "note", text: item.cut }));
   const detail = make("div", { class: "details" });
   const state = { step: -1, article, item };
@@ -55,6 +55,7 @@ function wordSteps(item, choose, article, focus) {
     event.preventDefault();
   });
   box.append(...buttons);
+  article.addEventListener("begin", () => { if (buttons.length) open(Math.max(item.bad.indexOf(1), 0)); });
   return box;
 }
 
@@ -107,13 +108,17 @@ function timeline(item, choose, article) {
   const where = make("span", { text: "" });
   const row = make("label", { class: "seek-row" }, where, seek);
   const curves = item.signals.map((s) => ({ ...s, low: unpacked(s.a, "u1"), high: unpacked(s.b, "u1") }));
-  const high = 2 * LANE + 26 + (item.chances ? CHANCE + 10 : 0) + curves.length * (SIGNAL + 6) + 22;
+  const high = 2 * LANE + 33 + (item.chances ? CHANCE + 10 : 0) + curves.length * (SIGNAL + 6) + 22;
   let now = -1;
   const explained = new Set(Object.keys(item.why).map((t) => Math.floor((Number(t) - item.from) / item.factor)));
 
   function draw() {
     const wide = canvas.clientWidth || 700, pen = sharp(canvas, wide, high), span = wide - LEFT - 4;
-    const X = (t) => LEFT + (t / item.size) * span, cell = Math.max(span / item.size, 1) + 0.4;
+    const X = (t) => LEFT + (t / item.size) * span;
+    const cell = (t, top, tall) => { // whole pixels, so that neighbours neither overlap nor leave a gap
+      const ratio = globalThis.devicePixelRatio || 1, first = Math.floor(X(t) * ratio), last = Math.max(Math.floor(X(t + 1) * ratio), first + 1);
+      pen.fillRect(first / ratio, top, (last - first) / ratio, tall);
+    };
     const ink = style("--ink"), soft = style("--soft"), line = style("--line");
     pen.clearRect(0, 0, wide, high);
     pen.font = "12px system-ui, sans-serif";
@@ -125,20 +130,20 @@ function timeline(item, choose, article) {
       for (let t = 0; t < item.size; t++) {
         if (codes[t] < 0) continue;
         pen.fillStyle = colour(codes[t]);
-        pen.fillRect(X(t), top, cell, LANE - 2);
+        cell(t, top, LANE - 2);
       }
       top += LANE;
     }
-    write("wrong", top + 6);
+    write("wrong", top + 7);
     pen.fillStyle = style("--bad");
-    for (let t = 0; t < item.size; t++) if (item.bad[t]) pen.fillRect(X(t), top, cell, 11);
-    top += 15;
+    for (let t = 0; t < item.size; t++) if (item.bad[t]) cell(t, top, 13);
+    top += 18;
     if (explained.size) {
       pen.fillStyle = ink;
-      for (const t of explained) { pen.beginPath(); pen.arc(X(t + 0.5), top + 2, 2.2, 0, 7); pen.fill(); }
-      write("reasons at ·", top + 3);
+      for (const t of explained) { pen.beginPath(); pen.arc(X(t + 0.5), top + 5, 2.6, 0, 7); pen.fill(); }
+      write("reasons at •", top + 6);
     }
-    top += 11;
+    top += 15;
     if (item.chances) {
       write("probability", top + CHANCE / 2);
       for (let t = 0; t < item.size; t++) {
@@ -146,7 +151,7 @@ function timeline(item, choose, article) {
         for (let k = 0; k < item.k; k++) {
           const share = item.chances[t * item.k + k] / 65535;
           pen.fillStyle = colour(item.ids ? item.ids[t * item.k + k] : k);
-          pen.fillRect(X(t), top + CHANCE - (below + share) * CHANCE, cell, share * CHANCE + 0.5);
+          cell(t, top + CHANCE - (below + share) * CHANCE, share * CHANCE + 0.5);
           below += share;
         }
       }
@@ -196,12 +201,13 @@ function timeline(item, choose, article) {
   redraws.push(draw);
   new ResizeObserver(draw).observe(canvas);
   if (first > 0) seek.value = String(first);
+  article.addEventListener("begin", () => go(Math.max(first, 0)));
   article.addEventListener("seek", (event) => go(event.detail));
   return make("div", {}, canvas, row);
 }
 
 // An image: what was seen, the truth, the prediction with its errors, and how probable a label is at every pixel.
-function pictures(item, choose) {
+function pictures(item, choose, article) {
   const [high, wide] = item.shape, scale = Math.max(1, Math.min(Math.floor(240 / wide), Math.floor(240 / high), 24));
   const box = make("div", { class: "pictures" }), marks = [];
   let chosen = -1, label = -1;
@@ -229,16 +235,16 @@ function pictures(item, choose) {
         pen.strokeRect((chosen % wide) * scale - 1, Math.floor(chosen / wide) * scale - 1, scale + 2, scale + 2);
       }
     };
-    const pick = (step) => { if (step >= 0 && step < item.size) { chosen = step; marks.forEach((redraw) => redraw()); choose(step); } };
+    canvas.pick = (step) => { if (step >= 0 && step < item.size) { chosen = step; marks.forEach((redraw) => redraw()); choose(step); } };
     canvas.addEventListener("pointerdown", (event) => {
       const at = canvas.getBoundingClientRect();
       const column = Math.floor(((event.clientX - at.left) / at.width) * wide), row = Math.floor(((event.clientY - at.top) / at.height) * high);
-      pick(row * wide + column);
+      canvas.pick(row * wide + column);
     });
     canvas.addEventListener("keydown", (event) => {
       const move = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: wide, ArrowUp: -wide }[event.key];
       if (!move) return;
-      pick(chosen < 0 ? 0 : chosen + move);
+      canvas.pick(chosen < 0 ? 0 : chosen + move);
       event.preventDefault();
     });
     marks.push(draw);
@@ -261,9 +267,10 @@ function pictures(item, choose) {
     });
     const options = [make("option", { value: -1, text: "the predicted label" })];
     data.labels.forEach((name, code) => options.push(make("option", { value: code, text: name })));
-    const select = make("select", { on: { change: () => { label = Number(select.value); last.draw(); } } }, ...options);
-    last.caption.replaceChildren(make("label", {}, "Probability of ", select));
-    box.append(make("p", { class: "note", text: "Bright is probable, dark is not." }));
+    const select = make("select", { "aria-label": "Label whose probability is drawn", on: { change: () => { label = Number(select.value); last.draw(); } } }, ...options);
+    last.caption.replaceChildren(make("label", {}, "Probability (bright) of ", select));
   }
+  const start = Math.max(item.bad.indexOf(1), 0);
+  article.addEventListener("begin", () => box.querySelector("canvas").pick(start));
   return box;
 }

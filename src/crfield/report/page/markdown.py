@@ -25,7 +25,7 @@ _FEATURES = 20
 
 def model_card(report: ModelReport) -> str:
     """The whole card."""
-    parts = [f"# {text(report.title)}", text(f"{report.kind}: {report.about}" if report.about else report.kind)]
+    parts = [f"# {text(report.title)}", text(f"{report.kind}. {report.about}" if report.about else report.kind)]
     for heading, facts in report.card.items():
         parts += [f"## {text(heading)}", "\n".join(f"- {text(n)}: {text(v)}" for n, v in facts.items() if v)]
     parts += ["## Scores", text(report._headline() + ".")]

@@ -38,6 +38,8 @@ class Sample:
         total, shown = self.wrong + self.right, len(self.numbers)
         if shown == total:
             return f"All {total:,} {plural(self.item, total)} are shown, {self.wrong:,} of them with errors."
+        if not self.right:
+            return f"{shown:,} of {total:,} {plural(self.item, total)}, all with errors, are shown, drawn by kind of error."
         return (
             f"{shown:,} of {total:,} {plural(self.item, total)} are shown: {self.wrong_shown:,} of the {self.wrong:,} "
             f"with errors, drawn by kind of error, and {self.right_shown:,} of the {self.right:,} without."

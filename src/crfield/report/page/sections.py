@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from crfield.metrics.intervals import FEWEST
 from crfield.metrics.scores import Scores, ScoreTable
 from crfield.report.explain import shown_label
 from crfield.report.page.charts import curve_chart, reliability_chart, score_bar
@@ -27,7 +28,7 @@ from crfield.report.weights import TransitionTable
 if TYPE_CHECKING:
     from crfield.report.page.model_report import ModelReport
 
-_CELLS = 20  # labels of a table of label pairs
+_CELLS = 24  # labels of a table of label pairs
 _GROUPS, _PLAIN, _FEATURES = 15, 12, 25
 Intervals = dict[str, np.ndarray]
 
@@ -93,7 +94,7 @@ def glance(report: ModelReport) -> Section:
         if report.segments is not None:
             found = (report.segments.f1.get(0.5, math.nan), math.nan, math.nan)
             tiles.append(_tile(found, "F1 of segments", "found with half of their length"))
-        if item != step:
+        if item != step and judged.n_steps < 100 * len(judged.items):  # of long ones none is ever without
             tiles.append(
                 _tile(judged.whole, f"of {plural(item, 2)} without an error", f"{len(judged.items):,} in all")
             )
@@ -105,9 +106,12 @@ def glance(report: ModelReport) -> Section:
         tiles.append(f"<li><b>{off}</b><span>points off</span><small>mean error of probabilities</small></li>")
     told = "".join(f"<li>{_text(sentence)}</li>" for sentence in _standing_out(report))
     body = f'<ul class="tiles">{"".join(tiles)}</ul>\n<ul class="plain">{told}</ul>'
-    over = f"the {plural(item, 2)}" if len(judged.items) > 1 else "the data"
-    intro = f"How good the labels of this model are on {len(judged.items):,} {plural(item, len(judged.items))}. Ranges in "
-    intro += f"small print are 95 % intervals over {over}: what other data of the same sort might give."
+    many = plural(item, 2)
+    intro = f"How good the labels of this model are on {len(judged.items):,} {plural(item, len(judged.items))}. "
+    if math.isnan(judged.accuracy[1]):
+        intro += f"There are no intervals: fewer than {FEWEST} {many} say too little of what others would give."
+    else:
+        intro += f"Ranges in small print are 95\u00a0% intervals over {many}: what other data of the same sort might give."
     return Section("glance", "At a glance", intro, body)
 
 
@@ -138,7 +142,7 @@ def _standing_out(report: ModelReport) -> list[str]:
 def _tile(score: Sequence[float], words: str, small: str) -> str:
     value, low, high = score
     over = "" if math.isnan(low) or math.isnan(high) else f"{100 * low:.1f} to {100 * high:.1f} · "
-    return f"<li><b>{100 * value:.1f} %</b><span>{_text(words)}</span><small>{over}{_text(small)}</small></li>"
+    return f"<li><b>{100 * value:.1f}\u00a0%</b><span>{_text(words)}</span><small>{over}{_text(small)}</small></li>"
 
 
 def labels(report: ModelReport) -> Section | None:
@@ -165,15 +169,19 @@ def spans(report: ModelReport) -> Section | None:
 
 
 def _scores(table: ScoreTable, intervals: Intervals, counted: str) -> str:
-    head = _row(["", "F1", "", "precision", "recall", f"{plural(counted, 2)}"], "th", named=1)
-    rows = [_score_row(row, intervals.get(str(row.name))) for row in table.rows]
+    head = (
+        '<tr><th scope="col" class="name"></th><th scope="col" colspan="2">F1</th><th scope="col">precision</th>'
+        f'<th scope="col">recall</th><th scope="col">true {_text(plural(counted, 2))}</th></tr>'
+    )
+    ordered = sorted(table.rows, key=lambda row: (-row.support, str(row.name)))
+    rows = [_score_row(row, intervals.get(str(row.name))) for row in ordered]
     rows += [_average_row(row, intervals.get("") if row.name == "micro" else None) for row in table.averages]
     return _scrolled("Scores", f"<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>")
 
 
 def _score_row(row: Scores, ends: np.ndarray | None, name: str = "", style: str = "") -> str:
     low, high = (math.nan, math.nan) if ends is None else ends[2].tolist()
-    over = "" if math.isnan(low) or math.isnan(high) else f'<span class="range">{low:.2f} to {high:.2f}</span>'
+    over = "" if math.isnan(low) or math.isnan(high) else f'<span class="range">{low:.3f} to {high:.3f}</span>'
     cells = [
         f'<th scope="row" title="{_text(name or row.name)}">{_text(name or row.name)}</th>',
         f"<td>{score_bar(row.f1, low, high)}</td>",
@@ -204,7 +212,7 @@ def segments(report: ModelReport) -> Section | None:
     intro = (
         "A segment is a stretch of one label. It counts as found if a predicted one of its label overlaps it enough."
     )
-    return Section("segments", "Scores by segment", intro, f"<table><tbody>{body}</tbody></table>")
+    return Section("segments", "Scores by segment", intro, _scrolled("Segments", f"<table><tbody>{body}</tbody></table>"))
 
 
 # ------------------------------------------------------------------------------------------------ errors
@@ -228,8 +236,9 @@ def confusion(report: ModelReport) -> Section | None:
         total = max(int(matrix[g].sum()), 1)
         cells = [_count_cell(g, p, int(matrix[g, p]), total) for p in kept.tolist()]
         rows.append(f'<tr><th scope="row" title="{_text(names[g])}">{_text(names[g])}</th>{"".join(cells)}</tr>')
-    corner = '<th scope="col" class="axis name">true ↓ predicted →</th>'
-    table = f'<table class="heat"><thead><tr>{corner}{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
+    corner = '<th scope="col" class="axis name">true ↓<br>predicted →</th>'
+    many = " many" if len(kept) > 8 else ""
+    table = f'<table class="heat{many}"><thead><tr>{corner}{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
     intro = (
         f"Rows are true labels, columns predicted ones; a cell counts {plural(judged.step, 2)}, and is the darker the more "
         f"of its row it holds. Off the diagonal are errors. Choose a cell to see where it happened.{note}"
@@ -390,8 +399,9 @@ def _pair_table(table: TransitionTable) -> str:
                 share = min(abs(weight) / most, 1.0) if math.isfinite(weight) else 1.0
                 cells.append(f'<td class="{side}" style="--share:{share:.3f}"><span>{weight:.2f}</span></td>')
         rows.append(f'<tr><th scope="row" title="{_label(label)}">{_label(label)}</th>{"".join(cells)}</tr>')
-    corner = '<th scope="col" class="axis name">from ↓ to →</th>'
-    return f'<table class="heat"><thead><tr>{corner}{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
+    corner = '<th scope="col" class="axis name">from ↓<br>to →</th>'
+    many = " many" if len(columns) > 8 else ""
+    return f'<table class="heat{many}"><thead><tr>{corner}{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
 
 
 def features(report: ModelReport) -> Section | None:
@@ -424,7 +434,7 @@ def features(report: ModelReport) -> Section | None:
 def curve(report: ModelReport) -> Section | None:
     """How training went."""
     found = report.curve
-    if found is None or len(found.step) < 2:
+    if found is None or len(found.step) < 3:
         return None
     charts = [curve_chart(found.step, found.value, name="objective")]
     intro = "The objective that training lowers, step by step. It should fall and level off."

@@ -61,5 +61,6 @@ class ShownItem:
     picture: np.ndarray | None = None  # (H, W) or (H, W, 3) of bytes: what the model saw
     edges: tuple[tuple[int, int], ...] = ()
     best: tuple[Alternative, ...] = ()
+    alone: np.ndarray | None = None  # (N, L) what each step says without its neighbours
     why: Mapping[int, Explanation] = field(default_factory=dict)
     seconds: float | None = None  # between two steps, where that is known

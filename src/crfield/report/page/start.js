@@ -96,13 +96,18 @@ function startItems() {
   });
   find("all").addEventListener("click", () => { chosen.pair = null; showItems(); });
   const legend = find("legend");
-  if (kinds.length <= 24)
-    kinds.forEach((kind, k) => {
-      const swatch = make("span", { class: "swatch", "aria-hidden": "true" });
-      swatch.style.setProperty("--c", COLOURS[k % COLOURS.length]);
-      legend.append(make("li", {}, swatch, kind));
-    });
+  const entry = (text, paint) => {
+    const swatch = make("span", { class: "swatch", "aria-hidden": "true" });
+    swatch.style.setProperty("--c", paint);
+    legend.append(make("li", {}, swatch, text));
+  };
+  const grey = data.labels.find((label, code) => kindOf[code] < 0);
+  if (kinds.length <= 24) {
+    if (grey !== undefined) entry(grey, "#8a9099");
+    kinds.forEach((kind, k) => entry(kind, COLOURS[k % COLOURS.length]));
+  }
   showItems();
+  find("list").firstElementChild?.dispatchEvent(new CustomEvent("begin")); // one is open, to show what there is
 }
 
 function startFeatures() {
@@ -119,7 +124,7 @@ function startFeatures() {
       const side = make("i", { class: weight < 0 ? "minus" : "plus" });
       side.style.width = `${(100 * Math.abs(weight)) / most}%`;
       return make("tr", {}, make("th", { scope: "row", text: data.names[name], title: data.names[name] }), make("td", { class: "name", text: own }),
-        make("td", { text: signed(weight) }), make("td", {}, make("span", { class: "part" }, make("span", { class: "sides" }, side))));
+        make("td", { text: signed(weight) }), make("td", {}, make("div", { class: "sides" }, side)));
     }));
     count.textContent = found.length === 0 ? "No feature fits." : `${Math.min(found.length, 60)} of ${found.length} that fit are listed.`;
   };
