@@ -49,6 +49,7 @@ class Tagger(Protocol):
     def potentials(self, X: Any) -> Any: ...
     def explain(self, x: Any, t: int, **options: Any) -> Any: ...
     def feature_importance(self, X: Any, n: int, *, by: str) -> Any: ...
+    def report(self, X: Any, y: Any, **options: Any) -> Any: ...
 
 
 def load_tagger(path: str, *asked: str, threads: int | None) -> tuple[Tagger, Reads]:
@@ -65,7 +66,7 @@ def as_tagger(model: Any, path: str, *asked: str, threads: int | None) -> tuple[
     roles = roles_of(model)
     if roles is not None:
         raise WrongVerb(
-            f"{path} was trained on {roles.words}: crfield tag, evaluate and stream read such; ask the rest "
+            f"{path} was trained on {roles.words}: crfield tag, evaluate, report and stream read such; ask the rest "
             "from Python, crfield.load(path)."
         )
     encoder, words = _part(last, "encoder"), words_of(model)

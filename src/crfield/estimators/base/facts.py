@@ -32,6 +32,11 @@ def last_step(model: Any) -> Any:
     return model[-1] if is_pipeline(model) else model
 
 
+def answering(model: Any) -> Any:
+    """The model itself, of a search among models the one that it has chosen and that answers for it."""
+    return getattr(model, "best_estimator_", model)
+
+
 def labels_of(model: Any) -> dict[str, list[Any]]:
     """The labels of a model by the kind or layer of nodes that have them; of most there is one, without a name."""
     found = getattr(model, "classes_", {})

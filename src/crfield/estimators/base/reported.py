@@ -32,6 +32,7 @@ class Reported:
         title: str | None = None,
         names: Sequence[str] | None = None,
         show: Callable[[Any, int], str] | None = None,
+        feature_names: Sequence[str] | None = None,
         signals: Sequence[np.ndarray] | None = None,
         signal_names: Sequence[str] | None = None,
         seconds: float | None = None,
@@ -40,9 +41,10 @@ class Reported:
 
         At most ``n_shown`` sequences (images, graphs, rows) are taken apart, drawn by kind of error, with their
         ``n_best`` labellings and reasons for up to ``explained`` steps. ``names`` are names of the sequences, ``title``
-        is that of the page, ``show(x, t)`` the text of a step. For sensors ``signals`` are arrays (samples, channels)
-        to draw instead of X, one for each sequence and of any rate, ``signal_names`` those of the channels, and
-        ``seconds`` the time between two steps.
+        is that of the page, ``show(x, t)`` the text of a step, ``feature_names`` are names of the columns where X holds
+        arrays. For sensors ``signals`` are arrays (samples, channels) to draw instead of X, one for each sequence and of
+        any rate (for images pictures of their size), ``signal_names`` those of the channels, and ``seconds`` the time
+        between two steps.
 
         >>> from crfield import ChainCRF
         >>> X = [[["w=the"], ["w=dog"], ["w=barks"]], [["w=a"], ["w=dog"]]]
@@ -65,6 +67,7 @@ class Reported:
             title=title,
             names=names,
             show=show,
+            feature_names=feature_names,
             signals=signals,
             signal_names=signal_names,
             seconds=seconds,
@@ -88,10 +91,10 @@ def with_facts(model: Any, drawn: str) -> str:
     """What scikit-learn has drawn, and below it what a fitted model has found; once, however often it is asked."""
     if _MARK in drawn or not _is_fitted(model):
         return drawn
-    from crfield.estimators.base.facts import labels_of, model_lines
+    from crfield.estimators.base.facts import answering, labels_of, model_lines
     from crfield.metrics.notebook import Table
 
-    rows = []
+    rows, model = [], answering(model)
     for of, labels in labels_of(model).items():
         more = f", … ({len(labels)} in all)" if len(labels) > _LABELS else ""
         rows.append([f"labels {of}".strip(), ", ".join(map(str, labels[:_LABELS])) + more])

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from crfield.data.graphs.graph import Graph
 from crfield.errors import CrfieldError
+from crfield.estimators.base.facts import last_step
 from crfield.estimators.reporting.answers import Answers
 from crfield.estimators.reporting.by_scores import explained_by_scores, of_labels
 from crfield.report.alignment import printable
@@ -52,6 +53,7 @@ def shown_items(
     n_best: int,
     explained: int,
     show: Callable[[Any, int], str] | None,
+    renamed: Mapping[str, str],
     signals: Sequence[np.ndarray] | None,
     signal_names: Sequence[str] | None,
     seconds: float | None,
@@ -65,9 +67,11 @@ def shown_items(
         x = X[source]
         look = _look(x, item, answers.judged.item)
         raw = signals[source] if signals is not None else _table(x)
-        curves = () if raw is None or look != TIME else _curves(raw, columns, _named_columns(model, x, signal_names))
+        name = _named_columns(model, x, signal_names, renamed if signals is None else {})
+        curves = () if raw is None or look != TIME else _curves(raw, columns, name)
         texts = () if look in (TIME, PICTURE) else _texts(x, len(item), show)
         steps = budget.take(_steps(item, look))
+        why = _why(model, x, item, answers, steps, renamed) if look in (TEXT, TIME, GRAPH) else {}
         out.append(
             ShownItem(
                 number,
@@ -76,10 +80,10 @@ def shown_items(
                 texts=texts,
                 signals=curves,
                 picture=_picture(x if signals is None else signals[source], item) if look == PICTURE else None,
-                alone=_alone(model, x, item) if look in (PICTURE, GRAPH) else None,
+                alone=None if why or look == ROW else _alone(model, x, item),
                 edges=_edges(x) if look == GRAPH else (),
                 best=_best(model, x, item, answers, n_best) if look in (TEXT, TIME, GRAPH) else (),
-                why=_why(model, x, item, answers, steps) if look in (TEXT, TIME, GRAPH) else {},
+                why=why,
                 seconds=seconds if look == TIME else None,
             )
         )
@@ -157,7 +161,27 @@ def _curves(raw: Any, columns: list[int] | None, name: Callable[[int], str]) -> 
     return tuple(Signal.of(name(k), table[:, k]) for k in chosen if k < table.shape[1])
 
 
-def _named_columns(model: Any, x: Any, given: Sequence[str] | None) -> Callable[[int], str]:
+def renamed_columns(model: Any, names: Sequence[str] | None) -> dict[str, str]:
+    """Names of columns by those that an encoder of arrays gives them; those of features before the model by default."""
+    if names is None:
+        before = [step for _, step in getattr(model, "steps", ())][:-1]
+        told = getattr(before[-1], "get_feature_names_out", None) if before else None
+        try:
+            names = None if told is None else list(told())
+        except (CrfieldError, AttributeError, TypeError, ValueError):
+            return {}
+    encoder = getattr(getattr(last_step(model), "_fitted", None), "encoder", None)
+    if names is None or not hasattr(encoder, "dense_name"):
+        return {}
+    try:
+        return {str(encoder.dense_name(k)): str(name) for k, name in enumerate(names)}
+    except (CrfieldError, IndexError, TypeError):
+        return {}
+
+
+def _named_columns(
+    model: Any, x: Any, given: Sequence[str] | None, renamed: Mapping[str, str]
+) -> Callable[[int], str]:
     if given is not None:
         return lambda k: str(given[k]) if k < len(given) else f"column {k}"
     if isinstance(x, list) and x and isinstance(x[0], Mapping):
@@ -168,7 +192,7 @@ def _named_columns(model: Any, x: Any, given: Sequence[str] | None) -> Callable[
 
     def named(k: int) -> str:
         try:
-            return str(told(k)) if told is not None else f"column {k}"
+            return renamed.get(str(told(k)), str(told(k))) if told is not None else f"column {k}"
         except (CrfieldError, IndexError, TypeError):
             return f"column {k}"
 
@@ -230,13 +254,15 @@ def _steps(item: Item, look: str) -> list[int]:
     return list(dict.fromkeys(wanted))[:_MOMENTS]
 
 
-def _why(model: Any, x: Any, item: Item, answers: Answers, steps: list[int]) -> dict[int, Explanation]:
+def _why(
+    model: Any, x: Any, item: Item, answers: Answers, steps: list[int], renamed: Mapping[str, str]
+) -> dict[int, Explanation]:
     told: dict[int, Explanation] = {}
     if not steps:
         return told
     if _explains(model):
         try:
-            return {t: model.explain(x, t, removals=_REMOVALS) for t in steps}
+            return {t: _named(model.explain(x, t, removals=_REMOVALS), renamed) for t in steps}
         except CrfieldError:  # scores that are no sums of weights
             told = {}
     try:
@@ -248,6 +274,18 @@ def _why(model: Any, x: Any, item: Item, answers: Answers, steps: list[int]) -> 
         return told
     chance = item.chance if item.chance is not None else np.full((len(item), known), np.nan)
     return explained_by_scores(potentials, answers.labels, chance, [(t, int(item.predicted[t])) for t in steps])
+
+
+def _named(told: Explanation, renamed: Mapping[str, str]) -> Explanation:
+    """With names of columns that people gave."""
+    if not renamed:
+        return told
+    parts = tuple(part._replace(name=renamed.get(part.name, part.name)) for part in told.contributions)
+    flip = told.flip
+    if flip is not None:
+        gone = tuple(each._replace(name=renamed.get(each.name, each.name)) for each in flip.removed)
+        flip = replace(flip, removed=gone)
+    return replace(told, contributions=parts, flip=flip)
 
 
 def _explains(model: Any) -> bool:

@@ -14,10 +14,10 @@ import numpy as np
 
 from crfield.core.checks import integer
 from crfield.errors import CrfieldError, InputError
-from crfield.estimators.base.facts import last_step
+from crfield.estimators.base.facts import answering, last_step
 from crfield.estimators.reporting.answers import answers_of
 from crfield.estimators.reporting.card import card_of
-from crfield.estimators.reporting.items import shown_items
+from crfield.estimators.reporting.items import renamed_columns, shown_items
 from crfield.report.model_catalogue import model_named
 from crfield.report.page.model_report import Curve, ModelReport
 from crfield.report.page.sample import sampled
@@ -38,6 +38,7 @@ def model_report(
     title: str | None = None,
     names: Sequence[str] | None = None,
     show: Callable[[Any, int], str] | None = None,
+    feature_names: Sequence[str] | None = None,
     signals: Sequence[np.ndarray] | None = None,
     signal_names: Sequence[str] | None = None,
     seconds: float | None = None,
@@ -45,7 +46,9 @@ def model_report(
     """The report of a fitted model on labelled data; the options are those of ``report`` of every estimator."""
     for name, value in (("n_shown", n_shown), ("n_best", n_best), ("explained", explained)):
         integer(0)(name, value)
+    model = answering(model)
     answers = answers_of(model, X, y, names=names)
+    renamed = renamed_columns(model, feature_names)
     judged = answers.judged
     sample = sampled(judged, most=n_shown, most_steps=max(_STEPS, *map(len, judged.items), 1))
     items = shown_items(
@@ -56,13 +59,14 @@ def model_report(
         n_best=n_best,
         explained=explained,
         show=show,
+        renamed=renamed,
         signals=signals,
         signal_names=signal_names,
         seconds=_seconds(model) if seconds is None else seconds,
     )
     last = last_step(model)
     transitions, probabilities = _transitions(last)
-    features = _features(model)
+    features = _features(model, renamed)
     kind = type(last).__name__
     return ModelReport(
         title=f"{kind}: {len(judged.labels)} labels on {len(judged.items):,} {judged.item}s"
@@ -121,7 +125,7 @@ def _transitions(model: Any) -> tuple[TransitionTable | None, bool]:
     return (found, False) if isinstance(found, TransitionTable) else (None, False)
 
 
-def _features(model: Any) -> FeatureList | None:
+def _features(model: Any, renamed: Mapping[str, str]) -> FeatureList | None:
     """The strongest features, of every label some."""
     asked = getattr(model, "top_features", None)
     if asked is None:
@@ -140,7 +144,8 @@ def _features(model: Any) -> FeatureList | None:
     except CrfieldError:
         return None
     strongest = sorted(set(found), key=lambda item: (-abs(item.weight), item.name, str(item.label)))
-    return FeatureList([item for item in strongest if item.weight][:_FEATURES])
+    kept = [item._replace(name=renamed.get(item.name, item.name)) for item in strongest if item.weight]
+    return FeatureList(kept[:_FEATURES])
 
 
 def _curve(model: Any) -> Curve | None:

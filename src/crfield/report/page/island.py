@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crfield.report.alignment import printable, shorten
-from crfield.report.explain import Contribution, Explanation, shown_label
+from crfield.report.explain import Contribution, Explanation, LabelRun
 from crfield.report.page.judged import Item
 from crfield.report.page.shown import GRAPH, PICTURE, TEXT, TIME, ShownItem, Signal
+from crfield.report.weights import LabelPair
 
 if TYPE_CHECKING:
     from crfield.report.page.model_report import ModelReport
@@ -30,7 +31,7 @@ _FULL = 12
 _LONGEST = {TIME: 1200, TEXT: 300, GRAPH: 300}
 _SIDE = 96  # pixels of an image
 _PARTS = 10  # contributions of an explanation
-_WIDEST = 120
+_WIDEST, _WIDEST_LABEL = 120, 40
 
 
 def island(report: ModelReport) -> str:
@@ -44,7 +45,7 @@ def island_data(report: ModelReport) -> dict[str, Any]:
     labels = [clean(label) for label in report.judged.labels]
     items = [_item(shown, names, len(labels)) for shown in report.items]
     features = [] if report.features is None else report.features
-    rows = [[names[item.name], shown_label(item.label), _number(item.weight)] for item in features]
+    rows = [[names[item.name], label_text(item.label), _number(item.weight)] for item in features]
     asked = any(shown.why for shown in report.items)
     flips = any(why.flip is not None for shown in report.items for why in shown.why.values())
     return {
@@ -72,6 +73,16 @@ def _background(report: ModelReport) -> int:
 def clean(text: Any) -> str:
     """A text of the user's, of some length, in which everything can be seen."""
     return shorten(printable(text), _WIDEST)
+
+
+def label_text(label: Any) -> str:
+    """A label, or several in a row, in full as far as a page bears it.
+
+    >>> label_text(LabelPair("stand up, walk, stairs", "O"))
+    'stand up, walk, stairs → O'
+    """
+    parts = label if isinstance(label, LabelPair | LabelRun) else (label,)
+    return " → ".join(shorten(printable(part), _WIDEST_LABEL) for part in parts)
 
 
 class _Names:
@@ -194,7 +205,9 @@ def _signal(signal: Signal) -> dict[str, Any]:
     scale = 254.0 / (high - low) if high > low else 0.0
 
     def scaled(values: np.ndarray) -> str:
-        return _packed(np.where(np.isfinite(values), np.clip(np.nan_to_num((values - low) * scale), 0, 254), 255.0), "u1")
+        return _packed(
+            np.where(np.isfinite(values), np.clip(np.nan_to_num((values - low) * scale), 0, 254), 255.0), "u1"
+        )
 
     return {"name": clean(signal.name), "low": low, "high": high, "a": scaled(signal.low), "b": scaled(signal.high)}
 
@@ -215,15 +228,15 @@ def _why(told: Explanation, names: _Names) -> dict[str, Any]:
     flip = told.flip
     return {
         "step": told.step,
-        "label": shown_label(told.label),
-        "other": None if told.other is None else shown_label(told.other),
+        "label": label_text(told.label),
+        "other": None if told.other is None else label_text(told.other),
         "margin": _number(told.margin),
         "parts": [[names[_part_name(c)], c.step, _number(c.amount), _part_labels(c)] for c in kept],
         "more": [len(rest), _number(math.fsum(c.amount for c in rest))] if rest else None,
         "flip": None
         if flip is None
         else {
-            "becomes": None if flip.becomes is None else shown_label(flip.becomes),
+            "becomes": None if flip.becomes is None else label_text(flip.becomes),
             "removed": [[names[r.name], r.step] for r in flip.removed],
             "words": str(flip),
         },
@@ -237,7 +250,7 @@ def _part_name(item: Contribution) -> str:
 def _part_labels(item: Contribution) -> str:
     if item.kind in ("node", "dense"):
         return ""
-    return f"{shown_label(item.label)}, not {shown_label(item.other)}"
+    return f"{label_text(item.label)}, not {label_text(item.other)}"
 
 
 def _number(value: float) -> float | None:

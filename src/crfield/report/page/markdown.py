@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from crfield.metrics.scores import ScoreTable
-from crfield.report.explain import shown_label
-from crfield.report.page.island import clean
+from crfield.report.page.island import clean, label_text
 from crfield.report.page.sample import plural
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ def model_card(report: ModelReport) -> str:
     parts = [f"# {text(report.title)}", text(f"{report.kind}. {report.about}" if report.about else report.kind)]
     for heading, facts in report.card.items():
         parts += [f"## {text(heading)}", "\n".join(f"- {text(n)}: {text(v)}" for n, v in facts.items() if v)]
-    parts += ["## Scores", text(report._headline() + ".")]
+    parts += ["## Scores", text(report.headline + ".")]
     judged = report.judged
     if judged.scores.rows:
         parts += ["### By label", _scores(judged.scores, judged.intervals)]
@@ -54,7 +53,7 @@ def model_card(report: ModelReport) -> str:
         ]
     if report.features is not None and len(report.features):
         rows = [
-            [text(clean(f.name)), text(shown_label(f.label)), f"{f.weight:+.3f}"] for f in report.features[:_FEATURES]
+            [text(clean(f.name)), text(label_text(f.label)), f"{f.weight:+.3f}"] for f in report.features[:_FEATURES]
         ]
         parts += ["## Strongest features", _table(["feature", "label", "weight"], rows)]
     told = [report.sample.words, *report.missing]

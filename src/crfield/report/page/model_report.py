@@ -147,7 +147,9 @@ class ModelReport:
 
     # -------------------------------------------------------------------------------------------------- forms
 
-    def _headline(self) -> str:
+    @property
+    def headline(self) -> str:
+        """How much is right, in a line."""
         judged = self.judged
         share, low, high = judged.accuracy
         item, step = judged.item, judged.step
@@ -163,7 +165,7 @@ class ModelReport:
         return f"{words}; {whole:,} of {known:,} {plural(item, known)} without an error"
 
     def __str__(self) -> str:
-        parts = [f"{self.title}\n{self._headline()}", str(self.judged.scores)]
+        parts = [f"{self.title}\n{self.headline}", str(self.judged.scores)]
         if self.spans is not None:
             parts.append(f"spans read as {self.scheme}\n{self.spans}")
         if self.segments is not None:

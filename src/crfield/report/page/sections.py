@@ -17,9 +17,8 @@ import numpy as np
 
 from crfield.metrics.intervals import FEWEST
 from crfield.metrics.scores import Scores, ScoreTable
-from crfield.report.explain import shown_label
 from crfield.report.page.charts import curve_chart, reliability_chart, score_bar
-from crfield.report.page.island import clean
+from crfield.report.page.island import clean, label_text
 from crfield.report.page.judged import UNKNOWN
 from crfield.report.page.sample import plural
 from crfield.report.page.shown import ShownItem
@@ -111,7 +110,9 @@ def glance(report: ModelReport) -> Section:
     if math.isnan(judged.accuracy[1]):
         intro += f"There are no intervals: fewer than {FEWEST} {many} say too little of what others would give."
     else:
-        intro += f"Ranges in small print are 95\u00a0% intervals over {many}: what other data of the same sort might give."
+        intro += (
+            f"Ranges in small print are 95\u00a0% intervals over {many}: what other data of the same sort might give."
+        )
     return Section("glance", "At a glance", intro, body)
 
 
@@ -212,7 +213,9 @@ def segments(report: ModelReport) -> Section | None:
     intro = (
         "A segment is a stretch of one label. It counts as found if a predicted one of its label overlaps it enough."
     )
-    return Section("segments", "Scores by segment", intro, _scrolled("Segments", f"<table><tbody>{body}</tbody></table>"))
+    return Section(
+        "segments", "Scores by segment", intro, _scrolled("Segments", f"<table><tbody>{body}</tbody></table>")
+    )
 
 
 # ------------------------------------------------------------------------------------------------ errors
@@ -409,7 +412,7 @@ def features(report: ModelReport) -> Section | None:
     found = report.features
     if found is None or not len(found):
         return None
-    labels = list(dict.fromkeys(shown_label(item.label) for item in found))
+    labels = list(dict.fromkeys(label_text(item.label) for item in found))
     options = "".join(f'<option value="{_text(label)}">{_text(label)}</option>' for label in labels)
     controls = (
         '<div class="controls" id="feature-controls" role="search" hidden><label>Find a feature '
@@ -468,7 +471,7 @@ def _long(text: str) -> str:
 
 
 def _label(label: Any) -> str:
-    return escape(shown_label(label))
+    return escape(label_text(label))
 
 
 def _row(cells: Sequence[str], tag: str, *, named: int) -> str:
