@@ -1,10 +1,11 @@
 """How far a score may be off: intervals of ratios of counts, by drawing the sequences again.
 
 Precision, recall, F1 and accuracy are all a ratio of two counts summed over sequences. Steps of one sequence are not
-independent and sequences mostly are, so sequences are what is drawn with replacement (the bootstrap of Efron 1979): each
-drawing weighs every sequence by how often it came, sums both counts and divides. Of many drawings the middle 95 % are
-the interval. It says what other sequences of the same sort would do to the score, and nothing of another training.
-Of very few sequences a drawing knows no more than they do, and the interval is far too narrow: below eight there is none.
+independent and sequences mostly are, so sequences are what is drawn with replacement (the bootstrap of Efron 1979):
+each drawing weighs every sequence by how often it came, sums both counts and divides. Of many drawings the middle 95
+% are the interval. It says what other sequences of the same sort would do to the score, and nothing of another
+training. Of very few sequences a drawing knows no more than they do, and the interval is far too narrow: below eight
+there is none.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """``crfield report``: a model judged on labelled data, written as one page to look at, or as a model card.
 
-The page is a single HTML file that asks nothing of the network; a name that ends in ``.md`` gives the card in Markdown,
-``-`` writes to standard output. Text files are read as ``crfield evaluate`` reads them, tables as recordings.
+The page is a single HTML file that asks nothing of the network; a name that ends in ``.md`` gives the card in
+Markdown, ``-`` writes to standard output. Text files are read as ``crfield evaluate`` reads them, tables as
+recordings.
 """
 
 from __future__ import annotations

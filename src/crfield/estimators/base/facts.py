@@ -1,14 +1,14 @@
 """What there is to tell of a fitted model, whichever it is: labels, sizes, and how training went.
 
-Every estimator has its own attributes; those that many share are looked for here by name, once for the command line, for
-notebooks and for reports. What a model does not have is left out.
+Every estimator has its own attributes; those that many share are looked for here by name, once for the command line,
+for notebooks and for reports. What a model does not have is left out.
 """
 
 from __future__ import annotations
 
 import sys
 from math import isfinite
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -22,31 +22,31 @@ REPORT = {  # what training may have told
 }
 
 
-def is_pipeline(model: Any) -> bool:
+def is_pipeline(model: object) -> bool:
     """Whether it is a pipeline, without an import of scikit-learn to say no."""
     return _PIPELINES in sys.modules and isinstance(model, sys.modules[_PIPELINES].Pipeline)
 
 
-def last_step(model: Any) -> Any:
+def last_step(model: object) -> Any:
     """The model itself, of a pipeline its last step."""
-    return model[-1] if is_pipeline(model) else model
+    return cast(Any, model)[-1] if is_pipeline(model) else model
 
 
-def answering(model: Any) -> Any:
+def answering(model: object) -> Any:
     """The model itself, of a search among models the one that it has chosen and that answers for it."""
     return getattr(model, "best_estimator_", model)
 
 
-def labels_of(model: Any) -> dict[str, list[Any]]:
+def labels_of(model: object) -> dict[str, list[Any]]:
     """The labels of a model by the kind or layer of nodes that have them; of most there is one, without a name."""
     found = getattr(model, "classes_", {})
     return {str(kind): list(own) for kind, own in found.items()} if isinstance(found, dict) else {"": found.tolist()}
 
 
-def model_facts(model: Any) -> dict[str, Any]:
+def model_facts(model: object) -> dict[str, Any]:
     """Sizes and the report of training, as far as the model has them, ready for JSON."""
     facts: dict[str, Any] = {"labels": sum(map(len, labels_of(model).values()))}
-    layout = getattr(getattr(last_step(model), "_fitted", None), "layout", None)
+    layout: Any = getattr(getattr(last_step(model), "_fitted", None), "layout", None)
     weights = getattr(model, "coef_", None)
     if hasattr(layout, "n_edge_columns"):
         facts["columns"] = layout.n_columns + layout.n_dense
@@ -61,7 +61,7 @@ def model_facts(model: Any) -> dict[str, Any]:
     return facts
 
 
-def model_lines(model: Any) -> dict[str, str]:
+def model_lines(model: object) -> dict[str, str]:
     """The same for people."""
     facts, lines = model_facts(model), {}
     if facts["labels"]:

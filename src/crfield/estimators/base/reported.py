@@ -1,7 +1,7 @@
 """What every fitted model shows of itself: a report on labelled data, and a table for notebooks.
 
-scikit-learn draws an estimator in a notebook with its parameters. Below that comes what ``fit`` has found: labels, columns,
-the objective and whether training converged, as a plain table that needs neither styles nor scripts.
+scikit-learn draws an estimator in a notebook with its parameters. Below that comes what ``fit`` has found: labels,
+columns, the objective and whether training converged, as a plain table that needs neither styles nor scripts.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class Reported:
         """Judge the model on labelled data: a value that prints, ``.save("report.html")``, ``.to_markdown()``.
 
         At most ``n_shown`` sequences (images, graphs, rows) are taken apart, drawn by kind of error, with their
-        ``n_best`` labellings and reasons for up to ``explained`` steps. ``names`` are names of the sequences, ``title``
-        is that of the page, ``show(x, t)`` the text of a step, ``feature_names`` are names of the columns where X holds
-        arrays. For sensors ``signals`` are arrays (samples, channels) to draw instead of X, one for each sequence and of
-        any rate (for images pictures of their size), ``signal_names`` those of the channels, and ``seconds`` the time
-        between two steps.
+        ``n_best`` labellings and reasons for up to ``explained`` steps. ``names`` are names of the sequences,
+        ``title`` is that of the page, ``show(x, t)`` the text of a step, ``feature_names`` are names of the columns
+        where X holds arrays. For sensors ``signals`` are arrays (samples, channels) to draw instead of X, one for
+        each sequence and of any rate (for images pictures of their size), ``signal_names`` those of the channels,
+        and ``seconds`` the time between two steps.
 
         >>> from crfield import ChainCRF
         >>> X = [[["w=the"], ["w=dog"], ["w=barks"]], [["w=a"], ["w=dog"]]]
@@ -87,7 +87,7 @@ class Reported:
         return bundle
 
 
-def with_facts(model: Any, drawn: str) -> str:
+def with_facts(model: object, drawn: str) -> str:
     """What scikit-learn has drawn, and below it what a fitted model has found; once, however often it is asked."""
     if _MARK in drawn or not _is_fitted(model):
         return drawn
@@ -103,6 +103,6 @@ def with_facts(model: Any, drawn: str) -> str:
     return f'{drawn}\n<div class="{_MARK}">{table}</div>'
 
 
-def _is_fitted(model: Any) -> bool:
+def _is_fitted(model: object) -> bool:
     asked = getattr(model, "__sklearn_is_fitted__", None)
     return bool(asked()) if asked is not None else hasattr(model, "classes_")

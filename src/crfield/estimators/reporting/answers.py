@@ -1,15 +1,16 @@
 """Answers of any model beside the truth, as reports count them (`crfield.report.page.judged`).
 
-Chains and graphs answer with a row of labels for each item, images with an array, layers with a table of a column for each
-layer, classifiers with one label for a row or a whole sequence. Where nodes are of several kinds, or layers have labels
-of their own, the labels of all stand in one list, with the kind before them; a layer of a sequence is an item.
+Chains and graphs answer with a row of labels for each item, images with an array, layers with a table of a column
+for each layer, classifiers with one label for a row or a whole sequence. Where nodes are of several kinds, or layers
+have labels of their own, the labels of all stand in one list, with the kind before them; a layer of a sequence is an
+item.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -21,6 +22,16 @@ from crfield.estimators.base.facts import last_step
 from crfield.metrics.scores import names as texts_of
 from crfield.report.alignment import printable
 from crfield.report.page.judged import UNKNOWN, Item, Judged
+
+
+class Labeller(Protocol):
+    """A fitted model that gives labels; what else it can be asked is looked for by name."""
+
+    classes_: Any
+
+    def predict(self, X: Any) -> Any:
+        """Labels of X."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,12 +68,12 @@ class _Codes:
         return np.array([self.one(label, prefix) for label in listed], dtype=np.int64)
 
 
-def answers_of(model: Any, X: Any, y: Any, *, names: Sequence[str] | None = None) -> Answers:
+def answers_of(model: Labeller, X: Any, y: Any, *, names: Sequence[str] | None = None) -> Answers:
     """The answers of a fitted model for X beside y; InputError for a model whose answers are no labels."""
     last = last_step(model)
     if not hasattr(model, "predict") or isinstance(last, RegressorMixin):
-        said = "numbers" if hasattr(model, "predict") else "no labels"
-        raise InputError(f"a report is about labels, and a {type(last).__name__} predicts {said}.")
+        what = "numbers" if hasattr(model, "predict") else "nothing"
+        raise InputError(f"a report is about labels, and a {type(last).__name__} predicts {what}.")
     predicted = model.predict(X)
     if len(predicted) != len(y):
         raise ShapeError(f"y must have one entry for each of the {len(predicted)} entries of X, got {len(y)}.")
@@ -75,18 +86,12 @@ def answers_of(model: Any, X: Any, y: Any, *, names: Sequence[str] | None = None
         return _of_kinds(model, X, y, predicted, chances, classes, names)
     codes = _Codes(np.asarray(classes).tolist())
     if not isinstance(first, np.ndarray | list):  # a label for a row, or for a sequence as a whole
-        item = "row" if isinstance(X, np.ndarray) or not hasattr(X[0], "__len__") else "sequence"
-        gold, said = codes.row(list(y)), codes.row(predicted)
-        items = [
-            Item(
-                _name(item, k, names),
-                gold[k : k + 1],
-                said[k : k + 1],
-                None if chances is None else chances[k : k + 1],
-            )
-            for k in range(len(said))
-        ]
-        return _answers(codes, items, item, item, range(len(items)))
+        noun = "row" if isinstance(X, np.ndarray) or not hasattr(X[0], "__len__") else "sequence"
+        meant, found = codes.row(list(y)), codes.row(predicted)
+        tables = [None] * len(found) if chances is None else [row[None] for row in np.asarray(chances)]
+        each = enumerate(zip(meant[:, None], found[:, None], tables))
+        rows = [Item(_name(noun, k, names), gold, said, table) for k, (gold, said, table) in each]
+        return _answers(codes, rows, noun, noun, range(len(rows)))
     items = []
     image = isinstance(first, np.ndarray) and first.ndim > 1
     item, step = _words(X, image=image)
@@ -99,7 +104,13 @@ def answers_of(model: Any, X: Any, y: Any, *, names: Sequence[str] | None = None
 
 
 def _of_kinds(
-    model: Any, X: Any, y: Any, predicted: Any, chances: Any, classes: Mapping[str, Any], names: Sequence[str] | None
+    model: Labeller,
+    X: Any,
+    y: Any,
+    predicted: Any,
+    chances: Any,
+    classes: Mapping[str, Any],
+    names: Sequence[str] | None,
 ) -> Answers:
     codes = _Codes([(kind, label) for kind, own in classes.items() for label in np.asarray(own).tolist()])
     first = dict(zip(classes, np.cumsum([0, *map(len, classes.values())]).tolist()))
@@ -116,20 +127,19 @@ def _of_kinds(
                 items.append(Item(name, codes.row(gold, layer), codes.row(own[:, column], layer), table))
                 source.append(k)
         return _answers(codes, items, "sequence", "step", source)
-    kinds = list(classes)
-    for k, (graph, own, truth) in enumerate(zip(model._graphs(X), predicted, y)):
+    kinds, graphs = list(classes), getattr(model, "_graphs")  # noqa: B009  (only models of graphs have kinds)
+    for k, (graph, own, truth) in enumerate(zip(graphs(X), predicted, y)):
         kind = [kinds[place] for place in graph.kind_of_node.tolist()]
         table = None
         if chances is not None:
             table = np.zeros((len(own), size))
             for t, (word, row) in enumerate(zip(kind, chances[k])):
                 table[t, first[word] : first[word] + len(classes[word])] = row[: len(classes[word])]
-        listed = _in_order(truth, kind)
-        pairs = [
+        gold, said = (
             np.array([codes.one(label, word) for label, word in zip(some, kind)], np.int64)
-            for some in (listed, own.tolist())
-        ]
-        items.append(Item(_name("graph", k, names), *pairs, table))
+            for some in (_in_order(truth, kind), own.tolist())
+        )
+        items.append(Item(_name("graph", k, names), gold, said, table))
         source.append(k)
     return _answers(codes, items, "graph", "node", source)
 
@@ -160,11 +170,10 @@ def _widened(chance: np.ndarray | None, size: int) -> np.ndarray | None:
     return None if chance is None else np.pad(chance, ((0, 0), (0, size - chance.shape[1])))
 
 
-def _chances(model: Any, X: Any) -> Any:
-    if not hasattr(model, "predict_proba"):
-        return None
+def _chances(model: Labeller, X: Any) -> Any:
+    asked = getattr(model, "predict_proba", None)
     try:
-        return model.predict_proba(X)
+        return None if asked is None else asked(X)
     except (CrfieldError, AttributeError):  # by the settings it has none, such as a margin's
         return None
 

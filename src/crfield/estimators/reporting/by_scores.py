@@ -1,8 +1,9 @@
 """Why a label, of any model that scores chains: what each step and each pair of neighbours adds to the margin.
 
-`ChainCRF.explain` takes scores apart into named features. Trees, densities and classifiers have no such parts, but their
-scores are still sums over steps and over pairs: the best labelling with the label and the best one with another differ
-at some steps, and the difference of their scores is the sum of what these steps and the pairs around them add.
+`ChainCRF.explain` takes scores apart into named features. Trees, densities and classifiers have no such parts, but
+their scores are still sums over steps and over pairs: the best labelling with the label and the best one with
+another differ at some steps, and the difference of their scores is the sum of what these steps and the pairs around
+them add.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ def explained_by_scores(
     """Of one chain, for each (step, code of its label), why it has the label; steps with no other choice say so.
 
     >>> from crfield.core.topology import Chains
-    >>> scores = Potentials(np.array([[2.0, 0.0], [0.0, 0.5]]), np.array([[[1.0, 0.0], [0.0, 1.0]]]), Chains.from_lengths([2]))
+    >>> node, edge = np.array([[2.0, 0.0], [0.0, 0.5]]), np.array([[[1.0, 0.0], [0.0, 1.0]]])
+    >>> scores = Potentials(node, edge, Chains.from_lengths([2]))
     >>> told = explained_by_scores(scores, ["a", "b"], np.full((2, 2), 0.5), [(1, 0)])[1]
     >>> told.label, told.other, told.margin, [(c.name, c.amount) for c in told.contributions]
     ('a', 'b', 0.5, [('(transition)', 1.0), ('what the step itself shows', -0.5)])
@@ -46,8 +48,8 @@ def explained_by_scores(
         parts.sort(key=lambda part: (-abs(part.amount), abs(part.step - step)))
         rival = int(other[step])
         out[step] = Explanation(
-            step, labels[code], labels[rival], total - other_total, float(chance[step, code]), float(chance[step, rival]),
-            named, tuple(labels[k] for k in other), tuple(parts),
+            step, labels[code], labels[rival], total - other_total, float(chance[step, code]),
+            float(chance[step, rival]), named, tuple(labels[k] for k in other), tuple(parts),
         )  # fmt: skip
     return out
 

@@ -6,9 +6,11 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from crfield.core.estimator import BaseEstimator
 from crfield.core.parameters import declared_parameters
 from crfield.errors import CrfieldError
 from crfield.estimators.base.facts import is_pipeline, labels_of, last_step, model_lines
+from crfield.estimators.reporting.answers import Labeller
 from crfield.report.page.judged import Judged
 from crfield.report.page.sample import plural
 from crfield.storage.digests import digest
@@ -17,14 +19,14 @@ _RUN = ("n_jobs", "verbose", "warm_start", "callback")
 _LABELS = 30
 
 
-def card_of(model: Any, judged: Judged) -> dict[str, dict[str, str]]:
+def card_of(model: Labeller, judged: Judged) -> dict[str, dict[str, str]]:
     """Facts by heading and name."""
     last = last_step(model)
     kind = type(model).__name__
     if is_pipeline(model):
-        kind += f" of {', '.join(type(step).__name__ for _, step in model.steps)}"
+        kind += f" of {', '.join(type(step).__name__ for _, step in steps_of(model))}"
     lines = model_lines(model)
-    training = {name: lines.pop(name) for name in ("objective", "training") if name in lines}
+    training: dict[str, str] = {name: lines.pop(name) for name in ("objective", "training") if name in lines}
     lines.pop("labels", None)
     labels = {f"labels {of}".strip(): _listed(own) for of, own in labels_of(model).items()}
     told = getattr(last, "explain_plan", None)
@@ -42,9 +44,14 @@ def card_of(model: Any, judged: Judged) -> dict[str, dict[str, str]]:
     }
 
 
-def model_digest(model: Any) -> str:
+def steps_of(model: Labeller) -> list[tuple[str, Any]]:
+    """The steps of a pipeline."""
+    return list(getattr(model, "steps", ()))
+
+
+def model_digest(model: Labeller) -> str:
     """Sixteen hexadecimal digits of what a model file would hold; of a model that no file holds, that it is so."""
-    steps = [step for _, step in model.steps] if is_pipeline(model) else [model]
+    steps = [step for _, step in steps_of(model)] if is_pipeline(model) else [model]
     try:
         states = [step._state() for step in steps if hasattr(step, "_state")]
         return digest([[state.header, dict(state.arrays)] for state in states])[:16]
@@ -57,7 +64,7 @@ def _listed(labels: list[Any]) -> str:
     return ", ".join(map(str, labels[:_LABELS])) + more
 
 
-def _parameters(model: Any) -> str:
+def _parameters(model: BaseEstimator) -> str:
     """Those that are not the defaults."""
     declared = declared_parameters(type(model))
     told = []

@@ -17,7 +17,7 @@ import numpy as np
 from crfield.data.graphs.graph import Graph
 from crfield.errors import CrfieldError
 from crfield.estimators.base.facts import last_step
-from crfield.estimators.reporting.answers import Answers
+from crfield.estimators.reporting.answers import Answers, Labeller
 from crfield.estimators.reporting.by_scores import explained_by_scores, of_labels
 from crfield.report.alignment import printable
 from crfield.report.errors import step_text
@@ -45,7 +45,7 @@ class Budget:
 
 
 def shown_items(
-    model: Any,
+    model: Labeller,
     X: Any,
     answers: Answers,
     numbers: Sequence[int],
@@ -161,8 +161,8 @@ def _curves(raw: Any, columns: list[int] | None, name: Callable[[int], str]) -> 
     return tuple(Signal.of(name(k), table[:, k]) for k in chosen if k < table.shape[1])
 
 
-def renamed_columns(model: Any, names: Sequence[str] | None) -> dict[str, str]:
-    """Names of columns by those that an encoder of arrays gives them; those of features before the model by default."""
+def renamed_columns(model: Labeller, names: Sequence[str] | None) -> dict[str, str]:
+    """Names of columns by those that an encoder of arrays gives; by default those of features before the model."""
     if names is None:
         before = [step for _, step in getattr(model, "steps", ())][:-1]
         told = getattr(before[-1], "get_feature_names_out", None) if before else None
@@ -170,7 +170,7 @@ def renamed_columns(model: Any, names: Sequence[str] | None) -> dict[str, str]:
             names = None if told is None else list(told())
         except (CrfieldError, AttributeError, TypeError, ValueError):
             return {}
-    encoder = getattr(getattr(last_step(model), "_fitted", None), "encoder", None)
+    encoder: Any = getattr(getattr(last_step(model), "_fitted", None), "encoder", None)
     if names is None or not hasattr(encoder, "dense_name"):
         return {}
     try:
@@ -180,7 +180,7 @@ def renamed_columns(model: Any, names: Sequence[str] | None) -> dict[str, str]:
 
 
 def _named_columns(
-    model: Any, x: Any, given: Sequence[str] | None, renamed: Mapping[str, str]
+    model: Labeller, x: Any, given: Sequence[str] | None, renamed: Mapping[str, str]
 ) -> Callable[[int], str]:
     if given is not None:
         return lambda k: str(given[k]) if k < len(given) else f"column {k}"
@@ -223,13 +223,9 @@ def _edges(x: Any) -> tuple[tuple[int, int], ...]:
 # ----------------------------------------------------------------------------------------- why, and what else
 
 
-def _alone(model: Any, x: Any, item: Item) -> np.ndarray | None:
+def _alone(model: Labeller, x: Any, item: Item) -> np.ndarray | None:
     """(N, L) probabilities by the scores of single nodes, as if there were no edges; None where there are no such."""
-    try:
-        potentials = model.potentials([x])
-    except (CrfieldError, AttributeError, TypeError):
-        return None
-    node = getattr(potentials, "node", None)
+    node = getattr(_scores(model, x), "node", None)
     if not isinstance(node, np.ndarray) or item.chance is None or isinstance(model.classes_, Mapping):
         return None
     if node.ndim != 2 or len(node) != len(item) or node.shape[1] > item.chance.shape[1]:
@@ -237,6 +233,15 @@ def _alone(model: Any, x: Any, item: Item) -> np.ndarray | None:
     shares = np.exp(node - node.max(axis=1, keepdims=True))
     shares /= shares.sum(axis=1, keepdims=True)
     return np.pad(shares, ((0, 0), (0, item.chance.shape[1] - shares.shape[1])))
+
+
+def _scores(model: Labeller, x: Any) -> Any:
+    """The potentials of one item; None where a model has none."""
+    asked = getattr(model, "potentials", None)
+    try:
+        return None if asked is None else asked([x])
+    except (CrfieldError, AttributeError, TypeError):
+        return None
 
 
 def _steps(item: Item, look: str) -> list[int]:
@@ -255,20 +260,18 @@ def _steps(item: Item, look: str) -> list[int]:
 
 
 def _why(
-    model: Any, x: Any, item: Item, answers: Answers, steps: list[int], renamed: Mapping[str, str]
+    model: Labeller, x: Any, item: Item, answers: Answers, steps: list[int], renamed: Mapping[str, str]
 ) -> dict[int, Explanation]:
     told: dict[int, Explanation] = {}
     if not steps:
         return told
     if _explains(model):
         try:
-            return {t: _named(model.explain(x, t, removals=_REMOVALS), renamed) for t in steps}
+            explain = getattr(model, "explain")  # noqa: B009
+            return {t: _named(explain(x, t, removals=_REMOVALS), renamed) for t in steps}
         except CrfieldError:  # scores that are no sums of weights
             told = {}
-    try:
-        potentials = model.potentials([x])
-    except (CrfieldError, AttributeError, TypeError):
-        return told
+    potentials = _scores(model, x)
     known = len(np.asarray(model.classes_)) if not isinstance(model.classes_, Mapping) else -1
     if not of_labels(potentials, known) or len(potentials.node) != len(item):
         return told
@@ -288,16 +291,17 @@ def _named(told: Explanation, renamed: Mapping[str, str]) -> Explanation:
     return replace(told, contributions=parts, flip=flip)
 
 
-def _explains(model: Any) -> bool:
+def _explains(model: Labeller) -> bool:
     asked = getattr(model, "explain", None)
     return callable(asked) and "step" in inspect.signature(asked).parameters
 
 
-def _best(model: Any, x: Any, item: Item, answers: Answers, n: int) -> tuple[Alternative, ...]:
-    if n < 2 or len(item) > _LONGEST or not len(item) or not hasattr(model, "predict_n_best"):
+def _best(model: Labeller, x: Any, item: Item, answers: Answers, n: int) -> tuple[Alternative, ...]:
+    asked = getattr(model, "predict_n_best", None)
+    if n < 2 or not 0 < len(item) <= _LONGEST or asked is None:
         return ()
     try:
-        found = model.predict_n_best([x], n)[0]
+        found = asked([x], n)[0]
     except CrfieldError:  # of hidden states there are no n best
         return ()
     code = {label: k for k, label in enumerate(answers.labels)}

@@ -1,21 +1,21 @@
 """`model.report(X, y)`: a fitted model is asked everything that a report shows, and the answers become one value.
 
-The value (`crfield.report.page.model_report.ModelReport`) knows no model. What a model does not have is left out, and the
-report says so in a sentence.
+The value (`crfield.report.page.model_report.ModelReport`) knows no model. What a model does not have is left out,
+and the report says so in a sentence.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from crfield.core.checks import integer
 from crfield.errors import CrfieldError, InputError
 from crfield.estimators.base.facts import answering, last_step
-from crfield.estimators.reporting.answers import answers_of
+from crfield.estimators.reporting.answers import Labeller, answers_of
 from crfield.estimators.reporting.card import card_of
 from crfield.estimators.reporting.items import renamed_columns, shown_items
 from crfield.report.model_catalogue import model_named
@@ -28,7 +28,7 @@ _FEATURES, _OF_LABEL, _LABELS = 400, 40, 40
 
 
 def model_report(
-    model: Any,
+    model: object,
     X: Any,
     y: Any,
     *,
@@ -46,13 +46,13 @@ def model_report(
     """The report of a fitted model on labelled data; the options are those of ``report`` of every estimator."""
     for name, value in (("n_shown", n_shown), ("n_best", n_best), ("explained", explained)):
         integer(0)(name, value)
-    model = answering(model)
-    answers = answers_of(model, X, y, names=names)
-    renamed = renamed_columns(model, feature_names)
+    asked = cast(Labeller, answering(model))
+    answers = answers_of(asked, X, y, names=names)
+    renamed = renamed_columns(asked, feature_names)
     judged = answers.judged
     sample = sampled(judged, most=n_shown, most_steps=max(_STEPS, *map(len, judged.items), 1))
     items = shown_items(
-        model,
+        asked,
         X,
         answers,
         sample.numbers,
@@ -62,11 +62,11 @@ def model_report(
         renamed=renamed,
         signals=signals,
         signal_names=signal_names,
-        seconds=_seconds(model) if seconds is None else seconds,
+        seconds=_seconds(asked) if seconds is None else seconds,
     )
-    last = last_step(model)
+    last = last_step(asked)
     transitions, probabilities = _transitions(last)
-    features = _features(model, renamed)
+    features, curve = _features(asked, renamed), _curve(last)
     kind = type(last).__name__
     return ModelReport(
         title=f"{kind}: {len(judged.labels)} labels on {len(judged.items):,} {judged.item}s"
@@ -74,15 +74,21 @@ def model_report(
         else title,
         kind=kind,
         about=_about(kind),
-        card=card_of(model, judged),
+        card=card_of(asked, judged),
         judged=judged,
         sample=sample,
         items=items,
-        curve=_curve(last),
+        curve=curve,
         transitions=transitions,
         probabilities=probabilities,
         features=features,
-        missing=_missing(kind, judged.items and judged.items[0].chance is None, features, transitions),
+        missing=_missing(
+            kind,
+            no_chances=not any(item.chance is not None for item in judged.items),
+            features=features,
+            transitions=transitions,
+            curve=curve,
+        ),
     )
 
 
@@ -94,7 +100,7 @@ def _about(kind: str) -> str:
     return f"It labels {found.labels}. It takes for granted: {found.assumes}."
 
 
-def _missing(kind: str, no_chances: Any, features: Any, transitions: Any) -> tuple[str, ...]:
+def _missing(kind: str, *, no_chances: bool, features: Any, transitions: Any, curve: Any) -> tuple[str, ...]:
     told = []
     if no_chances:
         told.append(f"This {kind} gives no probabilities, so there is no calibration and nothing on how sure it was.")
@@ -102,10 +108,12 @@ def _missing(kind: str, no_chances: Any, features: Any, transitions: Any) -> tup
         told.append(f"A {kind} has no weights of named features to list.")
     if transitions is None:
         told.append(f"A {kind} has no table of transitions to show.")
+    if curve is None:
+        told.append("There is no learning curve: the training told no steps, or the model comes from a file.")
     return tuple(told)
 
 
-def _seconds(model: Any) -> float | None:
+def _seconds(model: Labeller) -> float | None:
     """Between two steps, where features of sensors before the model tell."""
     steps = [step for _, step in getattr(model, "steps", ())] or [getattr(model, "features", None)]
     return next(
@@ -113,7 +121,7 @@ def _seconds(model: Any) -> float | None:
     )
 
 
-def _transitions(model: Any) -> tuple[TransitionTable | None, bool]:
+def _transitions(model: Labeller) -> tuple[TransitionTable | None, bool]:
     chances = getattr(model, "transition_probabilities_", None)
     labels = getattr(model, "classes_", None)
     if chances is not None and not isinstance(labels, Mapping) and np.shape(chances) == (len(labels),) * 2:  # type: ignore[arg-type]
@@ -125,7 +133,7 @@ def _transitions(model: Any) -> tuple[TransitionTable | None, bool]:
     return (found, False) if isinstance(found, TransitionTable) else (None, False)
 
 
-def _features(model: Any, renamed: Mapping[str, str]) -> FeatureList | None:
+def _features(model: Labeller, renamed: Mapping[str, str]) -> FeatureList | None:
     """The strongest features, of every label some."""
     asked = getattr(model, "top_features", None)
     if asked is None:
@@ -148,7 +156,7 @@ def _features(model: Any, renamed: Mapping[str, str]) -> FeatureList | None:
     return FeatureList(kept[:_FEATURES])
 
 
-def _curve(model: Any) -> Curve | None:
+def _curve(model: Labeller) -> Curve | None:
     steps = [step for step in getattr(model, "history_", None) or [] if hasattr(step, "value")]
     if not steps:
         return None

@@ -1,8 +1,8 @@
 """The page of a report, put together from its parts: template, style, scripts, sections and data.
 
-One file without anything from outside. Its policy allows no request, and no script but the one whose digest it names: an
-element that a name of the user's might smuggle in would not run, even if a text were not escaped. Texts are escaped where
-sections are written (`crfield.report.page.sections`) and set as text by the script.
+One file without anything from outside. Its policy allows no request, and no script but the one whose digest it
+names: an element that a name of the user's might smuggle in would not run, even if a text were not escaped. Texts
+are escaped where sections are written (`crfield.report.page.sections`) and set as text by the script.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def reliability_chart(table: Reliability) -> str:
         inside.append(f'<polyline class="line" points="{path}"/>')
     for (x, y), row in zip(points, rows):
         radius = 3 + 9 * math.sqrt(row["count"] / most)
-        told = f"{row['count']:,} with probability {row['from']:.1f} to {row['to']:.1f}: {100 * row['right']:.1f} % right"
+        told = f"{row['count']:,} with probability {row['from']:.1f} to {row['to']:.1f}: {row['right']:.1%} right"
         inside.append(
             f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}"><title>{told}</title></circle>'
         )
@@ -88,7 +88,8 @@ def _ends(x1: float, y1: float, x2: float, y2: float) -> str:
 
 def _frame(across: str, up: str, x: tuple[float, float], y: tuple[float, float]) -> str:
     parts = [
-        f'<rect class="frame" x="{_x(0):.1f}" y="{_y(1):.1f}" width="{_x(1) - _x(0):.1f}" height="{_y(0) - _y(1):.1f}"/>'
+        f'<rect class="frame" x="{_x(0):.1f}" y="{_y(1):.1f}" '
+        f'width="{_x(1) - _x(0):.1f}" height="{_y(0) - _y(1):.1f}"/>'
     ]
     for k in range(5):
         share = k / 4

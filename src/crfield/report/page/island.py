@@ -1,9 +1,9 @@
 """What the page's script reads: one JSON object, with long arrays as little-endian numbers in base64.
 
-Labels are 16-bit codes (−1 unknown), probabilities multiples of 1/65535. Of many labels only the most probable of each step
-are kept. Names of features are listed once and referred to by number. Items too long to be drawn are thinned: of a
-recording each part of equal length keeps its commonest labels, its mean probabilities and whether anything in it was
-wrong; of a text the part around an error is kept; of an image every n-th pixel.
+Labels are 16-bit codes (−1 unknown), probabilities multiples of 1/65535. Of many labels only the most probable of
+each step are kept. Names of features are listed once and referred to by number. Items too long to be drawn are
+thinned: of a recording each part of equal length keeps its commonest labels, its mean probabilities and whether
+anything in it was wrong; of a text the part around an error is kept; of an image every n-th pixel.
 """
 
 from __future__ import annotations

@@ -174,9 +174,10 @@ function timeline(item, choose, article) {
       top += SIGNAL + 6;
     }
     pen.fillStyle = soft;
-    for (let k = 0; k <= 4; k++) {
-      pen.textAlign = k === 0 ? "left" : k === 4 ? "right" : "center";
-      pen.fillText(placed(item, Math.round((k / 4) * item.size)), LEFT + (k / 4) * span, top + 8);
+    const ticks = span < 420 ? 1 : 4;
+    for (let k = 0; k <= ticks; k++) {
+      pen.textAlign = k === 0 ? "left" : k === ticks ? "right" : "center";
+      pen.fillText(placed(item, Math.round((k / ticks) * item.size)), LEFT + (k / ticks) * span, top + 8);
     }
     pen.textAlign = "left";
     if (now >= 0) { pen.fillStyle = ink; pen.fillRect(X(now + 0.5) - 1, 0, 2, top); }

@@ -1,8 +1,8 @@
 """Answers beside the truth, in one form for sequences, graphs, images and rows: what a report counts.
 
 Every kind of model answers in its own shape. A report asks the same of all of them: which label was meant, which one
-was said, and how sure the model was. So answers are brought into one form, codes of labels for the steps of items: a step
-is a token, a second of a recording, a pixel, a node of a graph or a row of a table; an item is what is labelled
+was said, and how sure the model was. So answers are brought into one form, codes of labels for the steps of items: a
+step is a token, a second of a recording, a pixel, a node of a graph or a row of a table; an item is what is labelled
 together and what is independent of the others.
 """
 

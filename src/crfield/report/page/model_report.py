@@ -1,8 +1,8 @@
 """A report of a model on labelled data: scores, errors, what was learnt, and sequences taken apart, in one value.
 
-It prints as text, becomes a model card in Markdown (`ModelReport.to_markdown`; the idea is that of Mitchell et al. 2019,
-*Model cards for model reporting*), and a page in one file (`ModelReport.html`, `ModelReport.save`). The value is handed
-everything and knows no model: whoever has answers in the form of `Judged` can make one.
+It prints as text, becomes a model card in Markdown (`ModelReport.to_markdown`; the idea is that of Mitchell et al.
+2019, *Model cards for model reporting*), and a page in one file (`ModelReport.html`, `ModelReport.save`). The value
+is handed everything and knows no model: whoever has answers in the form of `Judged` can make one.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class ModelReport:
         judged, shown = self.judged, {item.number: item for item in self.items}
         found, total = judged.errors(), judged.n_wrong
         truths = judged.confusion.matrix.sum(axis=1)
-        groups = []
+        groups: list[ErrorGroup] = []
         for (gold, said), places in found.items():
             chosen = [(k, t) for k, t in places.tolist() if k in shown][:_EXAMPLES] if len(groups) < _GROUPS else []
             examples = tuple(_example(shown[k], t) for k, t in chosen)

@@ -1,9 +1,9 @@
 """Which items a report shows, when it cannot show all of them.
 
 A page of two thousand sentences is read by nobody and too large to send. So items are drawn by kind of error: each
-confusion, the commonest first, gives the item in which the model was surest of it, then each gives its next one, and so
-on, until three quarters of the places are taken. The rest are right: half of them those the model doubted most, half
-spread over the data. Nothing is random, so that a report can be made again.
+confusion, the commonest first, gives the item in which the model was surest of it, then each gives its next one, and
+so on, until three quarters of the places are taken. The rest are right: half of them those the model doubted most,
+half spread over the data. Nothing is random, so that a report can be made again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ ERRORS = 0.75  # of the places
 
 @dataclass(frozen=True)
 class Sample:
-    """Numbers of the items that are shown, in the order in which they were drawn, and how many there are of each sort.
+    """Numbers of the items that are shown, in the order in which they were drawn, and how many there are of each
+    sort.
 
     >>> Sample((0, 4), 1, 2, 1, 8, "sequence").words
     '2 of 10 sequences are shown: 1 of the 2 with errors, drawn by kind of error, and 1 of the 8 without.'
@@ -36,12 +37,13 @@ class Sample:
     def words(self) -> str:
         """How many are shown and how many were left out."""
         total, shown = self.wrong + self.right, len(self.numbers)
+        items = plural(self.item, total)
         if shown == total:
-            return f"All {total:,} {plural(self.item, total)} are shown, {self.wrong:,} of them with errors."
+            return f"All {total:,} {items} are shown, {self.wrong:,} of them with errors."
         if not self.right:
-            return f"{shown:,} of {total:,} {plural(self.item, total)}, all with errors, are shown, drawn by kind of error."
+            return f"{shown:,} of {total:,} {items}, all with errors, are shown, drawn by kind of error."
         return (
-            f"{shown:,} of {total:,} {plural(self.item, total)} are shown: {self.wrong_shown:,} of the {self.wrong:,} "
+            f"{shown:,} of {total:,} {items} are shown: {self.wrong_shown:,} of the {self.wrong:,} "
             f"with errors, drawn by kind of error, and {self.right_shown:,} of the {self.right:,} without."
         )
 

@@ -1,8 +1,9 @@
 """The sections of a report's page as plain HTML, to be read without any script.
 
-Every section has a heading, a sentence that says how to read it, and tables or drawings. Whatever a user named (labels,
-tokens, features, parameters) goes through `_text`, which escapes it. The script makes cells of the confusion into
-buttons, puts a search above the features, and replaces the plain list of items by one that can be opened.
+Every section has a heading, a sentence that says how to read it, and tables or drawings. Whatever a user named
+(labels, tokens, features, parameters) goes through `_text`, which escapes it. The script makes cells of the
+confusion into buttons, puts a search above the features, and replaces the plain list of items by one that can be
+opened.
 """
 
 from __future__ import annotations
@@ -152,8 +153,8 @@ def labels(report: ModelReport) -> Section | None:
     if not judged.scores.rows:
         return None
     intro = (
-        "Precision: how often the label is right where the model says it. Recall: how often the model finds it where it "
-        "is. F1 is the harmonic mean of the two; the bar shows it, the whisker its interval."
+        "Precision: how often the label is right where the model says it. Recall: how often the model finds it where "
+        "it is. F1 is the harmonic mean of the two; the bar shows it, the whisker its interval."
     )
     return Section("labels", "Scores by label", intro, _scores(judged.scores, judged.intervals, judged.step))
 
@@ -163,8 +164,8 @@ def spans(report: ModelReport) -> Section | None:
     if report.spans is None:
         return None
     intro = (
-        f"Tags are read as spans ({report.scheme}); a span is right if its kind and both of its ends are, as conlleval "
-        "counts."
+        f"Tags are read as spans ({report.scheme}); a span is right if its kind and both of its ends are, as "
+        "conlleval counts."
     )
     return Section("spans", "Scores by span", intro, _scores(report.spans, report.span_intervals, "span"))
 
@@ -243,8 +244,8 @@ def confusion(report: ModelReport) -> Section | None:
     many = " many" if len(kept) > 8 else ""
     table = f'<table class="heat{many}"><thead><tr>{corner}{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
     intro = (
-        f"Rows are true labels, columns predicted ones; a cell counts {plural(judged.step, 2)}, and is the darker the more "
-        f"of its row it holds. Off the diagonal are errors. Choose a cell to see where it happened.{note}"
+        f"Rows are true labels, columns predicted ones; a cell counts {plural(judged.step, 2)}, and is darker the "
+        f"more of its row it holds. Off the diagonal are errors. Choose a cell to see where it happened.{note}"
     )
     return Section("confusion", "Confusion", intro, _scrolled("Confusion", table))
 
@@ -278,8 +279,8 @@ def errors(report: ModelReport) -> Section | None:
         count = sum(group.count for group in groups[_GROUPS:])
         parts.append(f'<p class="note">And {rest:,} rarer kinds, {count:,} errors together.</p>')
     intro = (
-        "Errors by what was taken for what, the commonest first. The examples are those the model was surest of, with "
-        "what spoke most for the wrong label where the model can tell."
+        "Errors by what was taken for what, the commonest first. The examples are those the model was surest of, "
+        "with what spoke most for the wrong label where the model can tell."
     )
     return Section("errors", "Kinds of errors", intro, "\n".join(parts))
 
@@ -309,17 +310,21 @@ def items(report: ModelReport) -> Section | None:
         f"<label>Show {_select('show', shows)}</label><label>Order {_select('order', orders)}</label>"
         '<label>Find <input id="text" type="search" autocomplete="off"></label>'
         '<button type="button" id="all" hidden>Leave this confusion</button></div>'
-        '<p class="note" id="found" role="status"></p><ul class="legend" id="legend" aria-label="Colours of labels"></ul>'
+        '<p class="note" id="found" role="status"></p>'
+        '<ul class="legend" id="legend" aria-label="Colours of labels"></ul>'
         '<div id="list"></div><button type="button" id="more" hidden>Show more</button>'
     )
     plain = "".join(f"<li>{_plain(shown, report)}</li>" for shown in report.items[:_PLAIN])
-    intro = f"{report.sample.words} Choose a {step} to see how sure the model was, why, and what would have changed its mind."
+    intro = (
+        f"{report.sample.words} Choose a {step} to see how sure the model was, why, and what would change its mind."
+    )
     heading = f"{plural(item, 2)} taken apart".capitalize()
     return Section("sequences", heading, intro, f'{controls}\n<ul class="plain" id="plain">{plain}</ul>')
 
 
 def _select(name: str, options: Sequence[tuple[str, str]]) -> str:
-    return f'<select id="{name}">{"".join(f"<option value={value}>{_text(text)}</option>" for value, text in options)}</select>'
+    told = "".join(f"<option value={value}>{_text(text)}</option>" for value, text in options)
+    return f'<select id="{name}">{told}</select>'
 
 
 def _plain(shown: ShownItem, report: ModelReport) -> str:
@@ -355,8 +360,8 @@ def calibration(report: ModelReport) -> Section | None:
         for r in table.rows()
     )
     intro = (
-        "Can its probabilities be believed? Of all labels given with 80 %, about 80 % should be right: points on the dashed "
-        "line. Below it the model is too sure of itself, above it too careful. Larger points hold more "
+        "Can its probabilities be believed? Of all labels given with 80 %, about 80 % should be right: points on the "
+        "dashed line. Below it the model is too sure of itself, above it too careful. Larger points hold more "
         f"{plural(report.judged.step, 2)}. On average the two differ by {100 * table.error:.1f} points."
     )
     body = (
@@ -428,8 +433,8 @@ def features(report: ModelReport) -> Section | None:
     head = _row(["feature", "label", "weight", ""], "th", named=2)
     table = f'<table><thead>{head}</thead><tbody id="feature-rows">{rows}</tbody></table>'
     intro = (
-        f"The {len(found):,} strongest features by size of weight. A weight above 0 speaks for the label wherever the "
-        "feature is present, one below 0 against it."
+        f"The {len(found):,} strongest features by size of weight. A weight above 0 speaks for the label wherever "
+        "the feature is present, one below 0 against it."
     )
     return Section("features", "Strongest features", intro, controls + _scrolled("Strongest features", table))
 
