@@ -53,7 +53,7 @@ ROOMS: dict[str, set[str]] = {
         "kernels",
     },
     "torch": {"estimators", "training", "features", "scoring", "data", "inference", "optimize", "kernels", "core"},
-    "report": {"metrics", "inference", "features", "scoring", "data", "core"},
+    "report": {"metrics", "inference", "features", "scoring", "data", "core", "storage"},
     "cli": BELOW_TRAINING | {"training", "boosting", "selection", "estimators", "compat", "report"},
     "studies": BELOW_TRAINING | {"training", "boosting", "selection", "estimators", "compat", "report"},
 }

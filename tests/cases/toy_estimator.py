@@ -56,7 +56,7 @@ class LeastSquaresChain(ChainAnswers[LeastSquares], kind="least_squares_chain", 
     """
 
     l2: float = parameter(number(above=0), default=1.0)
-    report = ("converged_",)
+    reported = ("converged_",)
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Solve for the weights and count the transitions."""

@@ -43,6 +43,7 @@ COMMANDS = [
     "inspect {model} --label A",
     "stream {model} --lag 1 --go-on",
     "export {model} {out}.h",
+    "report {model} {data} -o {out}.html",
 ]
 each_model = pytest.mark.parametrize("name", MODELS)
 

@@ -55,6 +55,10 @@ VERBS = {  # the module below ``verbs`` that has a function of this name, and th
         "explain",
         "Tell why a model labels as it does: one step, a sequence, the errors, or the features that matter.",
     ),
+    "report": (
+        "report",
+        "Judge a model on labelled data and write what it does, where it errs and why as one page to look at.",
+    ),
     "convert": ("convert", "Turn a model file into another tool's."),
     "encode": ("encode", "Encode labelled files for training from disk: crfield encode INPUT... OUTPUT."),
     "models": ("models", "Which model when: what each labels, what it takes for granted, and when to take it."),

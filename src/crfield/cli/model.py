@@ -6,9 +6,7 @@ sentence, with what can (`WrongVerb`, exit code 2); `inspect` shows of each kind
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Hashable
-from math import isfinite
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,6 +17,7 @@ from crfield.cli.reading import Reads
 from crfield.cli.sensors.roles import Roles
 from crfield.core.estimator import ClassifierMixin
 from crfield.errors import InputError, LabelError
+from crfield.estimators.base.facts import is_pipeline, labels_of, last_step
 from crfield.estimators.base.fitted import fitted_of
 from crfield.features.text.transformer import TextFeatures
 from crfield.features.transformed import TransformedEncoder
@@ -36,14 +35,6 @@ _ASKED = {
     "explain": "explanations",
     "potentials": "potentials that other engines could be asked about",
 }
-_PIPELINES = "crfield.estimators.base.pipeline"
-REPORT = {  # what training may have told
-    "objective": "objective_",
-    "iterations": "n_iter_",
-    "evaluations": "n_evaluations_",
-    "converged": "converged_",
-    "stop_reason": "stop_reason_",
-}
 
 
 class Tagger(Protocol):
@@ -58,6 +49,7 @@ class Tagger(Protocol):
     def potentials(self, X: Any) -> Any: ...
     def explain(self, x: Any, t: int, **options: Any) -> Any: ...
     def feature_importance(self, X: Any, n: int, *, by: str) -> Any: ...
+    def report(self, X: Any, y: Any, **options: Any) -> Any: ...
 
 
 def load_tagger(path: str, *asked: str, threads: int | None) -> tuple[Tagger, Reads]:
@@ -74,7 +66,7 @@ def as_tagger(model: Any, path: str, *asked: str, threads: int | None) -> tuple[
     roles = roles_of(model)
     if roles is not None:
         raise WrongVerb(
-            f"{path} was trained on {roles.words}: crfield tag, evaluate and stream read such; ask the rest "
+            f"{path} was trained on {roles.words}: crfield tag, evaluate, report and stream read such; ask the rest "
             "from Python, crfield.load(path)."
         )
     encoder, words = _part(last, "encoder"), words_of(model)
@@ -104,16 +96,6 @@ def as_tagger(model: Any, path: str, *asked: str, threads: int | None) -> tuple[
 
 def _part(model: Any, name: str) -> Any:
     return getattr(fitted_of(model), name, None)
-
-
-def is_pipeline(model: Any) -> bool:
-    """Whether it is a `crfield.Pipeline`, without an import of its module and of scikit-learn to say no."""
-    return _PIPELINES in sys.modules and isinstance(model, crfield.Pipeline)
-
-
-def last_step(model: Any) -> Any:
-    """The model itself, of a pipeline its last step."""
-    return model[-1] if is_pipeline(model) else model
 
 
 def roles_of(model: Any) -> Roles | None:
@@ -146,56 +128,6 @@ def label_of(model: Any, text: str | None) -> Hashable | None:
             return label
     known = ", ".join(map(str, labels[:20]))
     raise LabelError(f"the model has no label {text!r}; it has {known}{', …' if len(labels) > 20 else ''}.")
-
-
-def labels_of(model: Any) -> dict[str, list[Any]]:
-    """The labels of a model by the kind or layer of nodes that have them; of most there is one, without a name."""
-    found = getattr(model, "classes_", {})
-    return {str(kind): list(own) for kind, own in found.items()} if isinstance(found, dict) else {"": found.tolist()}
-
-
-def model_facts(model: Any) -> dict[str, Any]:
-    """Sizes and the report of training, as far as the model has them, ready for JSON."""
-    facts: dict[str, Any] = {"labels": sum(map(len, labels_of(model).values()))}
-    layout, weights = _part(last_step(model), "layout"), getattr(model, "coef_", None)
-    if hasattr(layout, "n_edge_columns"):
-        facts["columns"] = layout.n_columns + layout.n_dense
-        facts["edge_columns"] = layout.n_edge_columns + layout.n_edge_dense
-    if weights is not None:
-        facts |= {"weights": weights.size, "nonzero_weights": int(np.count_nonzero(weights))}
-    for name, attribute in REPORT.items():
-        value = getattr(model, attribute, None)
-        unknown = isinstance(value, float) and not isfinite(value)  # of a model trained elsewhere, or by counting
-        if value is not None:
-            facts[name] = None if unknown else value
-    return facts
-
-
-def model_lines(model: Any) -> dict[str, str]:
-    """The same for people."""
-    facts, lines = model_facts(model), {}
-    if facts["labels"]:
-        lines["labels"] = f"{facts['labels']:,}"
-    if "columns" in facts:
-        pairs = f", and {facts['edge_columns']:,} of label pairs" if facts["edge_columns"] else ""
-        lines["features"] = f"{facts['columns']:,}{pairs}"
-    if "weights" in facts:
-        some = facts["nonzero_weights"] < facts["weights"]
-        lines["weights"] = f"{facts['weights']:,}"
-        lines["weights"] += f", {facts['nonzero_weights']:,} of them not zero" if some else ""
-    if "objective" in facts:
-        lines["objective"] = "unknown" if facts["objective"] is None else f"{facts['objective']:,.4f}"
-    if facts.get("objective", 0.0) is None and "stop_reason" in facts:
-        lines["training"] = facts["stop_reason"]
-        return lines
-    words = (("iterations", "steps"), ("evaluations", "evaluations"))
-    counts = [f"{facts[name]:,} {word}" for name, word in words if name in facts]
-    if "converged" in facts:
-        reason = f": {facts['stop_reason']}" if "stop_reason" in facts else ""
-        counts.append("converged" if facts["converged"] else f"not converged{reason}")
-    if counts:
-        lines["training"] = ", ".join(counts)
-    return lines
 
 
 def what_it_reads(model: Any) -> str:

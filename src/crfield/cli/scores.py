@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
-
-import numpy as np
 
 from crfield.metrics import (
     Confusion,
     LabelReport,
     SpanReport,
     confusion,
-    guess_scheme,
     label_report,
     sequence_accuracy,
     span_report,
 )
-
-_TAG = re.compile(r"O|[BIESLU]-.+", re.DOTALL)
+from crfield.metrics.schemes import tag_scheme
 
 
 class Scheme(StrEnum):
@@ -94,7 +89,7 @@ class Judgement:
 
 def judge(gold: Sequence[Any], predicted: Any, *, scheme: Scheme = Scheme.auto, mode: str = "conlleval") -> Judgement:
     """Compare predicted labels with gold ones; ``mode`` says how spans are read (`span_report`)."""
-    name = _scheme(gold, predicted) if scheme is Scheme.auto else None if scheme is Scheme.none else str(scheme)
+    name = tag_scheme(gold, predicted) if scheme is Scheme.auto else None if scheme is Scheme.none else str(scheme)
     return Judgement(
         n_sequences=len(gold),
         labels=label_report(gold, predicted),
@@ -104,11 +99,3 @@ def judge(gold: Sequence[Any], predicted: Any, *, scheme: Scheme = Scheme.auto, 
         confusion=confusion(gold, predicted),
         mode=mode,
     )
-
-
-def _scheme(gold: Sequence[Any], predicted: Any) -> str | None:
-    """The scheme of the gold tags, or None when not all labels are tags of one."""
-    labels = {label for part in (gold, predicted) for row in part for label in np.asarray(row, dtype=object).tolist()}
-    if not all(isinstance(label, str) and _TAG.fullmatch(label) for label in labels) or labels <= {"O"}:
-        return None
-    return guess_scheme(gold)

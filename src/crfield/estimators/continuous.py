@@ -157,7 +157,7 @@ class ContinuousCRF(
     standard_errors: bool = parameter(flag, default=True)
     tol: float = parameter(TOLERANCE, default=1e-8)
 
-    report = ("objective_", "n_iter_", "converged_", "stop_reason_")
+    reported = ("objective_", "n_iter_", "converged_", "stop_reason_")
 
     def _check_together(self) -> None:
         if self.association == "columns" and self.standardize:

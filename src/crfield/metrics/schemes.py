@@ -17,6 +17,7 @@ read each other's letters.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -36,6 +37,7 @@ MODES = ("conlleval", "strict")
 SPELLINGS = {"bio": "iob2", "iobes": "bioes", "biluo": "bilou"}
 
 Span = tuple[int, int, str]
+_TAG = re.compile(r"O|[BIESLU]-.+", re.DOTALL)
 
 
 def check_scheme_name(scheme: str) -> str:
@@ -207,6 +209,19 @@ def guess_scheme(y: Iterable[Iterable[str]]) -> str:
     family = "ioe" if "E" in prefixes else "iob"
     first, second = (int(_broken(coded, parts, family + number).sum()) for number in "12")
     return family + ("1" if first < second else "2")
+
+
+def tag_scheme(y_true: Iterable[Iterable[Any]], y_pred: Iterable[Iterable[Any]] = ()) -> str | None:
+    """The scheme of the true tags, or None where not all labels are tags of one, such as B-NP, I-NP and O.
+
+    >>> tag_scheme([["B-NP", "O"]]), tag_scheme([["NP", "O"]]), tag_scheme([["O"]])
+    ('iob2', None, None)
+    """
+    rows = [[row.tolist() if hasattr(row, "tolist") else list(row) for row in part] for part in (y_true, y_pred)]
+    labels = {label for part in rows for row in part for label in row}
+    if not all(isinstance(label, str) and _TAG.fullmatch(label) for label in labels) or labels <= {"O"}:
+        return None
+    return guess_scheme(rows[0])
 
 
 def _coded_tags(y: Iterable[Iterable[Any]], scheme: str) -> tuple[Coded, TagParts]:

@@ -102,7 +102,7 @@ def span_report(
         refuse_foreign(pair.labels, check_scheme_name(scheme))
         kinds = _strict_kinds(gold, predicted, check_scheme_name(scheme))
     else:
-        kinds = gold.kind[gold.begins], predicted.kind[predicted.begins], _right_kinds(gold, predicted)
+        kinds = gold.kind[gold.begins], predicted.kind[predicted.begins], gold.kind[_right_ends(gold, predicted)]
     support, found, correct = (np.bincount(some, minlength=len(parts.kinds)) for some in kinds)
     rows = (
         Scores.from_counts(kind, correct=c, predicted=p, support=s, zero_division=zero_division)
@@ -135,6 +135,36 @@ def span_f1(
     return average_scores(report.rows, average, zero_division=zero_division).f1
 
 
+def span_counts(
+    y_true: Labelled, y_pred: Labelled, *, scheme: str = "iob2"
+) -> tuple[tuple[str, ...], np.ndarray, np.ndarray, np.ndarray]:
+    """Kinds of spans, and of every sequence how many are right, predicted and gold: (B, K) each, as conlleval counts.
+
+    >>> kinds, right, said, meant = span_counts([["B-NP", "O"], ["B-VP", "B-NP"]], [["B-NP", "O"], ["O", "B-NP"]])
+    >>> kinds, right.tolist(), said.tolist(), meant.tolist()
+    (('NP', 'VP'), [[1, 0], [1, 0]], [[1, 0], [1, 0]], [[1, 0], [1, 1]])
+    """
+    pair = code_pair(y_true, y_pred)
+    _refuse_unknown(pair)
+    parts = split_tags(pair.labels, bilou=reads_bilou(scheme))
+    gold = read_tags(pair.gold, pair.topology, parts)
+    predicted = read_tags(pair.predicted, pair.topology, parts)
+    n, size = pair.topology.n_sequences, len(parts.kinds)
+    sequence = np.repeat(np.arange(n), pair.topology.lengths + 1)  # of each slot, the closing ones too
+
+    def counted(slots: np.ndarray, kind: np.ndarray) -> np.ndarray:
+        return np.bincount(sequence[slots] * size + kind[slots], minlength=n * size).reshape(n, size)
+
+    found = (
+        counted(_right_ends(gold, predicted), gold.kind),
+        counted(np.flatnonzero(predicted.begins), predicted.kind),
+        counted(np.flatnonzero(gold.begins), gold.kind),
+    )
+    met = (found[1] + found[2]).any(axis=0)
+    right, said, meant = (counts[:, met] for counts in found)
+    return tuple(kind for kind, there in zip(parts.kinds, met) if there), right, said, meant
+
+
 def _refuse_unknown(pair: CodedPair) -> None:
     unknown = np.flatnonzero(pair.gold == UNKNOWN)
     if len(unknown):
@@ -154,8 +184,8 @@ def _strict_kinds(gold: Reading, predicted: Reading, scheme: str) -> tuple[np.nd
     return gold.kind[first], predicted.kind[said], gold.kind[first[meant[right]]]
 
 
-def _right_kinds(gold: Reading, predicted: Reading) -> np.ndarray:
-    """Kind of every right span, at the slot where gold and prediction end it together."""
+def _right_ends(gold: Reading, predicted: Reading) -> np.ndarray:
+    """The last slot of every right span, where gold and prediction end it together."""
     same_kind = gold.kind == predicted.kind
     together = gold.begins & predicted.begins & same_kind
     ended = gold.ends | predicted.ends  # a kind that changes ends its span, so this sees the kinds part too
@@ -163,5 +193,4 @@ def _right_kinds(gold: Reading, predicted: Reading) -> np.ndarray:
     set_at = np.maximum.accumulate(np.where(together, slot, -1))
     cleared_at = np.maximum.accumulate(np.where(ended & ~together, slot, -1))
     held = set_at > cleared_at
-    right = np.flatnonzero(gold.ends[1:] & predicted.ends[1:] & held[:-1])
-    return gold.kind[right]
+    return np.flatnonzero(gold.ends[1:] & predicted.ends[1:] & held[:-1])

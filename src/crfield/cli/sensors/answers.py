@@ -13,12 +13,13 @@ import numpy as np
 import typer
 
 from crfield.cli.messages import note
-from crfield.cli.model import WrongVerb, last_step
+from crfield.cli.model import WrongVerb
 from crfield.cli.reading import Format
 from crfield.cli.sensors.options import Asked, listed
 from crfield.cli.sensors.recordings import Reader, Recordings, Rows, read_tables
 from crfield.cli.sensors.roles import TRACKS, Roles
 from crfield.errors import InputError
+from crfield.estimators.base.facts import last_step
 from crfield.metrics import segment_f1, token_accuracy
 from crfield.metrics.segment_scores import edit_score
 from crfield.report.alignment import pad, width

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from crfield.cli.model import WrongVerb, last_step, roles_of
+from crfield.cli.model import WrongVerb, roles_of
 from crfield.data.tables import is_missing, is_number
 from crfield.errors import InputError, did_you_mean
+from crfield.estimators.base.facts import last_step
 from crfield.estimators.base.fitted import fitted_of
 from crfield.estimators.export.stream import StreamStep
 

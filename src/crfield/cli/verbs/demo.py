@@ -21,10 +21,10 @@ from rich.text import Text
 
 import crfield
 from crfield.cli.messages import listing, on_terminal, size_of, visible
-from crfield.cli.model import model_lines
 from crfield.cli.options import Seed
 from crfield.cli.paths import WRITES
 from crfield.cli.scores import Scheme, judge
+from crfield.estimators.base.facts import model_lines
 from crfield.metrics import spans
 from crfield.report.alignment import pad, printable, width
 from crfield.report.marginals import SequenceMarginals

@@ -12,17 +12,9 @@ import typer
 
 import crfield
 from crfield.cli.messages import WrongVerb, emit, listing, say, size_of
-from crfield.cli.model import (
-    REPORT,
-    is_pipeline,
-    label_of,
-    labels_of,
-    last_step,
-    model_facts,
-    model_lines,
-    what_it_reads,
-)
+from crfield.cli.model import label_of, what_it_reads
 from crfield.cli.options import Json, ModelArgument
+from crfield.estimators.base.facts import REPORT, is_pipeline, labels_of, last_step, model_facts, model_lines
 from crfield.report.weights import FeatureList, TransitionTable
 
 _CODE = ("functions", "transition_functions", "label_functions", "callback")

@@ -19,13 +19,13 @@ import crfield
 from crfield.cli import options, reading
 from crfield.cli.cluster import ClusterOption, WorkersOption, on_cluster
 from crfield.cli.messages import emit, listing, note, on_terminal, say
-from crfield.cli.model import model_facts, model_lines
 from crfield.cli.paths import WRITES
 from crfield.cli.reading import Format, Reads
 from crfield.cli.scores import Scheme, judge
 from crfield.cli.sensors.options import Table
 from crfield.cli.sensors.training import Labelled, read_labelled, reads_table
 from crfield.cli.sources import Chosen, Files, read_training
+from crfield.estimators.base.facts import model_facts, model_lines
 from crfield.features.detect import encoder_from_state
 from crfield.features.templates.template import Template
 from crfield.features.transformed import TransformedEncoder

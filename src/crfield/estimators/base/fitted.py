@@ -20,6 +20,7 @@ from crfield.core.sklearn.base import NotFitted
 from crfield.core.typing import File, Parameters
 from crfield.data.labels import LabelCoder
 from crfield.errors import InputError, ModelFileError, NotFittedError
+from crfield.estimators.base.reported import Reported
 from crfield.optimize.history import Result, Step
 from crfield.storage.archive import write_archive
 from crfield.storage.state import State, reading
@@ -63,12 +64,12 @@ REPORTED: dict[str, type] = {  # what training may tell, and of which type it is
 UNTOLD: dict[str, Any] = {"n_seen_": 0}  # what older files may lack
 
 
-class Fitted(Estimator, Generic[M], group=True):
+class Fitted(Reported, Estimator, Generic[M], group=True):
     """An estimator whose fitted model is one value of type M."""
 
     kind: ClassVar[str] = ""  # the word of its model files
     model_type: ClassVar[Any] = None  # the class of its fitted model
-    report: ClassVar[tuple[str, ...]] = ("objective_", "n_iter_", "n_evaluations_", "converged_", "stop_reason_")
+    reported: ClassVar[tuple[str, ...]] = ("objective_", "n_iter_", "n_evaluations_", "converged_", "stop_reason_")
     lazy: ClassVar[bool] = False  # whether arrays of a mapped file may wait on disk; what it shows must then wait too
 
     _model: M | None = learnt()
@@ -159,8 +160,8 @@ class Fitted(Estimator, Generic[M], group=True):
         """All that a model file holds."""
         state = self._fitted.state()
         header = {"kind": self.kind, "parameters": self._stored_parameters()}
-        if self.report:
-            header["report"] = {name: json_value(getattr(self, name, UNTOLD.get(name))) for name in self.report}
+        if self.reported:
+            header["report"] = {name: json_value(getattr(self, name, UNTOLD.get(name))) for name in self.reported}
         for name, told in told_attributes(type(self)).items():
             if self.__dict__.get(name) is not None:
                 header[told.name] = told.to_json(self.__dict__[name])
@@ -215,8 +216,8 @@ class Fitted(Estimator, Generic[M], group=True):
 
     def _set_report(self, state: State) -> None:
         """What a header says of training."""
-        told = state.part("report").header if self.report else {}
-        for name in self.report:
+        told = state.part("report").header if self.reported else {}
+        for name in self.reported:
             kind, value = REPORTED[name], told.get(name, UNTOLD.get(name))
             if kind is float and value is None:
                 value = math.nan  # JSON has no such number; some trainings know no objective

@@ -20,6 +20,7 @@ import sklearn.pipeline
 
 from crfield.core.typing import File
 from crfield.errors import InputError, ModelFileError
+from crfield.estimators.base.reported import Reported
 from crfield.features.transformed import TRANSFORMERS, transformer_state
 from crfield.storage.archive import Archive, read_archive, write_archive
 from crfield.storage.state import State
@@ -38,7 +39,7 @@ class Saved(Protocol):
         ...
 
 
-class Pipeline(sklearn.pipeline.Pipeline):
+class Pipeline(Reported, sklearn.pipeline.Pipeline):
     """A pipeline that can be asked whatever its last step can be asked, and that can be saved.
 
     Parameters

@@ -100,7 +100,7 @@ class RowClassifier(ClassifierMixin, Fitted[M]):
 
     classes_: np.ndarray = learnt()
     solver_: str = learnt()
-    report = (*Fitted.report, "solver_")
+    reported = (*Fitted.reported, "solver_")
 
     def _show(self, model: M) -> None:
         task = model.task

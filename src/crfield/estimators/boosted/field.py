@@ -73,7 +73,7 @@ class BoostedGraphs(GraphAnswers[M]):
     verbose: int = parameter(loudness, default=0)
 
     rounds_: RoundTable = learnt()
-    report = ("converged_", "stop_reason_", "n_rounds_")
+    reported = ("converged_", "stop_reason_", "n_rounds_")
 
     def _graphs(self, X: Any) -> list[Graph]:
         return graphs_of(X, self.relations, directed=bool(self.directed))

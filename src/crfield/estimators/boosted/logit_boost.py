@@ -227,7 +227,7 @@ class LogitBoost(LogitRounds, RowClassifier[BoostedRows], kind="logit_boost", mo
 
     rounds_: RoundTable = learnt()
     n_iter_: int = learnt()
-    report = ()
+    reported = ()
 
     # ------------------------------------------------------------------ fitting
 

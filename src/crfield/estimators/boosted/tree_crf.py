@@ -208,7 +208,7 @@ class TreeCRF(Weighing, ChainAnswers[TreeChain], kind="tree_crf", model=TreeChai
     objective_: float = learnt()
     converged_: bool = learnt()
     stop_reason_: str = learnt()
-    report = ("objective_", "n_iter_", "converged_", "stop_reason_")
+    reported = ("objective_", "n_iter_", "converged_", "stop_reason_")
 
     def _check_together(self) -> None:
         super()._check_together()

@@ -133,7 +133,7 @@ class ChainProblem:
 class TrainedChain(SolverOptions, ColumnChain, group=True):
     """A chain that a solver trains."""
 
-    report = (*Fitted.report, "n_seen_")
+    reported = (*Fitted.reported, "n_seen_")
     n_seen_: int = learnt()
     temperature_: float = learnt()
     _pass: PartialFit | None = learnt()  # where partial_fit is

@@ -121,7 +121,7 @@ class BestChain(ChainAnswers[ChosenModel], kind="best_chain", model=ChosenModel)
     choice_: str = learnt()
     members_: list[str] = learnt()
     converged_: bool = learnt()
-    report = ()
+    reported = ()
 
     # ------------------------------------------------------------------------------------------------ fitting
 

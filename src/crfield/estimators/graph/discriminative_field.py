@@ -146,7 +146,7 @@ class DiscriminativeRandomField(
 
     local_: Any = learnt()
 
-    report = ("objective_", "n_iter_", "converged_")
+    reported = ("objective_", "n_iter_", "converged_")
 
     def fit(self, X: Graphlike, y: Labels, sample_weight: Weights = None) -> Self:
         """Fit the local classifier, then the interaction; ``sample_weight`` has one number for each image."""

@@ -138,7 +138,7 @@ class MarkovRandomField(PixelGrids, GraphAnswers[MarkovField], kind="markov_fiel
     densities_: list[Any] = learnt()
     converged_: bool = learnt()
 
-    report = ()
+    reported = ()
 
     def fit(self, X: Graphlike, y: Labels, sample_weight: Weights = None) -> Self:
         """Fit a density for each label, then the field of the labels."""

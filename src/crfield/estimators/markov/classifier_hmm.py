@@ -187,7 +187,7 @@ class ClassifierHMM(ChainAnswers[CountedMarkov], kind="classifier_hmm", model=Co
     class_shares_: np.ndarray = learnt()
     calibration_: StepCalibration = learnt()
     converged_: bool = learnt()
-    report = ()
+    reported = ()
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None) -> Self:
         """Count transitions and fit the classifier; ``sample_weight`` has one number for each sequence.

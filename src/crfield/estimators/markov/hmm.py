@@ -154,7 +154,7 @@ class HMM(ChainAnswers[HiddenMarkov], kind="hmm", model=HiddenMarkov):
     converged_: bool = learnt()
     start_objectives_: np.ndarray = learnt()
 
-    report = ("n_iter_", "converged_", "objective_")
+    reported = ("n_iter_", "converged_", "objective_")
 
     def _check_together(self) -> None:
         if self.n_states is not None and self.training != "em":

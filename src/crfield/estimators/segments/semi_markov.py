@@ -144,7 +144,7 @@ class SemiMarkovCRF(Streaming, Paired[SegmentModel], Penalised, Optimised, kind=
     n_evaluations_: int = learnt()
     converged_: bool = learnt()
     stop_reason_: str = learnt()
-    report = (*Paired.report, "n_split_")
+    reported = (*Paired.reported, "n_split_")
 
     # ------------------------------------------------------------------ fitting
 

@@ -198,7 +198,7 @@ class SelectedCRF(ChainAnswers[Selected], kind="selected_crf", model=Selected):
     n_iter_: int = learnt()
     objective_: float = learnt()
     converged_: bool = learnt()
-    report = ("objective_", "n_iter_", "n_features_", "converged_", "stop_reason_")
+    reported = ("objective_", "n_iter_", "n_features_", "converged_", "stop_reason_")
 
     def _check_together(self) -> None:
         method_options(self._method(Chains.from_lengths([])), self.options)

@@ -45,7 +45,7 @@ class StumpTransformer(TransformerMixin, Fitted[StumpColumns], model=StumpColumn
 
     max_bins: int = parameter(BINS, default=32)
     n_jobs: int | None = parameter(threads, default=None)
-    report = ()
+    reported = ()
 
     def _choose(self, table: LabelledTable) -> tuple[list[Question], np.ndarray]:
         raise NotImplementedError

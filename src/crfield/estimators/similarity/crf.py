@@ -113,7 +113,7 @@ class KernelCRF(
     rounds_: Any = learnt()
     plan_: Plan = learnt()
 
-    report = (*GraphAnswers.report, "basis_", "n_components_")
+    reported = (*GraphAnswers.reported, "basis_", "n_components_")
 
     # ------------------------------------------------------------------ fitting
 

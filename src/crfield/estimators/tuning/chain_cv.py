@@ -36,6 +36,7 @@ from crfield.data.labels import LabelCoder
 from crfield.errors import ConvergenceWarning, InputError, NotFittedError
 from crfield.estimators.base.fitted import NotYetFitted
 from crfield.estimators.base.progress import Progress
+from crfield.estimators.base.reported import Reported
 from crfield.estimators.base.sequences import taken, without_weightless
 from crfield.estimators.chain.crf import ChainCRF
 from crfield.estimators.chain.early_stopping import HeldOut, numbered
@@ -72,7 +73,7 @@ def tuned_chain(name: str, chain: TrainedChain | None) -> None:
             raise InputError(f"the estimator's {held} has no place within folds. Set it to None.")
 
 
-class ChainCRFCV(Streaming, Estimator):
+class ChainCRFCV(Streaming, Reported, Estimator):
     """A `ChainCRF` whose l1 and l2 are chosen by cross-validation.
 
     Parameters
