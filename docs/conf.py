@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+GALLERY = ROOT / "examples" / "gallery"
 sys.path[:0] = [str(ROOT / "docs" / "site")]
 
 import crfield  # noqa: E402  (the package that is documented, and after the path above the site's own extension)
@@ -28,8 +29,10 @@ add_module_names = False
 toc_object_entries_show_parents = "hide"
 
 sphinx_gallery_conf = {
-    "examples_dirs": str(ROOT / "examples" / "gallery"),
+    "examples_dirs": str(GALLERY),
     "gallery_dirs": "gallery",
+    "subsection_order": "site_pages.gallery_order",
+    "within_subsection_order": "FileNameSortKey",
     "filename_pattern": r".*\.py$",
     "doc_module": ("crfield",),
     "reference_url": {"crfield": None},

@@ -22,6 +22,11 @@ MOST_USES = 12
 FOLDERS = ("gallery", "tutorial", "models", "guides", "methods", "peers", "papers", "design")  # the order of uses
 
 
+def gallery_order(folder: str) -> int:
+    """The place of a folder of scripts in the gallery."""
+    return ("text", "sensors", "graphs", "learning").index(Path(folder).name)
+
+
 @cache
 def texts(source: str) -> dict[str, tuple[str, str]]:
     """Document → (title, text) of the pages and scripts in which uses are looked for."""
@@ -29,7 +34,8 @@ def texts(source: str) -> dict[str, tuple[str, str]]:
     for script in sorted((ROOT / "examples" / "gallery").rglob("*.py")):
         text = script.read_text(encoding="utf-8")
         title = re.search(r'^r?"""\n?(.+?)\n', text)
-        found[f"gallery/{script.stem}"] = (title.group(1) if title else script.stem, text)
+        name = script.relative_to(ROOT / "examples").with_suffix("").as_posix()
+        found[name] = (title.group(1) if title else script.stem, text)
     for page in sorted(Path(source).rglob("*.md")):
         name, text = page.relative_to(source).with_suffix("").as_posix(), page.read_text(encoding="utf-8")
         title = re.search(r"^# (.+)$", text, re.MULTILINE)
@@ -60,6 +66,9 @@ def add_uses(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: l
     if name not in reference.names():
         return
     known = texts(str(app.srcdir))
+    for path in known:  # a page that begins or ends to use the name changes the list
+        script = ROOT / "examples" / f"{path}.py"
+        app.env.note_dependency(script if script.exists() else Path(app.srcdir) / f"{path}.md")
     uses = reference.used_in(name, {path: text for path, (_, text) in known.items()})
     if uses:
         shown = [f"* :doc:`{known[path][0]} </{path}>`" for path in uses[:MOST_USES]]
@@ -69,7 +78,10 @@ def add_uses(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: l
 
 def plain_signature(app: Sphinx, what: str, name: str, obj: Any, options: Any, *shown: str | None) -> tuple[str, None] | None:
     """The parameters of a class as Python tells them: estimators make their ``__init__`` from declarations."""
-    return (signature(name).removeprefix(name), None) if what == "class" and name in reference.names() else None
+    if what != "class" or name not in reference.names():
+        return None
+    shown_here = signature(name).removeprefix(name)
+    return (shown_here, None) if shown_here else None
 
 
 def skip_foreign(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
@@ -127,10 +139,11 @@ def write_plain_text(app: Sphinx, error: Exception | None) -> None:
 def signature(name: str) -> str:
     """``name(parameters)`` in plain text, without types."""
     try:
-        parameters = inspect.signature(reference.thing(name)).parameters.values()
+        found = inspect.signature(reference.thing(name))
     except (TypeError, ValueError):
         return name
-    return f"{name}({', '.join(str(p.replace(annotation=p.empty)) for p in parameters)})"
+    untyped = [parameter.replace(annotation=parameter.empty) for parameter in found.parameters.values()]
+    return f"{name}{found.replace(parameters=untyped, return_annotation=found.empty)}"
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
