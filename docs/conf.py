@@ -11,7 +11,14 @@ import crfield  # noqa: E402  (the package that is documented, and after the pat
 
 project, author, copyright = "crfield", "The crfield developers", "the crfield developers"
 version = release = crfield.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc", "sphinx_gallery.gen_gallery", "sphinx_copybutton", "site_pages"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "numpydoc",
+    "sphinx_gallery.gen_gallery",
+    "sphinx_copybutton",
+    "site_pages",
+]
 
 # Pages are Markdown as they lie in docs/; headings can be linked to as on any host of repositories.
 myst_heading_anchors = 4
@@ -37,6 +44,7 @@ sphinx_gallery_conf = {
     "doc_module": ("crfield",),
     "reference_url": {"crfield": None},
     "show_memory": False,
+    "write_computation_times": False,
     "show_signature": False,
     "min_reported_time": 3600,
     "remove_config_comments": True,

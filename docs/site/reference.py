@@ -60,7 +60,9 @@ def groups() -> dict[str, tuple[str, list[str]]]:
         if not name.startswith("_"):
             room = "models" if hasattr(thing, "predict") else thing.__module__.split(".")[1]
             if room not in ROOMS:
-                raise ValueError(f"crfield.{name} is of the room {room}: give that a heading in docs/site/reference.py")
+                raise ValueError(
+                    f"crfield.{name} is of the room {room}: give that a heading in docs/site/reference.py"
+                )
             found[ROOMS[room][0]][1].append(f"crfield.{name}")
     title = ""
     with mock(OPTIONAL):
@@ -77,7 +79,7 @@ def public(module: Any) -> list[str]:
     own = [name for name, thing in vars(module).items() if getattr(thing, "__module__", "") == module.__name__]
     names = [name for name in getattr(module, "__all__", own) if not name.startswith("_")]
     things = {name: getattr(module, name) for name in names}
-    return sorted((n for n, t in things.items() if inspect.isclass(t) or inspect.isroutine(t)), key=str.lower)
+    return sorted((name for name, thing in things.items() if callable(thing)), key=str.lower)
 
 
 def names() -> list[str]:
@@ -96,7 +98,10 @@ def thing(name: str) -> Any:
 def pages(made: Mapping[str, str]) -> dict[str, str]:
     """The pages of the reference by path: an index, and one for each name."""
     del made
-    found, index = {}, ["# Reference", "", "Every public name, with its parameters, an example, and where it is used.", ""]
+    found, index = (
+        {},
+        ["# Reference", "", "Every public name, with its parameters, an example, and where it is used.", ""],
+    )
     toctree = []
     for title, (told, listed) in groups().items():
         index += [f"## {title}", "", told, "", "| name | what it is |", "|---|---|"]
@@ -125,7 +130,8 @@ def page(name: str) -> str:
     if inspect.isclass(thing(name)):
         options = ":members:\n   :inherited-members: BaseEstimator, Module, Exception, Warning, dict, tuple, int"
         return f"{title}\n\n.. autoclass:: {name}\n   {options}\n"
-    return f"{title}\n\n.. autofunction:: {name}\n"
+    how = "autofunction" if inspect.isroutine(thing(name)) else "autodata"
+    return f"{title}\n\n.. {how}:: {name}\n"
 
 
 @cache

@@ -41,7 +41,13 @@ def texts(source: str) -> dict[str, tuple[str, str]]:
         title = re.search(r"^# (.+)$", text, re.MULTILINE)
         if name.split("/")[0] in FOLDERS and not name.endswith("/index") and title:
             found[name] = (title.group(1).replace("`", ""), text)
-    return dict(sorted(found.items(), key=lambda item: FOLDERS.index(item[0].split("/")[0])))
+    return dict(sorted(found.items(), key=lambda item: place_of_use(item[0])))
+
+
+def place_of_use(path: str) -> tuple[int, int]:
+    """Where a page stands in the list of uses."""
+    first, *rest = path.split("/")
+    return FOLDERS.index(first), gallery_order(rest[0]) if first == "gallery" else 0
 
 
 def add_attributes(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
@@ -76,7 +82,9 @@ def add_uses(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: l
         lines += ["", ".. rubric:: Used in", "", *shown, *more, ""]
 
 
-def plain_signature(app: Sphinx, what: str, name: str, obj: Any, options: Any, *shown: str | None) -> tuple[str, None] | None:
+def plain_signature(
+    app: Sphinx, what: str, name: str, obj: Any, options: Any, *shown: str | None
+) -> tuple[str, None] | None:
     """The parameters of a class as Python tells them: estimators make their ``__init__`` from declarations."""
     if what != "class" or name not in reference.names():
         return None

@@ -62,7 +62,7 @@ def main(folder: Path) -> None:
         shutil.copy2(DOCS / path, folder / path)
     wanted = {folder / name for name in made} | {folder / path for path in copied}
     for path in folder.rglob("*"):  # what an earlier run wrote and this one did not; the gallery looks after its own
-        if path.is_file() and path not in wanted and path.relative_to(folder).parts[0] not in ("gallery", "sg_execution_times.rst"):
+        if path.is_file() and path not in wanted and path.relative_to(folder).parts[0] != "gallery":
             path.unlink()
 
 
@@ -154,7 +154,9 @@ def sections(made: dict[str, str]) -> dict[str, str]:
         entries = [entry for entry in ENTRY.findall(at.group(1)) if not entry.startswith(("gallery/", "reference/"))]
         listed |= set(entries)
         toctree = "".join(f"/{entry}\n" for entry in entries)
-        body = LINK.sub(lambda m: m.group() if ":" in m.group(2) else f"{m.group(1)}../{m.group(2)}{m.group(3)}", at.group(1))
+        body = LINK.sub(
+            lambda m: m.group() if ":" in m.group(2) else f"{m.group(1)}../{m.group(2)}{m.group(3)}", at.group(1)
+        )
         found[f"{folder}/index.md"] = f"# {title}\n\n{told}\n\n{body}\n```{{toctree}}\n:hidden:\n\n{toctree}```\n"
     first = [entry for entry in ("tutorial", "models") if f"{entry}.md" in made]
     last = [f"project/{name}" for name in PROJECT.values()]

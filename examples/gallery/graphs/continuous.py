@@ -14,7 +14,7 @@ from sklearn.linear_model import Ridge
 from crfield import ContinuousCRF, make_smooth_series
 
 # %%
-made = make_smooth_series(40, length=80, association=0.15, interaction=4.0, random_state=1)
+made = make_smooth_series(40, length=80, association=0.4, interaction=4.0, random_state=1)
 X, y = made.features, made.labels
 model = ContinuousCRF().fit(X[:30], y[:30])
 alone = Ridge().fit(np.concatenate(X[:30]), np.concatenate(y[:30]))

@@ -29,7 +29,9 @@ def make_text():
     for name, person, first in zip(rng.permutation(NAMES)[:3], rng.random(3) < 0.5, rng.random(3) < 0.5):
         for mention in (0, 1):
             cue = ("mr" if person else "in") if mention == int(first) else "the"
-            pieces.append(([cue, name, rng.choice(["sleeps", "waits", "and"])], ["O", "PER" if person else "LOC", "O"]))
+            pieces.append(
+                ([cue, name, rng.choice(["sleeps", "waits", "and"])], ["O", "PER" if person else "LOC", "O"])
+            )
     order = rng.permutation(len(pieces))
     return [w for k in order for w in pieces[k][0]], [t for k in order for t in pieces[k][1]]
 

@@ -48,7 +48,9 @@ for title, joined in (("each tag alone", False), ("as a tree", True)):
 # %%
 order = np.argsort(right["as a tree"] - right["each tag alone"])
 figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
-axes.hlines(range(len(names)), right["each tag alone"][order], right["as a tree"][order], color="#bbbbbb", linewidth=3)
+axes.hlines(
+    range(len(names)), right["each tag alone"][order], right["as a tree"][order], color="#bbbbbb", linewidth=3
+)
 for title, colour, mark in (("each tag alone", "#888888", "s"), ("as a tree", "#33658a", "o")):
     axes.plot(right[title][order], range(len(names)), mark, color=colour, label=title)
 axes.set_yticks(range(len(names)), [names[k] for k in order])

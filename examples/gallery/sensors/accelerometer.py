@@ -61,8 +61,8 @@ for name, labels in found.items():
 # %%
 COLOURS = dict(zip(ACTIVITIES, ("#bbbbbb", "#33658a", "#f6ae2d", "#c1121f")))
 figure, (above, below) = plt.subplots(2, 1, figsize=(7, 4), sharex=True, layout="constrained")
-above.plot(np.arange(len(signals[5])) / RATE, signals[5], linewidth=0.4)
-above.set_ylabel("acceleration")
+above.plot(np.arange(len(signals[5])) / RATE, signals[5][:, 0], linewidth=0.4, color="#555555")
+above.set_ylabel("acceleration, x")
 for row, labels in enumerate([y[5], *found.values()]):
     below.bar(range(len(labels)), 0.8, 1.0, bottom=row, color=[COLOURS[label] for label in labels], align="edge")
 below.set_yticks([0.4, 1.4, 2.4], ["truth", *found])

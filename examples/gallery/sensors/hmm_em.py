@@ -30,7 +30,9 @@ x = MEANS[hidden] + rng.normal(size=(900, 2)) @ np.array([[0.9, 0.3], [0.0, 0.7]
 model = HMM("full", training="em", n_states=3, random_state=0).fit([x])
 found = model.predict([x])[0]
 names = {state: int(np.bincount(hidden[found == state]).argmax()) for state in np.unique(found)}
-print(f"after {model.n_iter_} turns, agreement with the hidden truth: {np.mean([names[s] for s in found] == hidden):.3f}")
+print(
+    f"after {model.n_iter_} turns, agreement with the hidden truth: {np.mean([names[s] for s in found] == hidden):.3f}"
+)
 print("probability of staying:", model.transition_probabilities_.diagonal().round(2))
 
 # %%

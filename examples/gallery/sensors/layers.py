@@ -34,13 +34,14 @@ for k, layer in enumerate(("motion", "place")):
     print(f"{layer:7} apart {own:.3f}, together {both:.3f}")
 
 # %%
-# One episode, motions only: the chain takes driving for sitting, the two layers together do not.
+# The motions of one episode, the one in which the two models differ most.
 
-joint = together.predict(X[8:9])[0][:, 0]
-labels = sorted(set(y[8]["motion"]))
+joint = [found[:, 0] for found in together.predict(X[8:])]
+most = int(np.argmax([np.mean(a != b) for a, b in zip(joint, apart["motion"])]))
+labels = sorted({label for one in y for label in one["motion"]})
 colours = dict(zip(labels, plt.get_cmap("tab10").colors))
 figure, axes = plt.subplots(figsize=(7, 2.6), layout="constrained")
-rows = {"truth": y[8]["motion"], "a chain": apart["motion"][0], "two layers": joint}
+rows = {"truth": y[8 + most]["motion"], "a chain": apart["motion"][most], "two layers": joint[most]}
 for row, said in enumerate(rows.values()):
     axes.bar(range(len(said)), 0.8, 1.0, bottom=row, color=[colours[label] for label in said], align="edge")
 axes.set_yticks([0.4, 1.4, 2.4], list(rows))

@@ -32,8 +32,8 @@ chances = model.fit([seen.values], [train.labels]).predict_proba([unseen.values]
 print(f"frames right: {np.mean(chances.argmax(axis=1) == game.labels):.3f}")
 
 # %%
-# Left: five seconds of the game, with a dot where each robot is at the end. Right: who seeks, by the truth (a dash
-# below) and by the model.
+# Left: five seconds of the game, with a dot where each robot is at the end. Right: who seeks, by the truth (the band
+# below) and by the model (the curves).
 
 COLOURS = ["#33658a", "#f26419", "#3a7d44"]
 figure, (left, right) = plt.subplots(1, 2, figsize=(7, 3.4), width_ratios=[2, 3], layout="constrained")
@@ -48,7 +48,7 @@ seconds = np.arange(len(game.labels)) / game.rate
 for robot, colour in enumerate(COLOURS):
     right.plot(seconds, chances[:, robot], color=colour, linewidth=1.2)
     right.fill_between(seconds, -0.12, -0.04, where=game.labels == robot, color=colour)
-right.axvspan(start / game.rate, (start + 300) / game.rate, color="#eeeeee")
+right.axvspan(start / game.rate, (start + 300) / game.rate, color="#eeeeee", zorder=0)
 right.set_xlabel("seconds")
 right.set_ylabel("probability of being the seeker")
 plt.show()

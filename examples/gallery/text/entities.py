@@ -67,7 +67,9 @@ figure, axes = plt.subplots(figsize=(7, 2.6), layout="constrained")
 for span in spans:
     width = span.stop - span.start
     axes.bar(span.start - 0.45, span.probability, width - 0.1, align="edge", color=COLOURS[span.label], alpha=0.85)
-    axes.text(span.start + width / 2 - 0.5, span.probability + 0.03, f"{span.label} {span.probability:.2f}", ha="center")
+    axes.text(
+        span.start + width / 2 - 0.5, span.probability + 0.03, f"{span.label} {span.probability:.2f}", ha="center"
+    )
 axes.set_xticks(range(len(words)), words)
 axes.set_xlim(-0.6, len(words) - 0.4)
 axes.set_ylim(0, 1.2)

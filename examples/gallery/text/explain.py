@@ -17,17 +17,18 @@ from crfield import ChainCRF, make_phrases, phrase_features
 # Phrases from a made cookbook, each word labelled as quantity, unit, name or comment.
 
 phrases = make_phrases(1500, random_state=0)
-model = ChainCRF(l2=1.0).fit([phrase_features(tokens) for tokens in phrases.tokens], phrases.labels)
+X = [phrase_features(tokens) for tokens in phrases.tokens]
+model = ChainCRF(l2=1.0).fit(X, phrases.labels)
 
 words = "2 cups freshly chopped onions".split()
 x = phrase_features(words)
 print(*zip(words, model.predict([x])[0].tolist()), sep="\n")
 
 # %%
-# Why is "chopped" a comment?
-# ---------------------------
+# Why is "chopped" a comment, and not a name?
+# -------------------------------------------
 
-told = model.explain(x, 3)
+told = model.explain(x, 3, against="B-NAME")
 print(told)
 
 # %%
