@@ -2,8 +2,8 @@
 
 Names of ``crfield`` are grouped by the room of their module (`ROOMS`), so that a new one finds its place by itself;
 other modules (`MODULES`) give their ``__all__``, or all that they define. Each name has a page with its signature,
-docstring and members, all of which Sphinx reads from the code. `used_in` finds the pages and scripts that use a name, and
-`attributes` the meaning of what ``fit`` sets, from the table of ``docs/guides/fitted-models.md``.
+docstring and members, all of which Sphinx reads from the code. `used_in` finds the pages and scripts that use a
+name, and `attributes` the meaning of what ``fit`` sets, from the table of ``docs/guides/fitted-models.md``.
 """
 
 from __future__ import annotations

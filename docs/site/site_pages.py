@@ -122,7 +122,7 @@ def above(node: nodes.Node) -> Iterator[nodes.Node]:
 
 
 def write_plain_text(app: Sphinx, error: Exception | None) -> None:
-    """``llms.txt``, a list of all pages, and ``llms-full.txt``, their text: for programs that read and for ``grep``."""
+    """``llms.txt``, a list of all pages, and ``llms-full.txt``, their text: for programs and for ``grep``."""
     if error is not None or app.builder.name != "html":
         return
     source, known = Path(app.srcdir), sorted(app.env.found_docs)

@@ -1,8 +1,8 @@
 """Lay out the site's sources: ``python docs/site/stage.py FOLDER`` (then ``sphinx-build -c docs FOLDER …``).
 
-The pages in ``docs/`` are plain Markdown that any viewer of a repository shows, and they stay so. Sphinx wants more:
-lists of pages as tables of contents, a page for each public name, and every link inside its folder. This module writes
-all of that into a folder of its own, so that nothing is generated beside the sources:
+The pages in ``docs/`` are plain Markdown that any viewer of a repository shows, and they stay so. Sphinx wants
+more: lists of pages as tables of contents, a page for each public name, and every link inside its folder. This
+module writes all of that into a folder of its own, so that nothing is generated beside the sources:
 
     docs/**.md, pictures, results     copied, links to files outside ``docs/`` turned to where those are shown
     CONTRIBUTING, CHANGELOG, LICENSE  pages of the folder ``project``
@@ -10,8 +10,8 @@ all of that into a folder of its own, so that nothing is generated beside the so
     source/…                          a view of each source file that a page links to
     reference/…                       a page for each public name (`reference`)
 
-A page that the lists do not name is an error, as is a link to what is not there. ``<!-- include: README.md#speed -->``
-stands for a section of another file. Files are written only if they have changed, so that Sphinx builds only those.
+A page that the lists do not name is an error, as is a link to what is not there. A comment
+``<!-- include: README.md#speed -->`` stands for a section of another file. Files are written only if they have changed, so that Sphinx builds only those.
 """
 
 from __future__ import annotations
@@ -165,10 +165,8 @@ def sections(made: dict[str, str]) -> dict[str, str]:
     found["index.md"] = f"{index}\n```{{toctree}}\n:hidden:\n\n{toctree}```\n"
     orphans = sorted({name.removesuffix(".md") for name in made} - listed - set(contents))
     if orphans:
-        raise SiteError(
-            f"no list of docs/index.md names {', '.join(f'docs/{name}.md' for name in orphans)}: add a line to one of "
-            f"{', '.join(SECTIONS)}"
-        )
+        names = ", ".join(f"docs/{name}.md" for name in orphans)
+        raise SiteError(f"no list of docs/index.md names {names}: add a line to one of {', '.join(SECTIONS)}")
     return found
 
 

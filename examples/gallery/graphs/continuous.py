@@ -2,9 +2,9 @@
 Numbers instead of labels
 =========================
 
-Sometimes the answer at each step is a number: a temperature, a heart rate, a price. ``ContinuousCRF`` joins a linear
-regression with the wish that neighbouring answers are close. The result is a joint normal distribution, so every answer
-comes with an exact deviation.
+Sometimes the answer at each step is a number: a temperature, a heart rate, a price.
+``ContinuousCRF`` joins a linear regression with the wish that neighbouring answers are close.
+The result is a joint normal distribution, so every answer comes with an exact deviation.
 """
 
 import matplotlib.pyplot as plt
@@ -24,14 +24,18 @@ alone = Ridge().fit(np.concatenate(X[:30]), np.concatenate(y[:30]))
 
 mean, deviation = model.predict(X[30:]), model.predict_std(X[30:])
 error = np.sqrt(np.mean(np.square(np.concatenate(mean) - np.concatenate(y[30:]))))
-apart = np.sqrt(np.mean(np.square(alone.predict(np.concatenate(X[30:])) - np.concatenate(y[30:]))))
+apart = np.sqrt(
+    np.mean(np.square(alone.predict(np.concatenate(X[30:])) - np.concatenate(y[30:])))
+)
 print(f"root mean square error: {error:.2f}, step by step {apart:.2f}")
 
 # %%
 figure, axes = plt.subplots(figsize=(7, 3.4), layout="constrained")
 steps = np.arange(len(y[30]))
 axes.plot(steps, alone.predict(X[30]), color="#bbbbbb", label="regression, step by step")
-axes.fill_between(steps, mean[0] - 2 * deviation[0], mean[0] + 2 * deviation[0], color="#33658a", alpha=0.2)
+axes.fill_between(
+    steps, mean[0] - 2 * deviation[0], mean[0] + 2 * deviation[0], color="#33658a", alpha=0.2
+)
 axes.plot(steps, mean[0], color="#33658a", label="ContinuousCRF, ± 2 deviations")
 axes.plot(steps, y[30], color="black", linewidth=1, label="truth")
 axes.set_xlabel("step")

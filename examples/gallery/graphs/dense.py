@@ -2,10 +2,12 @@
 Sharp edges for a coarse segmentation
 =====================================
 
-A network that labels an image is often right about what is there and vague about where it ends. A *dense* CRF joins every
-pixel with every other: pixels that are near and of like colour want the same label, however fine the outline.
+A network that labels an image is often right about what is there and vague about where it ends.
+A *dense* CRF joins every pixel with every other: pixels that are near and of like colour want
+the same label, however fine the outline.
 
-Summing over all pairs of pixels sounds hopeless; with Gaussian kernels it is a filter, and takes a fraction of a second.
+Summing over all pairs of pixels sounds hopeless; with Gaussian kernels it is a filter, and
+takes a fraction of a second.
 """
 
 import matplotlib.pyplot as plt
@@ -23,7 +25,9 @@ coarse = made.probabilities[0].argmax(axis=-1)
 # %%
 # The weights are set by hand here; ``fit`` learns them from labelled images.
 
-model = DenseCRF(smooth_weight=3, colour_weight=10, colour_width=13, sweeps=5).untrained(range(5))
+model = DenseCRF(smooth_weight=3, colour_weight=10, colour_width=13, sweeps=5).untrained(
+    range(5)
+)
 fine = model.predict(made.images, unary=made.probabilities)[0]
 
 # %%

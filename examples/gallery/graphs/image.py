@@ -2,12 +2,12 @@
 An image under noise
 ====================
 
-Each pixel is black or white, and the noise is such that no threshold tells them apart: white pixels are dark or very
-bright, black ones in between. A model of single pixels can only guess. A *grid* CRF knows that neighbouring pixels
-tend to agree, and sees the shapes.
+Each pixel is black or white, and the noise is such that no threshold tells them apart: white
+pixels are dark or very bright, black ones in between. A model of single pixels can only guess.
+A *grid* CRF knows that neighbouring pixels tend to agree, and sees the shapes.
 
-On a grid exact sums are too expensive. ``GridCRF`` chooses an approximation and says so; the best labelling as a whole
-is found exactly all the same, by a minimum cut.
+On a grid exact sums are too expensive. ``GridCRF`` chooses an approximation and says so; the
+best labelling as a whole is found exactly all the same, by a minimum cut.
 """
 
 import matplotlib.pyplot as plt
@@ -30,7 +30,9 @@ y = list(made.labels)
 # --------------------------
 
 flat = [x.reshape(-1, 16) for x in X]
-alone = ChainCRF(transition_pairs="none", boundaries=False).fit(flat[:6], [labels.ravel() for labels in y[:6]])
+alone = ChainCRF(transition_pairs="none", boundaries=False).fit(
+    flat[:6], [labels.ravel() for labels in y[:6]]
+)
 grid = GridCRF(objective="pseudo_likelihood").fit(X[:6], y[:6])
 print(grid.explain())
 by_itself = alone.predict(flat[6:7])[0].reshape(48, 48)

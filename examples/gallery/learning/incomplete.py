@@ -2,13 +2,14 @@
 Something helpful that is only sometimes known
 ==============================================
 
-Somebody noted the part of speech of each word in a tenth of the training data, and nobody will when the model is used.
-A classifier that ignores the note loses what it says; one that needs it cannot be used. ``IncompleteBoost`` learns from
-both kinds of rows: where the hidden part is not known, it is summed over.
+Somebody noted the part of speech of each word in a tenth of the training data, and nobody will
+when the model is used. A classifier that ignores the note loses what it says; one that needs it
+cannot be used. ``IncompleteBoost`` learns from both kinds of rows: where the hidden part is not
+known, it is summed over.
 
-It pays where the hidden part decides what the other columns *mean*. In these made data a column speaks for the label
-"name" if the word is a noun and against it if it is a verb: no linear model of the columns alone can learn that, and
-boosted trees can only in part.
+It pays where the hidden part decides what the other columns *mean*. In these made data a column
+speaks for the label "name" if the word is a noun and against it if it is a verb: no linear
+model of the columns alone can learn that, and boosted trees can only in part.
 """
 
 import matplotlib.pyplot as plt
@@ -42,7 +43,9 @@ shares = [0.02, 0.05, 0.1, 0.3, 1.0]
 scores = {"tag hidden at test": [], "tag given at test": []}
 for share in shares:
     known = [t if k < share * 1500 else None for k, t in enumerate(tag[train].tolist())]
-    model = IncompleteBoost(prior="learnt", interactions="all").fit(X[train], y[train], hidden=known)
+    model = IncompleteBoost(prior="learnt", interactions="all").fit(
+        X[train], y[train], hidden=known
+    )
     scores["tag hidden at test"].append(model.score(X[test], y[test]))
     scores["tag given at test"].append(model.score(X[test], y[test], hidden=tag[test].tolist()))
 without = {

@@ -2,12 +2,12 @@
 Labels that nobody wrote down
 =============================
 
-Labelling every step of a recording is work. Often a person can label one step in ten and leave the rest open. A chain
-CRF can learn from that: a step whose label is ``None`` is summed over, so that the labelled steps and the order in which
-activities follow each other still teach.
+Labelling every step of a recording is work. Often a person can label one step in ten and leave
+the rest open. A chain CRF can learn from that: a step whose label is ``None`` is summed over,
+so that the labelled steps and the order in which activities follow each other still teach.
 
-Throwing the unlabelled steps away is the other way. It loses the order, since labelled steps are then no longer
-neighbours.
+Throwing the unlabelled steps away is the other way. It loses the order, since labelled steps
+are then no longer neighbours.
 """
 
 import matplotlib.pyplot as plt
@@ -41,7 +41,10 @@ shares = [1.0, 0.3, 0.1, 0.03, 0.01]
 scores = {"unknown steps summed over": [], "unknown steps thrown away": []}
 for share in shares:
     known = [rng.random(len(labels)) < share for labels in y[:10]]
-    partial = [[label if k else None for label, k in zip(labels, here)] for labels, here in zip(y, known)]
+    partial = [
+        [label if k else None for label, k in zip(labels, here)]
+        for labels, here in zip(y, known)
+    ]
     chain = ChainCRF(transition_pairs="all", l2=0.5).fit(X[:10], partial)
     scores["unknown steps summed over"].append(chain.score(test, truth))
     kept = [(x[here], labels[here]) for x, labels, here in zip(X, y, known) if here.any()]

@@ -2,13 +2,14 @@
 Which labels depend on which?
 =============================
 
-In most models a person says which labels are neighbours. Here nobody does: in the made sequences each label depends on
-the one *two* steps before and not on the one before it, and a model that joins direct neighbours is looking in the wrong
-place.
+In most models a person says which labels are neighbours. Here nobody does: in the made
+sequences each label depends on the one *two* steps before and not on the one before it, and a
+model that joins direct neighbours is looking in the wrong place.
 
-*Virtual evidence boosting* treats a possible dependency as one more weak feature: in every round columns and relations
-compete, and a relation joins if it pays. Here it finds the right distance. The picture compares it with models that
-were told a distance, the right one and wrong ones.
+*Virtual evidence boosting* treats a possible dependency as one more weak feature: in every
+round columns and relations compete, and a relation joins if it pays. Here it finds the right
+distance. The picture compares it with models that were told a distance, the right one and wrong
+ones.
 """
 
 import matplotlib.pyplot as plt
@@ -39,14 +40,21 @@ print(model.rounds_[:5])
 
 def joined(distance):
     steps = [np.arange(len(x) - distance) if distance else np.arange(0) for x in X]
-    return [Graph(x.astype(float), {"joined": np.stack([t, t + distance], axis=1)}) for x, t in zip(X, steps)]
+    return [
+        Graph(x.astype(float), {"joined": np.stack([t, t + distance], axis=1)})
+        for x, t in zip(X, steps)
+    ]
 
 
 scores = {}
 for distance in (0, 1, 2, 3, 4):
     graphs = joined(distance)
     told = GraphCRF(l2=5.0, decode="marginal").fit(graphs[train], y[train])
-    name = "no neighbours" if distance == 0 else f"told: {distance} step{'s' * (distance > 1)} apart"
+    name = (
+        "no neighbours"
+        if distance == 0
+        else f"told: {distance} step{'s' * (distance > 1)} apart"
+    )
     scores[name] = told.score(graphs[test], y[test])
 scores["found by boosting"] = model.score(X[test], y[test])
 print(*(f"{name:22} {score:.3f}" for name, score in scores.items()), sep="\n")

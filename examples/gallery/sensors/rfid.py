@@ -2,12 +2,14 @@
 Readings that come when they come, and another room
 ===================================================
 
-A tag without a battery is worn on the chest; four antennas hear it now and then. Which antenna hears it, and how
-strongly, tells where its wearer is, so a model that learns from it is very good in the room it was trained in. In another
-room the antennas hang elsewhere, and the same model is misled.
+A tag without a battery is worn on the chest; four antennas hear it now and then. Which antenna
+hears it, and how strongly, tells where its wearer is, so a model that learns from it is very
+good in the room it was trained in. In another room the antennas hang elsewhere, and the same
+model is misled.
 
-``ReadingFeatures`` knows of every column whether it describes a place, and ``travels=True`` leaves those out.
-``PlaceShift`` moves recordings to another room, which is the test everybody should make before promising anything.
+``ReadingFeatures`` knows of every column whether it describes a place, and ``travels=True``
+leaves those out. ``PlaceShift`` moves recordings to another room, which is the test everybody
+should make before promising anything.
 """
 
 import matplotlib.pyplot as plt
@@ -27,7 +29,9 @@ NEAREST = {"lying": 0, "sit on bed": 0, "ambulating": 2, "sit on chair": 3}
 
 def make_trial(seed):
     rng = np.random.default_rng(seed)
-    activity = np.repeat(["lying", "sit on bed", "ambulating", "sit on chair", "ambulating", "lying"], 40)
+    activity = np.repeat(
+        ["lying", "sit on bed", "ambulating", "sit on chair", "ambulating", "lying"], 40
+    )
     n = len(activity)
     nearest = np.array([NEAREST[one] for one in activity])
     antenna = np.where(rng.random(n) < 0.8, nearest, rng.integers(0, 4, n))
@@ -35,7 +39,15 @@ def make_trial(seed):
     turn = 0.3 * (activity == "ambulating") * rng.normal(size=n)
     motion = np.stack([turn, up, rng.normal(scale=0.05, size=n)], axis=1)
     seconds = np.cumsum(rng.exponential(0.5, n))
-    return Trial(f"trial {seed}", seconds, motion, antenna, -60.0 + rng.normal(size=n), motion[:, 0], activity)
+    return Trial(
+        f"trial {seed}",
+        seconds,
+        motion,
+        antenna,
+        -60.0 + rng.normal(size=n),
+        motion[:, 0],
+        activity,
+    )
 
 
 trials = [make_trial(seed) for seed in range(12)]
@@ -48,20 +60,24 @@ moved = PlaceShift(random_state=1).fit(X).transform(X[8:])
 
 scores = {}
 for name, travels in (("all columns", False), ("columns that travel", True)):
-    columns = ReadingFeatures(axes=("frontal", "vertical", "lateral"), radii=(1.0, 8.0), travels=travels)
+    columns = ReadingFeatures(
+        axes=("frontal", "vertical", "lateral"), radii=(1.0, 8.0), travels=travels
+    )
     model = ChainCRF(features=columns, l2=10.0, standardize=True).fit(X[:8], y[:8])
     scores[name] = model.score(X[8:], y[8:]), model.score(moved, y[8:])
     print(f"{name:20} same room {scores[name][0]:.2f}, another room {scores[name][1]:.2f}")
 
 # %%
-figure, (left, right) = plt.subplots(1, 2, figsize=(7, 3.2), width_ratios=[3, 2], layout="constrained")
-for k, activity in enumerate(ACTIVITIES):
+figure, (left, right) = plt.subplots(
+    1, 2, figsize=(7, 3.2), width_ratios=[3, 2], layout="constrained"
+)
+for activity in ACTIVITIES:
     here = trials[0].activity == activity
     left.scatter(trials[0].seconds[here], trials[0].antenna[here], s=9, label=activity)
 left.set_yticks(range(4), [f"antenna {k}" for k in range(4)])
 left.set_xlabel("seconds")
 left.legend(fontsize=8, ncols=2, loc="upper center", bbox_to_anchor=(0.5, 1.28), frameon=False)
-for k, (name, values) in enumerate(scores.items()):
+for k, values in enumerate(scores.values()):
     bars = right.bar([k - 0.2, k + 0.2], values, 0.38, color=["#33658a", "#f26419"])
     right.bar_label(bars, fmt="%.2f", fontsize=9)
 right.bar(0, 0, color="#33658a", label="same room")

@@ -2,12 +2,12 @@
 A label now, or a better one a moment later
 ===========================================
 
-``predict`` wants the whole recording. A robot has what it has seen so far. ``model.stream()`` takes one observation at
-a time and answers at once; and if the answer may come a few steps late, it is better, because what happened since
-speaks as well.
+``predict`` wants the whole recording. A robot has what it has seen so far. ``model.stream()``
+takes one observation at a time and answers at once; and if the answer may come a few steps
+late, it is better, because what happened since speaks as well.
 
-How much is waiting worth? The picture shows the share of right labels against the delay, from the answer given at once to
-that given in hindsight.
+How much is waiting worth? The picture shows the share of right labels against the delay, from
+the answer given at once to that given in hindsight.
 """
 
 import matplotlib.pyplot as plt
@@ -34,7 +34,8 @@ model = ChainCRF(l2=0.5).fit(X[:6], y[:6])
 # %%
 # Stream the other recordings
 # ---------------------------
-# ``lag=10`` asks of each step what was probably the label ten steps ago. ``finish`` answers for the last ones.
+# ``lag=10`` asks of each step what was probably the label ten steps ago. ``finish`` answers for
+# the last ones.
 
 delays = [0, 1, 2, 3, 5, 8, 12, 20]
 right = []
@@ -47,7 +48,9 @@ for delay in delays:
         hits += (np.array(late).argmax(axis=1) == labels).tolist()
     right.append(np.mean(hits))
     print(f"{delay:3} steps late: {right[-1]:.3f}")
-hindsight = np.mean(np.concatenate([t.argmax(axis=1) == o for t, o in zip(model.predict_proba(X[6:]), y[6:])]))
+hindsight = np.mean(
+    np.concatenate([t.argmax(axis=1) == o for t, o in zip(model.predict_proba(X[6:]), y[6:])])
+)
 
 # %%
 figure, axes = plt.subplots(figsize=(7, 3.2), layout="constrained")

@@ -2,11 +2,12 @@
 Robots that play tag: who seeks?
 ================================
 
-Three robots drive about; one of them is the seeker and drives at whoever is nearest. Who it is cannot be seen in any
-single frame. Over time it shows: the seeker moves *towards* somebody, and whoever was tagged stands still for a while.
+Three robots drive about; one of them is the seeker and drives at whoever is nearest. Who it is
+cannot be seen in any single frame. Over time it shows: the seeker moves *towards* somebody, and
+whoever was tagged stands still for a while.
 
-``tag_columns`` computes such columns from the positions, and a chain CRF turns them into the probability that each robot
-is the seeker.
+``tag_columns`` computes such columns from the positions, and a chain CRF turns them into the
+probability that each robot is the seeker.
 """
 
 import matplotlib.pyplot as plt
@@ -25,18 +26,26 @@ print(train)
 # %%
 # The columns ask how far apart two robots are and whether one drives at the other.
 
-seen, unseen = (tag_columns(one.positions, "distance & chasing (N)", powers=(1, 2)) for one in (train, game))
-on_changes = np.flatnonzero(seen.link == 1).tolist()  # columns about changes: two robots that meet
-model = ChainCRF(standardize=True, transition_features=on_changes, transition_pairs="all", tol=1e-3)
+seen, unseen = (
+    tag_columns(one.positions, "distance & chasing (N)", powers=(1, 2)) for one in (train, game)
+)
+on_changes = np.flatnonzero(
+    seen.link == 1
+).tolist()  # columns about changes: two robots that meet
+model = ChainCRF(
+    standardize=True, transition_features=on_changes, transition_pairs="all", tol=1e-3
+)
 chances = model.fit([seen.values], [train.labels]).predict_proba([unseen.values])[0]
 print(f"frames right: {np.mean(chances.argmax(axis=1) == game.labels):.3f}")
 
 # %%
-# Left: five seconds of the game, with a dot where each robot is at the end. Right: who seeks, by the truth (the band
-# below) and by the model (the curves).
+# Left: five seconds of the game, with a dot where each robot is at the end. Right: who seeks,
+# by the truth (the band below) and by the model (the curves).
 
 COLOURS = ["#33658a", "#f26419", "#3a7d44"]
-figure, (left, right) = plt.subplots(1, 2, figsize=(7, 3.4), width_ratios=[2, 3], layout="constrained")
+figure, (left, right) = plt.subplots(
+    1, 2, figsize=(7, 3.4), width_ratios=[2, 3], layout="constrained"
+)
 start = int(np.flatnonzero(np.diff(game.labels))[2]) - 250
 for robot, colour in enumerate(COLOURS):
     path = game.positions[start : start + 300, robot] / 1000

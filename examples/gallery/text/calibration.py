@@ -2,11 +2,13 @@
 When a model says 90 %, is it right nine times in ten?
 ======================================================
 
-A model whose probabilities can be taken at their word is *calibrated*. Trained with next to no penalty on little data, a
-CRF becomes too sure of itself: it puts probabilities near one on answers that are often wrong.
+A model whose probabilities can be taken at their word is *calibrated*. Trained with next to no
+penalty on little data, a CRF becomes too sure of itself: it puts probabilities near one on
+answers that are often wrong.
 
-``calibrated`` repairs this with one number, a temperature by which all weights are divided, chosen on sequences that were
-held out. The predicted labels stay the same; the probabilities become honest.
+``calibrated`` repairs this with one number, a temperature by which all weights are divided,
+chosen on sequences that were held out. The predicted labels stay the same; the probabilities
+become honest.
 """
 
 import matplotlib.pyplot as plt
@@ -27,12 +29,16 @@ print(f"temperature {cooled.temperature_:.2f}")
 # %%
 # Reliability
 # -----------
-# Words are put into bins by the probability of their predicted label. In each bin: how sure was the model, and how often
-# was it right? The *expected calibration error* is the mean distance between the two.
+# Words are put into bins by the probability of their predicted label. In each bin: how sure was
+# the model, and how often was it right? The *expected calibration error* is the mean distance
+# between the two.
 
 figure, axes = plt.subplots(figsize=(5.6, 4.4), layout="constrained")
 axes.plot([0.3, 1], [0.3, 1], color="#888888", linestyle="--", label="says what is true")
-for name, one, colour, mark in (("as trained", model, "#f26419", "s"), ("calibrated", cooled, "#33658a", "o")):
+for name, one, colour, mark in (
+    ("as trained", model, "#f26419", "s"),
+    ("calibrated", cooled, "#33658a", "o"),
+):
     table = label_reliability(one, X[200:], y[200:], bins=10)
     filled = table.count >= 20
     axes.plot(table.confidence[filled], table.accuracy[filled], marker=mark, color=colour,

@@ -2,11 +2,13 @@
 Phrases of a sentence, and what neighbours are worth
 ====================================================
 
-*Chunking* cuts a sentence into phrases: [the old dog] [saw] [a cat]. A classifier that looks at one word at a time must
-decide without knowing how the phrase began. A chain CRF decides about all words together.
+*Chunking* cuts a sentence into phrases: [the old dog] [saw] [a cat]. A classifier that looks at
+one word at a time must decide without knowing how the phrase began. A chain CRF decides about
+all words together.
 
-How much is that worth? Both models below have the same features; the only difference is whether neighbouring labels
-have a say. More sentences do not close the gap: what a word alone does not tell, no amount of data will teach.
+How much is that worth? Both models below have the same features; the only difference is whether
+neighbouring labels have a say. More sentences do not close the gap: what a word alone does not
+tell, no amount of data will teach.
 """
 
 import random
@@ -35,7 +37,12 @@ def make_sentence(draw):
 
     def noun_phrase():
         adjectives = draw.sample(ADJECTIVES, draw.choice([0, 0, 1, 2]))
-        phrase("NP", [draw.choice(["the", "a", "my"])] * draw.choice([0, 1]) + adjectives + [draw.choice(NOUNS)])
+        phrase(
+            "NP",
+            [draw.choice(["the", "a", "my"])] * draw.choice([0, 1])
+            + adjectives
+            + [draw.choice(NOUNS)],
+        )
 
     noun_phrase()
     phrase("VP", draw.choice([[], ["will"], ["did", "not"]]) + [draw.choice(VERBS)])
@@ -50,7 +57,8 @@ draw = random.Random(1)
 sentences, y = zip(*[make_sentence(draw) for _ in range(1200)])
 
 # %%
-# Features are a template in the format of CRF++. This one is the shortest there is: the word itself.
+# Features are a template in the format of CRF++. This one is the shortest there is: the word
+# itself.
 
 TEMPLATE = "U0:%x[0,0]\n"
 X = [[[word] for word in sentence] for sentence in sentences]
@@ -63,7 +71,9 @@ sizes = [10, 20, 40, 80, 160, 320, 800]
 scores = {"each word alone": [], "chain": []}
 for n in sizes:
     for name, template in (("each word alone", TEMPLATE), ("chain", TEMPLATE + "B\n")):
-        model = ChainCRF(template=template, l2=0.5, boundaries=name == "chain").fit(X[:n], y[:n])
+        model = ChainCRF(template=template, l2=0.5, boundaries=name == "chain").fit(
+            X[:n], y[:n]
+        )
         scores[name].append(span_f1(truth, model.predict(test)))
         print(f"{n:4} sentences, {name:16} F1 of phrases {scores[name][-1]:.3f}")
 

@@ -2,11 +2,13 @@
 Why this label?
 ===============
 
-The score of a labelling is a sum of weights, one for each feature and each transition. So the question "why is this
-word a comment and not a name?" has an exact answer: take the best labelling, take the best one with another label at
-that word, and look at where their sums differ.
+The score of a labelling is a sum of weights, one for each feature and each transition. So the
+question "why is this word a comment and not a name?" has an exact answer: take the best
+labelling, take the best one with another label at that word, and look at where their sums
+differ.
 
-``model.explain`` does this, and says as well which features would have to go for the answer to change.
+``model.explain`` does this, and says as well which features would have to go for the answer to
+change.
 """
 
 import matplotlib.pyplot as plt
@@ -32,8 +34,9 @@ told = model.explain(x, 3, against="B-NAME")
 print(told)
 
 # %%
-# Each bar is one term of the difference between the two labellings; together they are the margin. The predicted
-# labelling is e to the power of the margin times as probable as the runner-up.
+# Each bar is one term of the difference between the two labellings; together they are the
+# margin. The predicted labelling is e to the power of the margin times as probable as the
+# runner-up.
 
 strongest = told.top(8)[::-1]
 names = [f"{part.name}  (word {part.step + 1})" for part in strongest]
