@@ -10,8 +10,9 @@ module writes all of that into a folder of its own, so that nothing is generated
     source/…                          a view of each source file that a page links to
     reference/…                       a page for each public name (`reference`)
 
-A page that the lists do not name is an error, as is a link to what is not there. A comment
-``<!-- include: README.md#speed -->`` stands for a section of another file. Files are written only if they have changed, so that Sphinx builds only those.
+A page that the lists do not name is an error, as is a link to what is not there. A line ``<!-- include:
+README.md#speed -->`` puts a section of another file in place of what follows up to ``<!-- end -->``. Files are written
+only if they have changed, so that Sphinx builds only those.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ SECTIONS = {
 }
 LINK = re.compile(r"(!?\[[^\]]*\]\()([^)\s#]*)((?:#[^)\s]*)?\))")
 FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
-INCLUDE = re.compile(r"^<!-- include: ([\w./-]+)#([\w-]+) -->$", re.MULTILINE)
+INCLUDE = re.compile(r"^<!-- include: ([\w./-]+)#([\w-]+) -->\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
 ENTRY = re.compile(r"^- \[[^\]]+\]\(([^)#]+)\.md\)", re.MULTILINE)
 
 
@@ -113,7 +114,12 @@ def turned(text: str, name: str, source: str) -> str:
         return before + relative(place_of(path), name) + after
 
     parts = FENCE.split(text)
-    return "".join(part if part.startswith("```") else LINK.sub(link, part) for part in parts)
+    return "".join(tidy(part) if part.startswith("```") else LINK.sub(link, part) for part in parts)
+
+
+def tidy(block: str) -> str:
+    """A block of code; a session of Python without the empty line that ends it for the tests."""
+    return re.sub(r"\n+```$", "\n```", block) if block.startswith("```python") else block
 
 
 def place_of(path: str) -> str:
@@ -148,21 +154,29 @@ def sections(made: dict[str, str]) -> dict[str, str]:
     index = made["index.md"]
     found, listed = {}, {"index", "gallery/index", "reference/index"}
     for title, (folder, told) in SECTIONS.items():
-        at = re.search(rf"^\*\*{title}\*\*.*\n\n((?:- .*\n(?:  .*\n)*)+)", index, re.MULTILINE)
+        at = re.search(rf"^\*\*{title}\*\*[^\n]*\n\n(.*?)(?=^\*\*|\n\n[^-*\n]|\Z)", index, re.MULTILINE | re.DOTALL)
         if at is None:
             raise SiteError(f"docs/index.md has no list that begins with **{title}**")
-        entries = [entry for entry in ENTRY.findall(at.group(1)) if not entry.startswith(("gallery/", "reference/"))]
-        listed |= set(entries)
-        toctree = "".join(f"/{entry}\n" for entry in entries)
+        trees = []  # one for each group, whose name stands before it in italics
+        for group in re.split(r"^(?=\*[^*\n]+\*$)", at.group(1), flags=re.MULTILINE):
+            entries = ENTRY.findall(group)
+            listed |= set(entries)
+            caption = re.match(r"\*([^*\n]+)\*$", group, re.MULTILINE)
+            options = f":caption: {caption.group(1)}\n" if caption else ""
+            trees.append(
+                f"```{{toctree}}\n:hidden:\n{options}\n" + "".join(f"/{entry}\n" for entry in entries) + "```\n"
+            )
+        body = re.sub(r"^\*([^*\n]+)\*$", r"## \1", at.group(1), flags=re.MULTILINE)
         body = LINK.sub(
-            lambda m: m.group() if ":" in m.group(2) else f"{m.group(1)}../{m.group(2)}{m.group(3)}", at.group(1)
+            lambda m: m.group() if ":" in m.group(2) else f"{m.group(1)}../{m.group(2)}{m.group(3)}", body
         )
-        found[f"{folder}/index.md"] = f"# {title}\n\n{told}\n\n{body}\n```{{toctree}}\n:hidden:\n\n{toctree}```\n"
+        found[f"{folder}/index.md"] = f"# {title}\n\n{told}\n\n{body}\n" + "\n".join(trees)
     first = [entry for entry in ("tutorial", "models") if f"{entry}.md" in made]
     last = [f"project/{name}" for name in PROJECT.values()]
     contents = [*first, "guides/index", "gallery/index", "reference/index", "methods/index", "design/index", *last]
     toctree = "".join(f"{entry}\n" for entry in contents)
-    found["index.md"] = f"{index}\n```{{toctree}}\n:hidden:\n\n{toctree}```\n"
+    shown = index.partition("## All pages\n")[0]  # the lists have pages of their own
+    found["index.md"] = f"{shown}\n```{{toctree}}\n:hidden:\n\n{toctree}```\n"
     orphans = sorted({name.removesuffix(".md") for name in made} - listed - set(contents))
     if orphans:
         names = ", ".join(f"docs/{name}.md" for name in orphans)

@@ -197,9 +197,10 @@ def test_links_are_turned_to_where_the_site_shows_the_file(stage: Any) -> None:
 
 
 def test_a_section_of_another_file_is_included(stage: Any) -> None:
-    shown = stage.with_sections("before\n\n<!-- include: README.md#speed -->\n\nafter", "index.md")
+    shown = stage.with_sections("before\n\n<!-- include: README.md#speed -->\nlink\n<!-- end -->\n\nafter", "index.md")
     assert "| times less CPU | command |" in shown
     assert "](../docs/design/benchmarks.md)" in shown
     assert "## " not in shown
+    assert "link" not in shown
     with pytest.raises(stage.SiteError, match=r"includes README\.md#nowhere, but README\.md has no such"):
-        stage.with_sections("<!-- include: README.md#nowhere -->", "index.md")
+        stage.with_sections("<!-- include: README.md#nowhere -->\n<!-- end -->", "index.md")
