@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 NATIVE := $(shell find native -type f 2>/dev/null)
 
-.PHONY: demo test check bench fuzz sanitize sanitize-threads clean setup fast
+.PHONY: demo test check bench docs fuzz sanitize sanitize-threads clean setup fast
 setup: $(STAMP)
 
 $(STAMP): pyproject.toml CMakeLists.txt $(NATIVE)
@@ -33,6 +33,11 @@ check: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks
+
+# The documentation site: build/docs/html/index.html. A warning is an error; scripts of the gallery run if they changed.
+docs: $(STAMP)
+	$(BIN)/python docs/site/stage.py build/docs/source
+	$(BIN)/python -m sphinx -q -W --keep-going -c docs -d build/docs/cache build/docs/source build/docs/html
 
 # Damaged and hostile files of every format: make fuzz COUNT=100000 SEED=1
 COUNT ?= 3000

@@ -37,7 +37,7 @@ def draw_marginals(path: Path, *, n_phrases: int = 4000) -> None:
     classes = model.classes_.tolist()
     shown = table[:, [classes.index(label) for label in labels]].T
 
-    figure, axes = plt.subplots(figsize=(8.4, 3.4))
+    figure, axes = plt.subplots(figsize=(7.2, 3.4))
     image = axes.imshow(shown, cmap="Blues", vmin=0, vmax=1, aspect="auto")
     for step, label in enumerate(best):
         row = labels.index(label)
@@ -46,20 +46,20 @@ def draw_marginals(path: Path, *, n_phrases: int = 4000) -> None:
         )
     for (row, step), value in [(place, shown[place]) for place in zip(*(shown >= 0.01).nonzero())]:
         axes.text(
-            step, row, f"{value:.2f}", ha="center", va="center", fontsize=7.5, color="w" if value > 0.5 else INK
+            step, row, f"{value:.2f}", ha="center", va="center", fontsize=8.5, color="w" if value > 0.5 else INK
         )
     axes.set_xticks(range(len(TOKENS)), TOKENS)
     axes.set_yticks(range(len(labels)), labels)
     axes.set_xticks([k - 0.5 for k in range(1, len(TOKENS))], minor=True)
     axes.set_yticks([k - 0.5 for k in range(1, len(labels))], minor=True)
     axes.grid(which="minor", color=FAINT, linewidth=0.6)
-    axes.tick_params(which="both", length=0, labelsize=8.5)
+    axes.tick_params(which="both", length=0, labelsize=9.5)
     for spine in axes.spines.values():
         spine.set_color(FAINT)
     bar = figure.colorbar(image, ax=axes, pad=0.02, ticks=[0, 0.5, 1])
     bar.outline.set_visible(False)
-    bar.ax.tick_params(length=0, labelsize=8)
-    bar.set_label("probability", fontsize=9)
+    bar.ax.tick_params(length=0, labelsize=9)
+    bar.set_label("probability", fontsize=9.5)
     figure.tight_layout()
     figure.savefig(path, dpi=DPI)
     plt.close(figure)

@@ -23,7 +23,7 @@ from importlib.metadata import version
 from typing import Any
 
 from crfield.errors import FormatError
-from crfield.report.displays.curves import plot_charts
+from crfield.report.displays.curves import Chart, plot_charts
 from crfield.report.findings import Findings
 from crfield.storage.files import read_text, write_bytes, write_text
 from studies.framework import Outcome, Outcomes, Settings
@@ -135,10 +135,15 @@ class Record:
 
     def draw(self, found: Findings) -> str:
         """Draw the charts, which needs matplotlib; returns the path."""
-        stream = io.BytesIO()
-        plot_charts(found.charts).savefig(stream, format="png", dpi=80)
-        write_bytes(self.path("png"), stream.getvalue())
+        draw(found.charts, self.path("png"))
         return self.path("png")
+
+
+def draw(charts: Sequence[Chart], path: str) -> None:
+    """Draw charts into a file, to be read at the width of a page."""
+    stream = io.BytesIO()
+    plot_charts(charts).savefig(stream, format="png", dpi=110)
+    write_bytes(path, stream.getvalue())
 
 
 def document(told: dict[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:

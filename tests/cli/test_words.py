@@ -37,7 +37,6 @@ def told(result: Result) -> str:
         ("train x.txt -m m --format colums", "columns"),
         ("simulate tga", "tag"),
         ("experiment letter", "letters"),
-        ("gallery skipchain", "skip-chain"),
         ("reproduce veb-fgi1a", "veb-fig1a"),
         ("tune x.txt --score acuracy", "accuracy"),
         ("select x.csv -m m --method graftign", "grafting"),

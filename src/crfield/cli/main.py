@@ -76,7 +76,6 @@ VERBS = {  # the module below ``verbs`` that has a function of this name, and th
     ),
     "reproduce": ("studies", "Run an experiment of a paper again: table, charts, intervals, and which claims hold."),
     "simulate": ("simulate", "Let robots play tag or soccer, and write where they were and what was going on."),
-    "gallery": ("gallery", "Small models of graphs: an image, a skip-chain, two layers of labels, a tree of tags."),
     "demo": ("demo", "Train on generated ingredient phrases, and show what comes of it."),
 }
 

@@ -125,7 +125,7 @@ class DenseCRF:
         kernel: int = DIAG_KERNEL,
         normalization: int = NORMALIZE_SYMMETRIC,
     ) -> None:
-        """A kernel exp(−½ |f_i − f_j|²) of features (D, points)."""
+        """A kernel exp(−½ ‖f_i − f_j‖²) of features (D, points)."""
         table = _table(features, "features")
         if table.shape[1] != self._n_points:
             raise ShapeError(f"Bad shape for pairwise energy (Need (?, {self._n_points}), got {table.shape})")

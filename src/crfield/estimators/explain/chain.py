@@ -133,8 +133,8 @@ class ChainExplanations:
     ) -> ImportanceList:
         """The n features that matter most for the labels of X, with their names; None for all that matter at all.
 
-        ``measure="margin"`` is the mean over all steps of |value · (weight of the most probable label − weight of the
-        second)|: how much the feature has to do with the decisions made. ``"deviation"`` is the deviation of the
+        ``measure="margin"`` is the mean over all steps of ``|value · (weight of the most probable label − weight of
+        the second)|``: how much the feature has to do with the decisions. ``"deviation"`` is the deviation of the
         column over the steps times the difference of its largest and least weight, whatever is decided.
         ``by="field"`` adds up features whose names agree up to the first ``=`` or ``:``; a function of a name makes
         other groups.

@@ -91,8 +91,8 @@ class KernelLogistic(
     ----------
     classes_, n_features_in_, feature_names_in_
         As usual.
-    centres_ : array or CSR matrix (n_components_, n_columns)
-        The rows that scores are made of, with coefficients ``dual_coef_`` (n_components_, n_classes).
+    centres_ : array or CSR matrix (C, n_columns)
+        The ``n_components_`` = C rows that scores are made of, with coefficients ``dual_coef_``, (C, n_classes).
     intercept_ : array (n_classes,)
         The scores b.
     import_vectors_ : array or None
@@ -224,12 +224,12 @@ class KernelLogistic(
 
     @property
     def centres_(self) -> Any:
-        """The rows (n_components_, n_columns) that scores are made of."""
+        """The rows ``(n_components_, n_columns)`` that scores are made of."""
         return self._fitted.scored.centres
 
     @property
     def dual_coef_(self) -> np.ndarray:
-        """(n_components_, n_classes) the coefficients α of these rows."""
+        """``(n_components_, n_classes)``, the coefficients α of these rows."""
         return self._fitted.scored.whiten
 
     @property

@@ -1,13 +1,14 @@
 """Curves of means with their intervals: the figures of repeated experiments.
 
 A `Chart` is a plain value, so an experiment can describe what is to be drawn, and JSON can hold it, where there is no
-matplotlib; `plot_charts` draws some of them side by side. Places along the horizontal axis are numbers (lines) or
-names (one row of points with bars for each name).
+matplotlib; `plot_charts` draws some of them, two side by side, so that they can be read on a page. Places along the
+horizontal axis are numbers (lines) or names (one row of points with bars for each name). Axes of numbers that are
+orders of magnitude apart are logarithmic.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -65,9 +66,25 @@ class Chart:
                 curve[end] = [None if np.isnan(value) else value for value in curve[end]]
         return {**told, "curves": list(told["curves"])}
 
+    @classmethod
+    def from_dict(cls, told: Mapping[str, Any]) -> Chart:
+        """The chart that `to_dict` told.
 
-def plot_charts(charts: Sequence[Chart], *, width: float = 6.0, height: float = 4.6) -> Figure:
-    """Charts side by side, each ``width`` inches wide.
+        >>> mine = Curve("mine", (0.5,), (0.6,), (float("nan"),), (0.65,))
+        >>> again = Chart.from_dict(Chart("accuracy", "p", "right", (mine,)).to_dict())
+        >>> again.curves[0].places, again.curves[0].low
+        ((0.5,), (nan,))
+        """
+        curves = []
+        for one in told["curves"]:
+            ends = {end: tuple(np.nan if value is None else value for value in one[end]) for end in ("low", "high")}
+            own = {"places": tuple(one["places"]), "mean": tuple(one["mean"]), **ends}
+            curves.append(Curve(one["name"], **own, faint=one.get("faint", False)))
+        return cls(told["title"], told["x"], told["y"], tuple(curves))
+
+
+def plot_charts(charts: Sequence[Chart], *, width: float = 4.2, height: float = 3.6, columns: int = 2) -> Figure:
+    """Charts in rows of ``columns``, each ``width`` inches wide.
 
     >>> mine = Curve("mine", (0.5, 0.9), (0.6, 0.7), (0.55, 0.65), (0.65, 0.75))
     >>> figure = plot_charts([Chart("accuracy", "p", "right", (mine,))])
@@ -76,32 +93,51 @@ def plot_charts(charts: Sequence[Chart], *, width: float = 6.0, height: float = 
     """
     if not charts:
         raise InputError("expected at least one chart to draw, got none.")
-    figure = new_figure(width * len(charts), height)
-    for axes, chart in zip(np.atleast_1d(figure.subplots(1, len(charts))), charts):
+    columns = min(columns, len(charts))
+    lines = -(-len(charts) // columns)
+    rows = max(len(_names(chart)) for chart in charts)
+    figure = new_figure(width * columns, max(height, 1.2 + 0.27 * rows) * lines)  # names need a line each
+    for k, chart in enumerate(charts):
+        axes = figure.add_subplot(lines, columns, k + 1)
         axes.set_title(chart.title)
         named = any(isinstance(place, str) for curve in chart.curves for place in curve.places)
         (_draw_rows if named else _draw_lines)(axes, chart)
+        if named and k % columns and _names(chart) == _names(charts[k - 1]):
+            axes.tick_params(labelleft=False)
+            axes.set_ylabel("")
         axes.grid(alpha=0.3)
     return figure
 
 
 def _draw_lines(axes: Any, chart: Chart) -> None:
-    every = [place for curve in chart.curves for place in curve.places]
-    apart = 0.006 * (max(every) - min(every)) if every else 0.0  # bars at one place would hide one another
+    every = [float(place) for curve in chart.curves for place in curve.places]
+    wide = spans_decades(every)
+    # Bars at one place would hide one another.
+    apart = 0.006 * (np.log(max(every) / min(every)) if wide else max(every) - min(every)) if every else 0.0
     for k, curve in enumerate(chart.curves):
         colour = "#888888" if curve.faint else _COLOURS[k % len(_COLOURS)]
         style = {"linestyle": "--"} if curve.faint else {"marker": _MARKS[k % len(_MARKS)], "markersize": 4}
-        places = np.array(curve.places, dtype=np.float64) + apart * (k - (len(chart.curves) - 1) / 2)
+        aside, places = apart * (k - (len(chart.curves) - 1) / 2), np.array(curve.places, dtype=np.float64)
+        places = places * np.exp(aside) if wide else places + aside
         axes.errorbar(places, curve.mean, yerr=_reach(curve), color=colour, capsize=2, label=curve.name, **style)
     axes.set_xlabel(chart.x)
     axes.set_ylabel(chart.y)
+    if wide:
+        axes.set_xscale("log")
+    if spans_decades([value for curve in chart.curves for value in curve.mean]):
+        axes.set_yscale("log")
     if chart.curves:
-        axes.legend(fontsize="x-small")
+        _tell_curves(axes)
+
+
+def _names(chart: Chart) -> list[str]:
+    """The names along the axis, each once."""
+    return list(dict.fromkeys(place for curve in chart.curves for place in curve.places if isinstance(place, str)))
 
 
 def _draw_rows(axes: Any, chart: Chart) -> None:
     """Names one below the other; curves beside one another within a row."""
-    names = list(dict.fromkeys(place for curve in chart.curves for place in curve.places))
+    names = _names(chart)
     row = {name: number for number, name in enumerate(names)}
     for k, curve in enumerate(chart.curves):
         shift = 0.5 * ((k + 0.5) / len(chart.curves) - 0.5)
@@ -120,7 +156,23 @@ def _draw_rows(axes: Any, chart: Chart) -> None:
     axes.set_xlabel(chart.y)
     axes.set_ylabel(chart.x)
     if len(chart.curves) > 1:
-        axes.legend(fontsize="x-small")
+        _tell_curves(axes)
+
+
+def _tell_curves(axes: Any) -> None:
+    """The names of the curves, below the axes, where they hide nothing."""
+    axes.legend(
+        fontsize="small", loc="upper center", bbox_to_anchor=(0.5, 0), borderaxespad=4.6, ncols=2, frameon=False
+    )
+
+
+def spans_decades(values: Sequence[float]) -> bool:
+    """Whether numbers are too far apart for an axis in equal steps.
+
+    >>> spans_decades([0.02, 30.0]), spans_decades([1.0, 100.0]), spans_decades([0.0, 1e6])
+    (True, False, False)
+    """
+    return bool(values) and min(values) > 0 and max(values) / min(values) >= 200
 
 
 def _reach(curve: Curve) -> np.ndarray:

@@ -127,7 +127,7 @@ class IncompleteBoost(ClassifierMixin, Fitted[IncompleteModel], kind="incomplete
     gamma : float
         Weight of the data in which nothing is hidden.
     l2 : float
-        Ridge: ½ l2 |λ|² is added to the loss.
+        Ridge: ½ l2 ‖λ‖² is added to the loss.
     baseline : None, "observed_only", "without_hidden" or "hidden_crf"
         The paper's comparisons: train on data with h known only; without h; with h ignored where it is known. They
         take ``gamma`` as 1.
