@@ -55,6 +55,10 @@ VERBS = {  # the module below ``verbs`` that has a function of this name, and th
         "explain",
         "Tell why a model labels as it does: one step, a sequence, the errors, or the features that matter.",
     ),
+    "serve": (
+        "serving.serve",
+        "Serve models on this machine: an interface for programs, a page for people, labelling.",
+    ),
     "convert": ("convert", "Turn a model file into another tool's."),
     "encode": ("encode", "Encode labelled files for training from disk: crfield encode INPUT... OUTPUT."),
     "models": ("models", "Which model when: what each labels, what it takes for granted, and when to take it."),

@@ -1,0 +1,133 @@
+"""How a served model reads: the same way as the other verbs read for it, from a text that was sent instead of a file."""
+
+from __future__ import annotations
+
+import io
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from crfield.cli.model import as_tagger, last_step, reads_of, roles_of, what_it_reads
+from crfield.cli.reading import Format, Reads, read_unlabelled
+from crfield.cli.sensors.answers import TableModel
+from crfield.cli.sensors.options import Asked
+from crfield.cli.sensors.roles import TRACKS, Roles
+from crfield.data.tables import parse_table
+from crfield.data.tokens import TokenColumns
+from crfield.errors import CrfieldError, InputError
+from crfield.estimators.base.fitted import fitted_of
+from crfield.report.replay import Replay
+from crfield.serve.models import Manner, Reading
+
+_FEW = 20_000  # frames of a replay
+
+
+def manner_of(model: Any, path: str, *, threads: int | None = 1) -> Manner:
+    """The form of a model's steps, and its way with texts."""
+    last, roles = last_step(model), roles_of(model)
+    if "n_jobs" in last.get_params(deep=False):
+        last.set_params(n_jobs=threads)
+    words = what_it_reads(model)
+    if roles is not None:
+        form = "tracks" if roles.format == TRACKS else "numbers"
+
+        def read(text: bytes) -> Reading:
+            return _table(model, roles, text)
+
+        def replayed(text: bytes) -> Replay:
+            return _replay(model, roles, text)
+
+        return Manner(form, roles.columns, len(roles.columns), words, read, replayed if form == "tracks" else None)
+    encoder = getattr(fitted_of(last), "encoder", None)
+    try:
+        as_tagger(model, path, threads=threads)
+    except CrfieldError:  # trained in Python, on what no text file holds
+        kind = getattr(encoder, "kind", "matrix")
+        width = encoder.widths.dense if encoder is not None and kind == "matrix" else 1
+        return Manner("numbers" if kind in ("matrix", "transformed") else "records", (), max(width, 1), words)
+    reads = reads_of(model)
+    names: tuple[str, ...] = ()
+    width = 1
+    if reads.columns is not None:
+        width = max(reads.columns.columns, default=0) + 1
+        names = tuple(reads.source.get("columns", "").split(",")) if reads.source.get("columns") else ()
+    form = "records" if reads.columns is None else "columns"
+    return Manner(form, names, width, words, lambda text: _lines(model, reads, text))
+
+
+def _lines(model: Any, reads: Reads, text: bytes) -> Reading:
+    """Sequences of a text, and the labels in its last column where these are labels of the model."""
+    stream = io.BytesIO(text)
+    stream.name = "the text"
+    X = read_unlabelled(reads, [stream], asked=Format.auto, columns=None)  # type: ignore[list-item]
+    gold = None
+    if isinstance(X, TokenColumns) and reads.columns is not None and X.width - 1 not in reads.columns.columns:
+        known = {str(label): label for label in model.classes_.tolist()}
+        last = [labels.tolist() for labels in X.column(-1)]
+        if all(label in known for own in last for label in own):
+            gold = [[known[label] for label in own] for own in last]
+    return Reading(X, gold=gold)
+
+
+def _asked(model: Any, roles: Roles, text: bytes) -> TableModel:
+    table = parse_table(text.decode("utf-8"), file="the text")
+    if not len(table):
+        raise table.fault("expected a table with a header and rows, found nothing.")
+    labelled = (roles.label or "label") in table.names
+    return TableModel.of(model, roles, [table], Asked(), columns=None, label=None, labelled=labelled, threads=1)
+
+
+def _table(model: Any, roles: Roles, text: bytes) -> Reading:
+    asked = _asked(model, roles, text)
+    windows = asked.windows
+    gold = [own.tolist() for own in asked.y] if asked.recordings.y is not None else None
+    per = 1.0 if windows is None else float(windows.rate * windows.hop)
+    return Reading(asked.X, asked.recordings.names, gold, per)
+
+
+def _replay(model: Any, roles: Roles, text: bytes) -> Replay:
+    """The first recording of tracks as a game to watch, with predicted labels and marginals."""
+    asked = _asked(model, roles, text)
+    tracks = asked.X[0]
+    places = np.array(tracks.positions, dtype=np.float64)
+    if places.shape[2] < 2:
+        raise InputError(f"a replay shows places of two axes, and these tracks have {places.shape[2]}.")
+    places = _filled(places[:, :, :2])
+    low, high = places.min(axis=(0, 1)), places.max(axis=(0, 1))
+    centre, size = (low + high) / 2, np.maximum(high - low, 1e-9) * 1.1
+    predicted, chances = model.predict(asked.X[:1] if isinstance(asked.X, list) else tracks), None
+    if hasattr(model, "predict_proba"):
+        chances = model.predict_proba(tracks)[0]
+    labels = predicted[0].tolist() if asked.recordings.y is None else asked.y[0].tolist()
+    labels = [said if label is None else label for label, said in zip(labels, predicted[0].tolist())]
+    game = SimpleNamespace(
+        positions=places - centre,
+        labels=labels,
+        rate=float(tracks.rate),
+        field=(float(size[0]), float(size[1])),
+        diameter=float(size.max()) / 25,
+        agents=tracks.agents,
+    )
+    every = max(1, -(-len(places) // _FEW))
+    return Replay.of(
+        game,
+        predicted=predicted[0].tolist(),
+        marginals=chances,
+        classes=model.classes_.tolist(),
+        every=every,
+        title=f"{len(tracks.agents)} agents, {len(places) / tracks.rate:.0f} s",
+    )
+
+
+def _filled(places: np.ndarray) -> np.ndarray:
+    """Where agents are absent, the place where they were last seen, or will be first."""
+    out = places.copy()
+    for r in range(out.shape[1]):
+        seen = np.isfinite(out[:, r]).all(axis=1)
+        if not seen.any():
+            out[:, r] = 0.0
+            continue
+        at = np.maximum.accumulate(np.where(seen, np.arange(len(out)), -1))
+        out[:, r] = out[np.where(at < 0, int(np.argmax(seen)), at), r]
+    return out
