@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from crfield.cli.model import as_tagger, last_step, reads_of, roles_of, what_it_reads
-from crfield.cli.reading import Format, Reads, read_unlabelled
+from crfield.cli.reading import Format, Reads, read_for, read_unlabelled
+from crfield.cli.scores import judge
 from crfield.cli.sensors.answers import TableModel
 from crfield.cli.sensors.options import Asked
 from crfield.cli.sensors.roles import TRACKS, Roles
@@ -18,7 +20,8 @@ from crfield.data.tokens import TokenColumns
 from crfield.errors import CrfieldError, InputError
 from crfield.estimators.base.fitted import fitted_of
 from crfield.report.replay import Replay
-from crfield.serve.models import Manner, Reading
+from crfield.serve.models import Manner, Reading, Served
+from crfield.storage.files import read_bytes
 
 _FEW = 20_000  # frames of a replay
 
@@ -67,6 +70,7 @@ def _lines(model: Any, reads: Reads, text: bytes) -> Reading:
         last = [labels.tolist() for labels in X.column(-1)]
         if all(label in known for own in last for label in own):
             gold = [[known[label] for label in own] for own in last]
+            X = X.split_column(-1)[0]
     return Reading(X, gold=gold)
 
 
@@ -131,3 +135,45 @@ def _filled(places: np.ndarray) -> np.ndarray:
         at = np.maximum.accumulate(np.where(seen, np.arange(len(out)), -1))
         out[:, r] = out[np.where(at < 0, int(np.argmax(seen)), at), r]
     return out
+
+
+# ---------------------------------------------------------------------------------------------------- labelling
+
+
+def pool_of(served: Served, path: str) -> Any:
+    """The sequences of a file that are to be labelled; labels in it are not looked at."""
+    if served.manner.read is None:
+        raise InputError(
+            f"{served.name} was trained in Python, on data that no text file holds: it cannot be labelled."
+        )
+    reading = served.manner.read(read_bytes(path))
+    if served.manner.form == "tracks" or reading.per_step != 1.0:
+        raise InputError(
+            f"{served.name} labels {'steps of tracks' if served.manner.form == 'tracks' else 'windows of samples'}, and "
+            "the page is for sequences whose rows are the steps."
+        )
+    if not len(reading.X):
+        raise InputError(f"{path}: expected sequences to label, found none.")
+    return reading.X
+
+
+def labelled_data(model: Any, path: str | None, data: str) -> tuple[Any, list[list[Any]]]:
+    """Labelled sequences of a file for a model."""
+    roles = roles_of(model)
+    if roles is not None:
+        told = TableModel.of(model, roles, [data], Asked(), columns=None, label=None, labelled=True, threads=1)
+        return told.X, [own.tolist() for own in told.y]
+    found = read_for(reads_of(model), [data], asked=Format.auto, label_column=-1)
+    known = {str(label): label for label in model.classes_.tolist()}
+    return found.X, [[known.get(label, label) for label in own.tolist()] for own in found.y]
+
+
+def score_of(gold: list[list[Any]]) -> tuple[str, Callable[[Any, Any], float]]:
+    """What held-out data are judged by: F1 of spans where labels are tags of a scheme, else the share of right steps."""
+    spans = judge(gold, gold).spans is not None
+
+    def score(gold: Any, predicted: Any) -> float:
+        told = judge(gold, predicted)
+        return float(told.labels.accuracy if told.spans is None else told.spans.f1)
+
+    return "span F1" if spans else "share of right steps", score

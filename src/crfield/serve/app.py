@@ -4,8 +4,6 @@ Labelling a short sequence is one compiled call of some microseconds, less than 
 done at once on the event loop. Everything larger goes to a pool of threads, which the kernels use side by side since
 they give the interpreter's lock back. (Collecting small requests into batches was measured and does not pay: what a
 request costs is its HTTP and its JSON, which a batch does not share: `python -m benchmarks serve`.)
-
-Warnings of the library are about the data of one request, so they go into its answer.
 """
 
 from __future__ import annotations
@@ -14,9 +12,7 @@ import asyncio
 import contextlib
 import logging
 import os
-import warnings
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextvars import ContextVar
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import anyio
@@ -24,7 +20,6 @@ from anyio import to_thread
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from crfield.errors import CrfieldWarning
 from crfield.serve import answers
 from crfield.serve.asked import EXPLAIN, NOTHING, PREDICT, check_names, data_of, questions_of
 from crfield.serve.counters import Counters
@@ -32,6 +27,7 @@ from crfield.serve.description import description
 from crfield.serve.gate import Door, Gate, Rules, asked_json
 from crfield.serve.models import Served, Shelf
 from crfield.serve.pages import page_routes
+from crfield.serve.warned import heard, heard_warnings
 from crfield.serve.wire import JSON, Headers, Receive, Refusal, Scope, Send, kind_of, respond, written
 
 SMALL = 256  # steps that are labelled at once, on the event loop
@@ -42,7 +38,6 @@ _LIVE = written({"status": "ok"})
 _FIELDS = frozenset({"model", "sequence", "sequences"})  # of requests that ask for labels alone
 
 _log = logging.getLogger("crfield.serve")
-_said: ContextVar[list[str] | None] = ContextVar("said", default=None)
 
 
 class Service:
@@ -69,7 +64,7 @@ class Service:
             Route("/metrics", Door("GET", self.metrics)),
             Route("/openapi.json", Door("GET", self.openapi)),
             *self.extra,
-            *page_routes(self),
+            *page_routes(self, labelling=bool(self.extra)),
         ]
         self.counters = Counters([route.path for route in routes])
         inner = Starlette(routes=[*routes, Route("/{rest:path}", Door("GET", _nothing))], lifespan=self._life)
@@ -79,7 +74,7 @@ class Service:
     async def _life(self, app: Starlette) -> AsyncIterator[None]:
         self.limiter = anyio.CapacityLimiter(self.threads)
         watch = asyncio.create_task(self._watch())
-        with _heard_warnings():
+        with heard_warnings():
             for start in self.begin:
                 start()
             try:
@@ -105,7 +100,7 @@ class Service:
             raise Refusal(503, "the server is busy. Ask again later.")
         self.at_work += 1
         try:
-            return await to_thread.run_sync(work, limiter=self.limiter)
+            return await to_thread.run_sync(lambda: heard(lambda said: work()), limiter=self.limiter)
         finally:
             self.at_work -= 1
 
@@ -150,7 +145,8 @@ class Service:
             self.counters.steps += data.steps
             return answers.answer(served, data, questions_of(asked, data, served), said)
 
-        return heard(whole, served)
+        body: bytes = heard(whole, served)
+        return body
 
     async def explain(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Why a step has its label."""
@@ -179,31 +175,3 @@ class Service:
 
 async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:
     raise Refusal(404, "there is nothing here; /openapi.json lists what there is.")
-
-
-def heard(work: Callable[..., bytes], *given: Any) -> bytes:
-    """``work(*given, said)`` with the warnings that come meanwhile in ``said``."""
-    said: list[str] = []
-    token = _said.set(said)
-    try:
-        return work(*given, said)
-    finally:
-        _said.reset(token)
-
-
-@contextlib.contextmanager
-def _heard_warnings() -> Iterator[None]:
-    """Warnings of the library go to the request that they are about, others to the log."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", CrfieldWarning)
-
-        def show(message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
-            said = _said.get()
-            if said is not None and issubclass(category, CrfieldWarning):
-                if str(message) not in said and len(said) < 10:
-                    said.append(str(message))
-            else:
-                _log.warning("%s", message)
-
-        warnings.showwarning = show
-        yield

@@ -88,7 +88,11 @@ def description(models: list[str], *, labelling: bool) -> dict[str, Any]:
         }
     return {
         "openapi": "3.1.0",
-        "info": {"title": "crfield", "version": crfield.__version__, "description": "Labels of sequences by trained models."},
+        "info": {
+            "title": "crfield",
+            "version": crfield.__version__,
+            "description": "Labels of sequences by trained models.",
+        },
         "paths": paths,
     }
 

@@ -106,7 +106,7 @@ class Gate:
             site, origin = found.get(b"sec-fetch-site"), found.get(b"origin")
             if site not in (None, b"same-origin", b"none") or (origin is not None and not _same(origin, host)):
                 raise Refusal(403, "the request comes from a page of another origin, which may not ask this server.")
-        if rules.token is not None and scope["path"].startswith(("/v1/", "/metrics", "/replay/")):
+        if rules.token is not None and scope["path"].startswith(("/v1/", "/metrics")):
             given = found.get(b"authorization", b"")
             if not hmac.compare_digest(given, b"Bearer " + rules.token.encode()):
                 raise Refusal(401, "this needs the token that the server was started with: Authorization: Bearer …")
