@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -19,11 +20,14 @@ from crfield.data.tables import parse_table
 from crfield.data.tokens import TokenColumns
 from crfield.errors import CrfieldError, InputError
 from crfield.estimators.base.fitted import fitted_of
+from crfield.features.templates.template import Template
 from crfield.report.replay import Replay
 from crfield.serve.models import Manner, Reading, Served
 from crfield.storage.files import read_bytes
 
+_MOSTLY = 0.9
 _FEW = 20_000  # frames of a replay
+_MACRO = re.compile(r"%x\[\s*([+-]?\d+)\s*,\s*(\d+)\s*\]")
 
 
 def manner_of(model: Any, path: str, *, threads: int | None = 1) -> Manner:
@@ -41,7 +45,9 @@ def manner_of(model: Any, path: str, *, threads: int | None = 1) -> Manner:
         def replayed(text: bytes) -> Replay:
             return _replay(model, roles, text)
 
-        return Manner(form, roles.columns, len(roles.columns), words, read, replayed if form == "tracks" else None)
+        return Manner(
+            form, roles.columns, len(roles.columns), words, {}, read, replayed if form == "tracks" else None
+        )
     encoder = getattr(fitted_of(last), "encoder", None)
     try:
         as_tagger(model, path, threads=threads)
@@ -56,7 +62,26 @@ def manner_of(model: Any, path: str, *, threads: int | None = 1) -> Manner:
         width = max(reads.columns.columns, default=0) + 1
         names = tuple(reads.source.get("columns", "").split(",")) if reads.source.get("columns") else ()
     form = "records" if reads.columns is None else "columns"
-    return Manner(form, names, width, words, lambda text: _lines(model, reads, text))
+    shown = _template_words(reads.columns, names) if isinstance(reads.columns, Template) else {}
+    return Manner(form, names, width, words, shown, lambda text: _lines(model, reads, text))
+
+
+def _template_words(template: Template, names: tuple[str, ...]) -> dict[str, str]:
+    """What each line of a template looks at.
+
+    >>> _template_words(Template("U01:%x[-1,0]/%x[0,1]\\nB"), ("word", "tag"))
+    {'U01': 'word of the token before and tag here'}
+    """
+    places = {-2: "two before", -1: "of the token before", 0: "here", 1: "of the next token", 2: "two after"}
+    out = {}
+    for line in template.text.splitlines():
+        name, sign, rest = line.partition(":")
+        found = [(int(row), int(column)) for row, column in _MACRO.findall(rest)]
+        if sign and found:
+            columns = [names[c] if c < len(names) else f"column {c + 1}" for _, c in found]
+            steps = [places.get(row, f"{abs(row)} {'before' if row < 0 else 'after'}") for row, _ in found]
+            out[name.strip()] = " and ".join(f"{column} {step}" for column, step in zip(columns, steps))
+    return out
 
 
 def _lines(model: Any, reads: Reads, text: bytes) -> Reading:
@@ -68,8 +93,9 @@ def _lines(model: Any, reads: Reads, text: bytes) -> Reading:
     if isinstance(X, TokenColumns) and reads.columns is not None and X.width - 1 not in reads.columns.columns:
         known = {str(label): label for label in model.classes_.tolist()}
         last = [labels.tolist() for labels in X.column(-1)]
-        if all(label in known for own in last for label in own):
-            gold = [[known[label] for label in own] for own in last]
+        met = [label in known for own in last for label in own]
+        if sum(met) >= _MOSTLY * len(met):  # the rest are labels that the model has not met
+            gold = [[known.get(label, label) for label in own] for own in last]
             X = X.split_column(-1)[0]
     return Reading(X, gold=gold)
 
@@ -100,26 +126,29 @@ def _replay(model: Any, roles: Roles, text: bytes) -> Replay:
     places = _filled(places[:, :, :2])
     low, high = places.min(axis=(0, 1)), places.max(axis=(0, 1))
     centre, size = (low + high) / 2, np.maximum(high - low, 1e-9) * 1.1
-    predicted, chances = model.predict(asked.X[:1] if isinstance(asked.X, list) else tracks), None
-    if hasattr(model, "predict_proba"):
-        chances = model.predict_proba(tracks)[0]
-    labels = predicted[0].tolist() if asked.recordings.y is None else asked.y[0].tolist()
-    labels = [said if label is None else label for label, said in zip(labels, predicted[0].tolist())]
+    predicted = model.predict(tracks)[0].tolist()
+    chances = model.predict_proba(tracks)[0] if hasattr(model, "predict_proba") else None
+    gold = predicted if asked.recordings.y is None else asked.y[0].tolist()
+    labels = [said if label is None else label for label, said in zip(gold, predicted)]
+    classes = model.classes_.tolist()
+    facts: dict[str, Any] = {"agents": tracks.agents}
+    if {*map(str, [*classes, *labels])} <= {str(r) for r in range(len(tracks.agents))} == set(tracks.agents):
+        # Labels name agents, so that these can be marked; agents that are numbers have a colour each.
+        classes, labels, predicted, facts = [*map(int, classes)], [*map(int, labels)], [*map(int, predicted)], {}
     game = SimpleNamespace(
         positions=places - centre,
         labels=labels,
         rate=float(tracks.rate),
         field=(float(size[0]), float(size[1])),
         diameter=float(size.max()) / 25,
-        agents=tracks.agents,
+        **facts,
     )
-    every = max(1, -(-len(places) // _FEW))
     return Replay.of(
         game,
-        predicted=predicted[0].tolist(),
+        predicted=predicted,
         marginals=chances,
-        classes=model.classes_.tolist(),
-        every=every,
+        classes=classes,
+        every=max(1, -(-len(places) // _FEW)),
         title=f"{len(tracks.agents)} agents, {len(places) / tracks.rate:.0f} s",
     )
 
@@ -154,7 +183,12 @@ def pool_of(served: Served, path: str) -> Any:
         )
     if not len(reading.X):
         raise InputError(f"{path}: expected sequences to label, found none.")
-    return reading.X
+    return _narrow(reading.X, served.manner.width)
+
+
+def _narrow(X: Any, width: int) -> Any:
+    """Tokens without the columns that the model does not read: they may be the labels, which people are to give."""
+    return TokenColumns(X.codes[:, :width], X.topology, X.alphabet) if isinstance(X, TokenColumns) else X
 
 
 def labelled_data(model: Any, path: str | None, data: str) -> tuple[Any, list[list[Any]]]:
@@ -163,9 +197,11 @@ def labelled_data(model: Any, path: str | None, data: str) -> tuple[Any, list[li
     if roles is not None:
         told = TableModel.of(model, roles, [data], Asked(), columns=None, label=None, labelled=True, threads=1)
         return told.X, [own.tolist() for own in told.y]
-    found = read_for(reads_of(model), [data], asked=Format.auto, label_column=-1)
+    reads = reads_of(model)
+    found = read_for(reads, [data], asked=Format.auto, label_column=-1)
     known = {str(label): label for label in model.classes_.tolist()}
-    return found.X, [[known.get(label, label) for label in own.tolist()] for own in found.y]
+    width = 0 if reads.columns is None else max(reads.columns.columns, default=0) + 1
+    return _narrow(found.X, width), [[known.get(label, label) for label in own.tolist()] for own in found.y]
 
 
 def score_of(gold: list[list[Any]]) -> tuple[str, Callable[[Any, Any], float]]:

@@ -43,7 +43,7 @@ def answer(served: Served, data: Data, questions: Questions, said: list[str]) ->
             [json_label(label) for label in own] for own in with_words(lambda: _labels(served, data, questions))
         ]
     }
-    told |= with_words(lambda: _more(served, data, questions))
+    told |= with_words(lambda: _more(served, data, questions, [len(own) for own in told["labels"]]))
     if data.one:
         told = {name: value[0] for name, value in told.items()}
     told = {"model": served.name, "version": served.version, **told}
@@ -65,7 +65,7 @@ def _labels(served: Served, data: Data, questions: Questions) -> list[list[Any]]
     return [labels.tolist() for labels in served.model.predict(data.X, **known)]
 
 
-def _more(served: Served, data: Data, questions: Questions) -> dict[str, list[Any]]:
+def _more(served: Served, data: Data, questions: Questions, lengths: list[int]) -> dict[str, list[Any]]:
     model, X, told = served.model, data.X, {}
     known = {} if questions.known is None else {"known": questions.known}
     some = len(X) > 0
@@ -93,7 +93,7 @@ def _more(served: Served, data: Data, questions: Questions) -> dict[str, list[An
         ]
     if questions.doubt:
         amounts = model.entropy(X, **known).tolist() if some else []
-        told["doubt"] = [max(amount, 0.0) / max(len(x), 1) for amount, x in zip(amounts, X)]
+        told["doubt"] = [max(amount, 0.0) / max(steps, 1) for amount, steps in zip(amounts, lengths)]
     if questions.echo:
         told["steps"] = [shown_steps(x) for x in X]
         if data.reading is not None and data.reading.gold is not None:

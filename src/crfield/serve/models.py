@@ -15,7 +15,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,6 +45,7 @@ class Manner:
     columns: tuple[str, ...] = ()  # names, as far as they are known
     width: int = 1  # columns of a token that are read, or readings of a row
     words: str = ""  # for people
+    template: Mapping[str, str] = field(default_factory=dict)  # what each line of a template looks at, in words
     read: Callable[[bytes], Reading] | None = None
     replay: Callable[[bytes], Any] | None = None  # tracks as a `crfield.report.replay.Replay`
 
@@ -200,6 +201,7 @@ def _about(place: Place) -> dict[str, Any]:
         "width": served.manner.width,
         "reads": served.manner.words,
         "reads_text": served.manner.read is not None,
+        "template": dict(served.manner.template),
         "replays": served.manner.replay is not None,
         "can": [word for word, method in asked.items() if hasattr(last, method) and hasattr(served.model, method)],
         "failed": place.failed,

@@ -28,6 +28,7 @@ REQUEST_SECONDS = 30.0
 IDLE_SECONDS = 60
 GRACE_SECONDS = 10
 CONNECTIONS = 512
+_BACKLOG = 256
 
 
 class TimedProtocol(H11Protocol):
@@ -112,6 +113,7 @@ def bound(host: str, port: int, token: str | None) -> socket.socket:
 
 def run(service: Service, at: socket.socket, ready: Callable[[str], None]) -> None:
     """Serve until a signal ends it; ``ready`` is called with the address."""
+    at.listen(_BACKLOG)  # before anybody hears of it
     host, port = at.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     config = uvicorn.Config(
@@ -129,7 +131,7 @@ def run(service: Service, at: socket.socket, ready: Callable[[str], None]) -> No
         limit_concurrency=CONNECTIONS,
         timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=GRACE_SECONDS,
-        backlog=256,
+        backlog=_BACKLOG,
     )
     service.begin.append(lambda: ready(f"http://{shown}:{port}/"))
     _Server(config).run(sockets=[at])

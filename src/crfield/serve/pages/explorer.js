@@ -89,8 +89,8 @@ function arrange(m, told, asked) {
   shown = lists.labels.map((labels, number) => ({
     number, labels,
     name: told.names && told.names[number],
-    steps: lists.steps ? lists.steps[number] : labels.map((_, t) => [`${t + 1}`]),
-    numbers: m.form === "numbers" && Boolean(lists.steps),
+    steps: lists.steps ? lists.steps[number] : [],
+    numbers: m.form === "tracks" || (m.form === "numbers" && Boolean(lists.steps)),
     probabilities: lists.probabilities && lists.probabilities[number],
     classes: told.classes,
     doubt: lists.doubt && lists.doubt[number],
@@ -124,6 +124,7 @@ function show() {
   const kinds = [...new Set(shown.flatMap((one) => one.labels.map(kindOf)))].sort();
   kinds.forEach(hueOf);
   find("legend").replaceChildren(...kinds.slice(0, 24).map((kind) => tagOf(kind)));
+  find("order").parentElement.hidden = shown.length < 2;
   find("order").querySelector('[value="wrong"]').hidden = !gold;
   find("list").replaceChildren(...list.slice(0, count).map((one) => card(model(), one)));
   find("more").hidden = list.length <= count;

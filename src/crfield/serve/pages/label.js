@@ -1,6 +1,6 @@
 // Labelling: the sequence that the model is least sure of, corrected by keyboard or pointer, stored, and the next one.
 
-import { Refused, ask, download, find, hueOf, make, percent, say, tagOf } from "./shared.js";
+import { Refused, ask, download, find, make, meter, say, tagOf } from "./shared.js";
 import { timeline } from "./timeline.js";
 
 const KEYS = "123456789abcdefghijklmnopqrtvwxyz"; // s and u have other meanings
@@ -50,7 +50,7 @@ function step(label, t, selected) {
     make("span", { class: "word" }, word || "∅"),
     others.length ? make("span", { class: "other" }, others.slice(0, 3).join(" ")) : null,
     tagOf(label),
-    p === null ? null : make("span", { class: `meter${p < 0.5 ? " low" : ""}`, "--hue": hueOf(label), "--p": p, title: percent(p) }, make("i")));
+    p === null ? null : meter(label, p));
 }
 
 function choose(t, extend) {
@@ -79,7 +79,7 @@ function buttons() {
     const p = label === null ? null : chance(to, label);
     return make("button", { type: "button", tabindex: "-1", "aria-pressed": String(labels[to] === label), onclick: () => { set(label); find("steps").focus(); } },
       key ? make("kbd", {}, key) : make("span"), tagOf(label),
-      p === null ? make("span") : make("span", { class: "meter", "--hue": hueOf(label), "--p": p, title: percent(p) }, make("i")));
+      p === null ? make("span") : meter(label, p));
   };
   find("choose-title").textContent = first === last ? `Step ${to + 1}${about.form === "numbers" ? "" : `: “${item.steps[to][0]}”`}` : `Steps ${first + 1} to ${last + 1}`;
   find("labels").replaceChildren(...listed.map(([label, key]) => row(label, key)), row(null, "0"));
@@ -160,7 +160,7 @@ async function refresh() {
     const answers = (await ask("/v1/labelling/answers")).answers;
     progress();
     find("answers").replaceChildren(...answers.map((one) => make("li", {},
-      make("button", { type: "button", onclick: () => attempt(async () => put((await ask("/v1/labelling/open", { person, sequence: one.sequence })).item)) }, one.text || `sequence ${one.sequence + 1}`),
+      make("button", { type: "button", onclick: () => attempt(async () => put((await ask("/v1/labelling/open", { person, sequence: one.sequence })).item)) }, (one.text || `sequence ${one.sequence + 1}`).slice(0, 70)),
       make("span", { class: "note" }, ` ${one.person}${one.version > 1 ? `, version ${one.version}` : ""}${one.open ? `, ${one.open} open` : ""}`))));
   } catch (error) {
     say(error.message, "error");

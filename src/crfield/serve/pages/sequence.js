@@ -1,6 +1,6 @@
 // One sequence: its steps with labels and probabilities, and for a step what else it might be, and why.
 
-import { ask, hueOf, make, percent, tagOf } from "./shared.js";
+import { ask, hueOf, make, meter, percent, tagOf } from "./shared.js";
 import { timeline } from "./timeline.js";
 
 /** How often the labels differ from those of the file. */
@@ -49,7 +49,7 @@ function step(one, t, onclick) {
     make("span", { class: "word" }, word || "∅"),
     others.length ? make("span", { class: "other" }, others.slice(0, 3).join(" ")) : null,
     tagOf(label),
-    p === null ? null : make("span", { class: `meter${p < 0.5 ? " low" : ""}`, "--hue": hueOf(label), "--p": p, title: percent(p) }, make("i")),
+    p === null ? null : meter(label, p),
     gold === null ? null : make("span", { class: "gold" }, `file: ${gold}`));
 }
 
@@ -91,6 +91,13 @@ async function nBest(list, model, one) {
 /** Labels of a labelling: all of the best, of others those that differ from it. */
 function parts(labels, best) {
   const tags = make("span", { class: "tags" });
+  if (!best && labels.length > 60) { // runs of equal labels
+    for (let t = 0, end; t < labels.length && tags.childElementCount < 60; t = end) {
+      for (end = t + 1; end < labels.length && labels[end] === labels[t]; ) end++;
+      tags.append(tagOf(labels[t]), make("span", { class: "where" }, `× ${end - t}`));
+    }
+    return tags;
+  }
   let hidden = 0;
   labels.forEach((label, t) => {
     const differs = best && best[t] !== label;
@@ -103,6 +110,19 @@ function parts(labels, best) {
 
 const question = (one) => (typeof one.sent === "string" ? { text: one.sent } : { sequence: one.sent });
 
+function times(margin) {
+  const ratio = Math.exp(margin);
+  return margin > 14 ? "more than a million times" : `${ratio >= 10 ? Math.round(ratio).toLocaleString("en") : ratio.toFixed(1)} times`;
+}
+
+const CONSTANT = { "(bias)": "how frequent the label is", "(start)": "the first label", "(end)": "the last label" };
+
+/** What a feature looks at: the words for a line of the template, or the step that it belongs to. */
+function meaning(model, c) {
+  const line = model.template[String(c.feature).split(":")[0]];
+  return [line || CONSTANT[c.feature] || "", `step ${c.step + 1}`].filter(Boolean).join(", ");
+}
+
 async function reasons(place, model, one, t) {
   place.replaceChildren(make("p", { class: "note" }, "…"));
   try {
@@ -111,7 +131,7 @@ async function reasons(place, model, one, t) {
     const bars = make("div", { class: "bars why" });
     for (const c of told.contributions.slice(0, 14)) {
       bars.append(
-        make("span", {}, c.value !== 1 && c.value !== null ? `${c.name} = ${Number(c.value.toPrecision(3))}` : c.name, make("span", { class: "where" }, ` step ${c.step + 1}`)),
+        make("span", {}, c.value !== 1 && c.value !== null ? `${c.name} = ${Number(c.value.toPrecision(3))}` : c.name, make("span", { class: "where" }, ` ${meaning(model, c)}`)),
         make("div", { class: `track${c.amount < 0 ? " less" : ""}`, "--p": Math.abs(c.amount) / most }, make("i")),
         make("span", { class: "number" }, (c.amount > 0 ? "+" : "−") + Math.abs(c.amount).toFixed(2)));
     }
@@ -119,10 +139,10 @@ async function reasons(place, model, one, t) {
       ? `Nothing but ${told.label} is possible here.`
       : `Why ${told.label}, and not ${told.other}?`;
     const words = told.margin === null ? "" :
-      `Scores of the two best labellings differ by ${told.margin.toFixed(2)} (${Math.exp(Math.min(told.margin, 30)).toPrecision(2)} times as probable). ` +
-      "These parts add up to it: to the right what speaks for the first, to the left what speaks for the other.";
+      `The best labelling with ${told.label} here is ${times(told.margin)} as probable as the best with ${told.other}: their scores differ by ${told.margin.toFixed(2)}. ` +
+      `These parts add up to that: to the right what speaks for ${told.label}, to the left what speaks for ${told.other}.`;
     place.replaceChildren(make("h3", {}, title), make("p", { class: "note" }, words), bars,
-      make("p", { class: "flip" }, told.flip ? `What would change it: ${told.flip.text}.` : ""));
+      make("h3", {}, told.flip ? "What would change it?" : ""), make("p", { class: "flip note" }, told.flip ? `${told.flip.text[0].toUpperCase()}${told.flip.text.slice(1)}.` : ""));
   } catch (error) {
     place.replaceChildren(make("p", { class: "error" }, error.message));
   }

@@ -72,7 +72,7 @@ export async function download(path, name) {
 
 /** What a label is of: B-NP and I-NP are both NP. */
 export const kindOf = (label) => String(label).replace(/^[BIESULM][-_]/, "");
-const PLAIN = new Set(["O", "0", "none", "None", ""]);
+const PLAIN = new Set(["O", "none", "None", ""]);
 const hues = new Map();
 
 /** A hue for every kind of label, far from those given before. */
@@ -89,7 +89,17 @@ export function tagOf(label, attributes = {}) {
   return make("span", { class: `tag${plain} ${more}`, "--hue": hueOf(label), title: String(label), ...others }, String(label));
 }
 
-export const percent = (p) => (p >= 0.9995 && p < 1 ? ">99.9 %" : `${(100 * p).toFixed(p < 0.0995 ? 1 : 0)} %`);
+export function percent(p) {
+  if (p < 0.0005) return "<0.1 %";
+  if (p > 0.9995) return ">99.9 %";
+  return `${(100 * p).toFixed(p < 0.1 || p > 0.99 ? 1 : 0)} %`;
+}
+
+/** A bar as long as a probability. */
+export function meter(label, p) {
+  const plain = PLAIN.has(String(label)) ? " plain" : "";
+  return make("span", { class: `meter${p < 0.5 ? " low" : plain}`, "--hue": hueOf(label), "--p": p, title: percent(p) }, make("i"));
+}
 
 export function say(text, kind = "") {
   const status = find("status");

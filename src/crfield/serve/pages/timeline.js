@@ -2,7 +2,7 @@
 
 import { hueOf, make, percent, tagOf } from "./shared.js";
 
-const HEIGHT = 260, STRIP = 22, GAP = 6, LEFT = 70;
+const STRIP = 22, GAP = 6, LEFT = 70;
 
 /** The timeline of a sequence of numbers; ``show(t)`` is called with the step that is clicked. */
 export function timeline(model, one, show) {
@@ -11,7 +11,7 @@ export function timeline(model, one, show) {
   const holder = make("div", { class: "timeline" }, canvas, readout);
   const steps = one.labels.length, rows = one.steps.length;
   const channels = one.steps[0] ? one.steps[0].length : 0;
-  const strips = one.gold ? 3 : 2;
+  const strips = one.gold ? 3 : 2, HEIGHT = channels ? 260 : 6;
   let at = -1;
 
   const ranges = [];
