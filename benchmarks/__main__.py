@@ -16,6 +16,7 @@ COMPARISONS = (
     "owlqn",
     "tagging",
     "sentence",
+    "serve",
     "labels",
     "memory",
     "stopping",

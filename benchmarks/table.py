@@ -73,6 +73,16 @@ def ratio(
     )
 
 
+def quantile(values: Sequence[float], share: float) -> float:
+    """The value below which a share of the values lies.
+
+    >>> quantile([3.0, 1.0, 2.0], 0.5)
+    2.0
+    """
+    ordered = sorted(values)
+    return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
+
+
 def seconds(value: float) -> str:
     """A time with three digits that matter.
 

@@ -54,7 +54,8 @@ ROOMS: dict[str, set[str]] = {
     },
     "torch": {"estimators", "training", "features", "scoring", "data", "inference", "optimize", "kernels", "core"},
     "report": {"metrics", "inference", "features", "scoring", "data", "core", "storage"},
-    "cli": BELOW_TRAINING | {"training", "boosting", "selection", "estimators", "compat", "report"},
+    "serve": {"estimators", "report", "storage", "data", "metrics", "core"},
+    "cli": BELOW_TRAINING | {"training", "boosting", "selection", "estimators", "compat", "report", "serve"},
     "studies": BELOW_TRAINING | {"training", "boosting", "selection", "estimators", "compat", "report"},
 }
 STUDIES = ROOT / "studies"
@@ -115,6 +116,11 @@ def test_rooms_and_doors(path: Path) -> None:
     assert not any(name.split(".")[0] in ("pickle", "marshal", "shelve") for name in names), "no pickle"
     if room != "training":
         assert not any(name.split(".")[0] in ("multiprocessing", "concurrent", "subprocess") for name in names)
+    if room != "serve":
+        servers = ("starlette", "uvicorn", "anyio", "h11")
+        assert not any(name.split(".")[0] in servers for name in names), "only serve speaks HTTP"
+    if path.name != "label_store.py":
+        assert "sqlite3" not in names, "one file keeps labels in a database"
     if path.name != "on_ray.py":
         assert not any(name.split(".")[0] == "ray" for name in names), "one file imports ray"
 

@@ -59,6 +59,14 @@ VERBS = {  # the module below ``verbs`` that has a function of this name, and th
         "report",
         "Judge a model on labelled data and write what it does, where it errs and why as one page to look at.",
     ),
+    "serve": (
+        "serving.serve",
+        "Serve models on this machine: an interface for programs, a page for people, labelling.",
+    ),
+    "labels": (
+        "serving.labels",
+        "Write the labels that people gave to crfield serve --label as columns (CoNLL).",
+    ),
     "convert": ("convert", "Turn a model file into another tool's."),
     "encode": ("encode", "Encode labelled files for training from disk: crfield encode INPUT... OUTPUT."),
     "models": ("models", "Which model when: what each labels, what it takes for granted, and when to take it."),

@@ -18,6 +18,7 @@ from crfield.cli.reading import Format
 from crfield.cli.sensors.options import Asked, listed
 from crfield.cli.sensors.recordings import Reader, Recordings, Rows, read_tables
 from crfield.cli.sensors.roles import TRACKS, Roles
+from crfield.data.tables import Table
 from crfield.errors import InputError
 from crfield.estimators.base.facts import last_step
 from crfield.metrics import segment_f1, token_accuracy
@@ -38,7 +39,7 @@ class TableModel:
         cls,
         model: Any,
         roles: Roles,
-        sources: Sequence[str],
+        sources: Sequence[str | Table],
         asked: Asked,
         *,
         columns: str | None,
@@ -60,7 +61,8 @@ class TableModel:
                     f"--columns must name {len(roles.columns)} columns in the order of {', '.join(roles.columns)}."
                 )
             told["columns"] = tuple(chosen)
-        tables = read_tables(sources)
+        tables = read_tables([s for s in sources if isinstance(s, str)])
+        tables += [s for s in sources if not isinstance(s, str)]  # read already
         for table in tables:
             for name, value in told.items():
                 for column in value if name == "columns" else [value]:
