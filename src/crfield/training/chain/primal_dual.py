@@ -19,15 +19,17 @@ transitions. An epoch takes away a third to a half of the distance to the optimu
 corpus that was tried, and no step size is searched for. The first epoch is AdaGrad's (Duchi, Hazan & Singer 2011).
 
 **The end.** A check evaluates F and its gradient, and the planes of gradients and of the table prove a lower bound
-on the minimum (`optimize.stopping.Planes`). What is proved is some five to ten times the true gap. So a run ends
-when the gap is proved to be within ``PROVED`` (6) times the tolerance and the trend of F, extrapolated over the
-last three checks and taken ``TREND`` (3) times, is within it; or when the tolerance itself is proved. Where nothing
-is proved (an l1 penalty, weights without a ridge), or the tolerance is finer than single precision allows, L-BFGS
-or OWL-QN take over from here, with their own rule.
+on the minimum (`optimize.stopping.Planes`). What is proved is eight times the true gap on a run that leaves half of
+the distance at every epoch, and near the true gap on a slow one. So a run ends when the tolerance is proved; or when
+the gap is proved to be within a multiple of it, from ``PROVED`` (3.5) for fast runs down to one for slow ones, and
+the trend of F, extrapolated over three checks and taken ``TREND`` (3) times, is within it. Where nothing is proved
+(an l1 penalty, weights without a ridge), or the tolerance is finer than single precision allows, L-BFGS or OWL-QN
+take over from here, with their own rule.
 
-**Cost**: an epoch is about two evaluations on one thread, and it has one thread only. Memory: 4 bytes for every
-step × label and sequence × transition, 16 for each weight, 6 to 10 for each occurrence of a column, and up to eight
-vectors of planes. Above ``LARGEST`` bytes of table (1 GB) ``solver="auto"`` leaves it alone.
+**Cost**: an epoch is about two evaluations on one thread, and it has one thread only. Sequences are swept eight at a
+time, fewer where there are not many (`block_width`). Memory: 4 bytes for every step × label and sequence × transition,
+16 for each weight, 6 to 10 for each occurrence of a column, and up to eight vectors of planes in single precision.
+Above ``LARGEST`` bytes of table (1 GB) ``solver="auto"`` leaves it alone.
 """
 
 from __future__ import annotations
@@ -65,13 +67,13 @@ LEAST_RIDGE = 1.0  # in step sizes: a weaker ridge is no curvature to go by
 RENEW_CURVATURE = 2  # the epoch after which step sizes are made again
 LENGTHS_EVERY = 3  # epochs between those that find step lengths anew
 FIRST_CHECK, LONGEST_WAIT = 8, 3  # epochs
-PROVED, TREND = 6.0, 3.0  # a fast run's proof may be so many times the tolerance; what the trend leaves counts so often
+PROVED, TREND = 3.5, 3.0  # a fast run's proof may be so many times the tolerance; what the trend leaves counts so often
 FAST, SLOW = 0.6, 0.9  # shares of a fall that the next epoch has; a run slower than the latter has to prove it all
 APART = 2  # epochs between checks that a trend is made of, at least
 LITTLE, ASK_AGAIN = 0.01, 3  # a share of the bound; looks until the table, which had less, is asked again
 BLOCKS = 1000  # of an epoch, at least, where there are so many sequences
 PRECISE = 3e-6  # relative gap below which single precision may get in the way
-SPARSE_EPOCHS = 24  # before OWL-QN, and wherever nothing can be proved
+SPARSE_EPOCHS = 32  # before OWL-QN, and wherever nothing can be proved
 PATIENCE = 12  # checks without a smaller gap before L-BFGS takes over
 LARGEST = 1_000_000_000  # bytes of a table that "auto" allows
 MOST_ROWS = 65_535 // 8  # steps of a sequence
@@ -309,7 +311,7 @@ class _Run:
         rate = 0.5
         if len(self.steps) > 1 and self.proved < before < math.inf:
             since = self.steps[-1].n_iter - self.steps[-2].n_iter
-            rate = min(max((self.proved / before) ** (1 / max(since, 1)), 0.3), 0.85)
+            rate = min(max((self.proved / before) ** (1 / max(since, 1)), 0.45), 0.85)
         goal = max(self.tol, PRECISE)
         left = math.log(max(self.proved / (margin * goal), min(self.gap, self.proved) / goal, 1.0))
         if self.gap == self.proved:  # nothing is known of the trend
