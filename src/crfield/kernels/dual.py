@@ -129,7 +129,7 @@ class PrimalDual:
         self._set(STEP, steps)
 
     def curvature(self) -> np.ndarray:
-        """(W,) about the diagonal of the second derivative, met on the way of the last epoch; 0 if that did not sum it."""
+        """(W,) about the diagonal of the second derivative, met in the last epoch; 0 if that did not sum it."""
         out = np.empty(self.n_weights)
         self._state.curvature(out)
         return out

@@ -258,8 +258,8 @@ class Planes:
     several it says far more, since errors of different planes cancel. Cost: K products of W numbers for each new
     plane, and the K planes are kept; the one that takes least part gives way to a new one.
 
-    They are kept in single precision. With e_k = ‖a_k − what is kept of it‖, Σ c_k a_k is at most e = Σ c_k e_k longer
-    than it seems, and the bound is lowered by what that may make: e (2 ‖Σ c_k a_k‖ + e) / (2 l2).
+    They are kept in single precision. With e_k = ‖a_k − what is kept of it‖, Σ c_k a_k is at most e = Σ c_k e_k
+    longer than it seems, and the bound is lowered by what that may make: e (2 ‖Σ c_k a_k‖ + e) / (2 l2).
 
     >>> planes = Planes(2.0)
     >>> planes.add(np.array([-2.0]), 1.0)   # f(w) = (w − 1)² at 0, and at 1

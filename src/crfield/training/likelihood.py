@@ -14,9 +14,9 @@ Solvers:
 - ``"primal_dual"``: epochs of single sequences that remember what they met, to a proved gap
   (`training.chain.primal_dual`); OWL-QN after them where there is an l1 penalty. Fewest passes on text; one thread.
 - ``"auto"``: ``"lbfgs"`` where there are weights to go on from or few sequences; else ``"primal_dual"`` for columns
-  that are there or not, one known label for each step, a penalty that is not weak, at most two threads and a table
-  that is not large; else ``"lbfgs"`` for models of numeric columns in the main, unless l1 > 0, since few weights that overlap
-  much are what L-BFGS with a long history does best; else ``"warm"``.
+  that are there or not, one known label for each step, an l1 penalty or a ridge that is not weak, at most two threads
+  and a table that is not large; else ``"lbfgs"`` for models of numeric columns in the main, unless l1 > 0, since few
+  weights that overlap much are what L-BFGS with a long history does best; else ``"warm"``.
 
 The history is as long as the cache allows. Few weights can have so many pairs that these tell nearly the whole
 curvature, and then need far fewer steps than with the usual few. OWL-QN, whose pairs know only weights that

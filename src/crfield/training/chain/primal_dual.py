@@ -27,9 +27,9 @@ the trend of F, extrapolated over three checks and taken ``TREND`` (3) times, is
 take over from here, with their own rule.
 
 **Cost**: an epoch is about two evaluations on one thread, and it has one thread only. Sequences are swept eight at a
-time, fewer where there are not many (`block_width`). Memory: 4 bytes for every step × label and sequence × transition,
-16 for each weight, 6 to 10 for each occurrence of a column, and up to eight vectors of planes in single precision.
-Above ``LARGEST`` bytes of table (1 GB) ``solver="auto"`` leaves it alone.
+time, fewer where there are not many (`block_width`). Memory: 4 bytes for every step × label and sequence ×
+transition, 16 for each weight, 6 to 10 for each occurrence of a column, and up to eight vectors of planes in single
+precision. Above ``LARGEST`` bytes of table (1 GB) ``solver="auto"`` leaves it alone.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ LEAST_RIDGE = 1.0  # in step sizes: a weaker ridge is no curvature to go by
 RENEW_CURVATURE = 2  # the epoch after which step sizes are made again
 LENGTHS_EVERY = 3  # epochs between those that find step lengths anew
 FIRST_CHECK, LONGEST_WAIT = 8, 3  # epochs
-PROVED, TREND = 3.5, 3.0  # a fast run's proof may be so many times the tolerance; what the trend leaves counts so often
+PROVED = 3.5  # what is proved of a fast run may be so many times the tolerance
+TREND = 3.0  # what the trend leaves counts so many times
 FAST, SLOW = 0.6, 0.9  # shares of a fall that the next epoch has; a run slower than the latter has to prove it all
 APART = 2  # epochs between checks that a trend is made of, at least
 LITTLE, ASK_AGAIN = 0.01, 3  # a share of the bound; looks until the table, which had less, is asked again
@@ -269,7 +270,7 @@ class _Run:
         return None
 
     def rates(self) -> list[tuple[float, float]]:
-        """What an epoch leaves of the fall of the one before, and the last fall: at the check before, and at this one.
+        """What an epoch leaves of the fall before it, and the last fall: at the check before, and at this one.
 
         From the best values at three checks each, which are ``APART`` epochs or more from one another.
         """
@@ -292,7 +293,7 @@ class _Run:
         return found
 
     def trend(self, rates: list[tuple[float, float]]) -> float:
-        """What is left to fall, relative, if an epoch goes on leaving the share of a fall that it left; ∞ if unknown."""
+        """What is left to fall, relative, if epochs go on as they did; ∞ if unknown."""
         if not self.proved < math.inf or not rates or not math.isfinite(rates[-1][0]):
             return math.inf
         rate, fall = rates[-1]
