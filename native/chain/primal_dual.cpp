@@ -122,14 +122,13 @@ double PrimalDual::pull_table(double* out) const {
   const Model& m = model();
   std::fill_n(out, m.n_weights, 0.0);
   const int64_t at_pairs = m.at_pairs, n_pairs = (int64_t)m.pairs.size();
-  Buffer<double> rows(m.rows() * wide_), singles(single_slot_.size());
+  Buffer<double> rows(m.rows() * wide_);
   rows.zero();
-  singles.zero();
   for (const Block& block : blocks_)
     for (int b = 0; b < block.width; b++) {
       const DualLists x = lists(block.first + b);
       const float* table = table_.data() + block.row * wide_;
-      k_->total(x, wide_, table, rows.data(), singles.data());
+      k_->total(x, wide_, table, rows.data(), out);  // single features lie where their weights do
       const int length = block.length(b);
       for (int t = 0; t < length; t++) {
         const int64_t at = block.start[t] + b;
@@ -145,7 +144,7 @@ double PrimalDual::pull_table(double* out) const {
       for (int64_t q = 0; q < n_pairs; q++) out[at_pairs + q] += pair_table_[(block.first + b) * n_pairs + q];
     }
   each_place([&](int64_t f, int64_t row, int64_t at) {
-    if (f < m.at_dense) out[f] = row < 0 ? singles[at] : rows[row * wide_ + at];
+    if (f < m.at_dense && row >= 0) out[f] = rows[row * wide_ + at];
   });
   double sum = 0;
   for (double h : entropy_) sum += h;
@@ -163,6 +162,10 @@ double PrimalDual::epoch(const int64_t* order, int64_t n, const DualEpoch& optio
     single_curve_.zero();
     tail_curve_.assign(tail_.size(), 0.0);
     variance_.assign(m.labels, 0.0);
+  } else {  // nobody asks for them later
+    row_curve_ = Buffer<float>();
+    single_curve_ = Buffer<float>();
+    variance_.clear();
   }
   double loss = 0;
   for (int64_t k = 0; k < n; k++) {

@@ -122,7 +122,7 @@ class PrimalDual {
   enum class What { WEIGHT, DUAL, TAU, SHARE };
   void set(What what, const double* flat);  // (W)
   void get(What what, double* flat) const;
-  void get_curvature(double* out) const;    // (W) of the last epoch that summed it
+  void get_curvature(double* out) const;    // (W) of the last epoch; 0 if that did not sum it
   double pull_table(double* out) const;     // (W) the dual vector that the table stands for; gives Σ entropy
   // Rows and sequences as they lie in blocks. node (rows, L): weight (belief - gold) as stored; pairs (sequences, P);
   // told (sequences, 2): entropy, and the ratio that a step length is made of

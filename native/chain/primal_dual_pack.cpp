@@ -21,71 +21,100 @@ constexpr int64_t MOST_ROWS = 65535;  // of a block, whose rows are told apart b
 // The items of a sequence, each once, with the places where they are: those met once first, then the others.
 template <class At>
 struct Gathered {
-  std::vector<int32_t> item, ptr, mark, count, next;  // ptr: of the others
+  std::vector<int32_t> item, ptr;  // ptr: of the others
   std::vector<At> at;
   std::vector<float> value;
   int64_t once = 0;
 
-  explicit Gathered(int64_t n) : mark(n, -1) {}
+  Gathered(int64_t n, bool values) : values_(values), mark_(n, -1) {}
 
-  template <class Each>
-  void gather(bool values, Each each) {  // each(visit) calls visit(item, place, value)
-    item.clear();
-    count.clear();
-    int32_t total = 0;
-    each([&](int32_t x, int64_t, double) {
-      if (mark[x] < 0) {
-        mark[x] = (int32_t)item.size();
-        item.push_back(x);
-        count.push_back(0);
-      }
-      count[mark[x]]++;
-      total++;
-    });
-    next.assign(item.size(), 0);
+  void clear() {
+    seen_.clear();
+    count_.clear();
+    which_.clear();
+    place_.clear();
+    by_.clear();
+  }
+  void visit(int32_t x, int64_t place, double by) {
+    int32_t& k = mark_[x];
+    if (k < 0) {
+      k = (int32_t)seen_.size();
+      seen_.push_back(x);
+      count_.push_back(0);
+    }
+    count_[k]++;
+    which_.push_back(k);
+    place_.push_back((At)place);
+    if (values_) by_.push_back((float)by);
+  }
+  void gather() {
+    const size_t n = seen_.size();
+    item.resize(n);
     ptr.clear();
-    sorted.clear();
     once = 0;
-    for (size_t k = 0; k < item.size(); k++)
-      if (count[k] == 1) {
-        next[k] = (int32_t)once++;
-        sorted.push_back(item[k]);
+    for (size_t k = 0; k < n; k++) once += count_[k] == 1;
+    int32_t lone = 0, many = (int32_t)once;
+    size_t others = (size_t)once;
+    for (size_t k = 0; k < n; k++) {
+      mark_[seen_[k]] = -1;
+      if (count_[k] == 1) {
+        item[lone] = seen_[k];
+        count_[k] = lone++;
+      } else {
+        item[others++] = seen_[k];
+        ptr.push_back(many);
+        const int32_t here = count_[k];
+        count_[k] = many;  // from here on where the next place of the item goes
+        many += here;
       }
-    int32_t at_many = (int32_t)once;
-    for (size_t k = 0; k < item.size(); k++)
-      if (count[k] > 1) {
-        next[k] = at_many;
-        ptr.push_back(at_many);
-        at_many += count[k];
-        sorted.push_back(item[k]);
-      }
-    ptr.push_back(at_many);
-    at.resize(total);
-    value.resize(values ? total : 0);
-    each([&](int32_t x, int64_t place, double by) {
-      const int32_t q = next[mark[x]]++;
-      at[q] = (At)place;
-      if (values) value[q] = (float)by;
-    });
-    for (int32_t x : item) mark[x] = -1;
-    item.swap(sorted);
+    }
+    ptr.push_back(many);
+    at.resize(which_.size());
+    value.resize(by_.size());
+    for (size_t q = 0; q < which_.size(); q++) {
+      const int32_t to = count_[which_[q]]++;
+      at[to] = place_[q];
+      if (values_) value[to] = by_[q];
+    }
   }
 
  private:
-  std::vector<int32_t> sorted;
+  bool values_;
+  std::vector<int32_t> mark_, seen_, count_, which_;
+  std::vector<At> place_;
+  std::vector<float> by_;
 };
 
+// Lists of all sequences one after the other. `most` is a bound: pages that nothing is written to take no memory.
 template <class T>
-void take_over(Buffer<T>& to, std::vector<T>& from) {
-  to.resize((int64_t)from.size());
-  std::copy(from.begin(), from.end(), to.data());
-  from = std::vector<T>();
-}
+struct Growing {
+  Buffer<T>& to;
+  int64_t used = 0;
+  Growing(Buffer<T>& buffer, int64_t most) : to(buffer) { to.resize(most); }
+  ~Growing() { to.resize(used); }
+  void append(const std::vector<T>& from) {
+    std::copy(from.begin(), from.end(), to.data() + used);
+    used += (int64_t)from.size();
+  }
+};
 
-template <class T>
-void append(std::vector<T>& to, const std::vector<T>& from) {
-  to.insert(to.end(), from.begin(), from.end());
-}
+// The dense rows that each merged row stands for.
+struct Members {
+  std::vector<int64_t> ptr{0};
+  std::vector<int32_t> row;
+  Members(const MergedRows& merged, int64_t n_dense) {
+    for (int64_t v = 0; v < merged.size(); v++) {
+      for (int64_t q = merged.ptr[v + 1] - 1; q >= merged.ptr[v]; q--) {
+        const int64_t of = merged.member[q] - n_dense;  // a merged row's members come before it
+        if (of < 0)
+          row.push_back(merged.member[q]);
+        else
+          for (int64_t k = ptr[of]; k < ptr[of + 1]; k++) row.push_back(row[k]);
+      }
+      ptr.push_back((int64_t)row.size());
+    }
+  }
+};
 
 }  // namespace
 
@@ -172,91 +201,96 @@ void PrimalDual::make_blocks(int width, std::vector<int64_t>& packed) {
 void PrimalDual::make_lists(const std::vector<int64_t>& packed) {
   const Model& m = model();
   const NodeRows x = p_.rows();
-  std::vector<int64_t> expanded_ptr;
-  const std::vector<int32_t> expanded =
-      expand_rows(p_.merged_, n_rows_, m.rows(), x.row_ptr, x.row_item, expanded_ptr);
-  // The problem has lists of columns in order of their lengths, and single features of a group together.
-  std::vector<int64_t> list_of(n_rows_);
-  for (const Group& g : p_.groups_)
-    for (int64_t k = 0; k < g.rows; k++) list_of[g.row + x.row_order[g.row + k]] = g.row + k;
-  std::vector<int64_t> alone_ptr(n_rows_ + 1, 0);
-  auto each_single = [&](auto visit) {  // visit(row, feature, value)
-    for (const Group& g : p_.groups_)
+  const int64_t n_dense = m.rows();
+  const Members merged(p_.merged_, n_dense);
+  int64_t n_met = 0, n_alone = 0;
+  for (int64_t q = 0; q < x.row_ptr[n_rows_]; q++) {
+    const int64_t of = x.row_item[q] - n_dense;
+    n_met += of < 0 ? 1 : merged.ptr[of + 1] - merged.ptr[of];
+  }
+  for (int k = 0; k < SINGLES && !m.direct; k++) n_alone += x.single[k].ptr[n_rows_] * (k + 1);
+  for (int64_t q = 0; x.list_ptr && q < x.list_ptr[n_rows_]; q++) n_alone += x.list_end[q] - x.list_begin[q];
+
+  Growing<int32_t> row(row_, n_met), row_ptr(row_ptr_, n_met / 2 + n_sequences_);
+  Growing<int32_t> single(single_, n_alone), single_ptr(single_ptr_, n_alone / 2 + n_sequences_);
+  Growing<int32_t> single_at(single_at_, n_alone);
+  Growing<uint16_t> row_at(row_at_, n_met);
+  Growing<float> row_value(row_value_, x.values ? n_met : 0), single_value(single_value_, x.values ? n_alone : 0);
+  Gathered<uint16_t> rows(n_dense, x.values);
+  Gathered<int32_t> singles(m.direct ? 0 : m.at_dense, x.values);
+  // of a group: the problem has its lists of columns in order of their lengths, and its single features together
+  std::vector<int32_t> list_of, alone_ptr, next, alone;
+  std::vector<double> alone_value;
+  auto block = blocks_.begin();
+  for (const Group& g : p_.groups_) {
+    list_of.resize(g.rows);
+    for (int64_t k = 0; k < g.rows; k++) list_of[x.row_order[g.row + k]] = (int32_t)k;
+    auto each_single = [&](auto visit) {  // visit(row of the group, feature, value)
       for (int k = 0; k < SINGLES && !m.direct; k++) {
         const SingleLists& own = x.single[k];
         for (int64_t q = own.ptr[g.row]; q < own.ptr[g.row + g.rows]; q++) {
           const int64_t cell = own.short_cell ? own.short_cell[q * (k + 1)] : own.long_cell[q * (k + 1)];
-          for (int i = 0; i <= k; i++) visit(g.row + cell / m.stride, own.item[q] + i, x.values ? own.value[q] : 1.0);
+          for (int i = 0; i <= k; i++) visit(cell / m.stride, own.item[q] + i, x.values ? own.value[q] : 1.0);
         }
       }
-  };
-  each_single([&](int64_t r, int32_t, double) { alone_ptr[r + 1]++; });
-  for (int64_t r = 0; r < n_rows_; r++) alone_ptr[r + 1] += alone_ptr[r];
-  std::vector<int32_t> alone(alone_ptr[n_rows_]);
-  std::vector<double> alone_value(x.values ? alone.size() : 0);
-  std::vector<int64_t> next(alone_ptr.begin(), alone_ptr.end() - 1);
-  each_single([&](int64_t r, int32_t feature, double value) {
-    if (x.values) alone_value[next[r]] = value;
-    alone[next[r]++] = feature;
-  });
-  Gathered<uint16_t> rows(m.rows());
-  Gathered<int32_t> singles(m.direct ? 0 : m.at_dense);
-  std::vector<int32_t> row, row_ptr, single, single_ptr, single_at;
-  std::vector<uint16_t> row_at;
-  std::vector<float> row_value, single_value;
-  row_at.reserve(expanded.size());
-  single_at.reserve(alone.size());
-  for (const Block& block : blocks_)
-    for (int b = 0; b < block.width; b++) {
-      const int length = block.length(b);
-      rows.gather(x.values, [&](auto visit) {
+    };
+    alone_ptr.assign(g.rows + 1, 0);
+    each_single([&](int64_t r, int32_t, double) { alone_ptr[r + 1]++; });
+    for (int64_t r = 0; r < g.rows; r++) alone_ptr[r + 1] += alone_ptr[r];
+    alone.resize(alone_ptr[g.rows]);
+    alone_value.resize(x.values ? alone.size() : 0);
+    next.assign(alone_ptr.begin(), alone_ptr.end() - 1);
+    each_single([&](int64_t r, int32_t feature, double value) {
+      if (x.values) alone_value[next[r]] = value;
+      alone[next[r]++] = feature;
+    });
+    for (int first = 0; first < g.width; first += block->width, ++block)
+      for (int b = 0; b < block->width; b++) {
+        const int length = block->length(b);
+        rows.clear();
+        singles.clear();
         for (int t = 0; t < length; t++) {
-          const int64_t at = block.start[t] + b, r = list_of[packed[block.row + at]];
-          for (int64_t q = expanded_ptr[r]; q < expanded_ptr[r + 1]; q++)
-            visit(expanded[q], at, x.values ? x.row_value[q] : 1.0);
-        }
-      });
-      singles.gather(x.values, [&](auto visit) {
-        for (int t = 0; t < length; t++) {
-          const int64_t at = block.start[t] + b, r = packed[block.row + at];
-          for (int64_t q = alone_ptr[r]; q < alone_ptr[r + 1]; q++)
-            visit(alone[q], at * wide_ + m.feature_label[alone[q]], x.values ? alone_value[q] : 1.0);
+          const int64_t at = block->start[t] + b, r = packed[block->row + at], own = r - g.row;
+          const int64_t list = g.row + list_of[own];
+          for (int64_t q = x.row_ptr[list]; q < x.row_ptr[list + 1]; q++) {
+            const int64_t of = x.row_item[q] - n_dense;
+            if (of < 0)
+              rows.visit(x.row_item[q], at, x.values ? x.row_value[q] : 1.0);
+            else
+              for (int64_t k = merged.ptr[of]; k < merged.ptr[of + 1]; k++) rows.visit(merged.row[k], at, 1.0);
+          }
+          for (int32_t q = alone_ptr[own]; q < alone_ptr[own + 1]; q++)
+            singles.visit(alone[q], at * wide_ + m.feature_label[alone[q]], x.values ? alone_value[q] : 1.0);
           for (int64_t q = x.list_ptr ? x.list_ptr[r] : 0; x.list_ptr && q < x.list_ptr[r + 1]; q++)
             for (int32_t f = x.list_begin[q]; f < x.list_end[q]; f++)
-              visit(f, at * wide_ + m.feature_label[f], x.values ? x.list_value[q] : 1.0);
+              singles.visit(f, at * wide_ + m.feature_label[f], x.values ? x.list_value[q] : 1.0);
         }
-      });
-      From from;
-      from.row = (int64_t)row.size();
-      from.row_ptr = (int64_t)row_ptr.size();
-      from.row_at = (int64_t)row_at.size();
-      from.single = (int64_t)single.size();
-      from.single_ptr = (int64_t)single_ptr.size();
-      from.single_at = (int64_t)single_at.size();
-      from.rows_once = rows.once;
-      from.single_once = singles.once;
-      from_.push_back(from);
-      append(row, rows.item);
-      append(row_ptr, rows.ptr);
-      append(row_at, rows.at);
-      append(row_value, rows.value);
-      append(single, singles.item);
-      append(single_ptr, singles.ptr);
-      append(single_at, singles.at);
-      append(single_value, singles.value);
-    }
+        rows.gather();
+        singles.gather();
+        From from;
+        from.row = row.used;
+        from.row_ptr = row_ptr.used;
+        from.row_at = row_at.used;
+        from.single = single.used;
+        from.single_ptr = single_ptr.used;
+        from.single_at = single_at.used;
+        from.rows_once = rows.once;
+        from.single_once = singles.once;
+        from_.push_back(from);
+        row.append(rows.item);
+        row_ptr.append(rows.ptr);
+        row_at.append(rows.at);
+        row_value.append(rows.value);
+        single.append(singles.item);
+        single_ptr.append(singles.ptr);
+        single_at.append(singles.at);
+        single_value.append(singles.value);
+      }
+  }
   From end;
-  end.row = (int64_t)row.size();
-  end.single = (int64_t)single.size();
+  end.row = row.used;
+  end.single = single.used;
   from_.push_back(end);
-  take_over(row_, row);
-  take_over(row_ptr_, row_ptr);
-  take_over(row_at_, row_at);
-  take_over(row_value_, row_value);
-  take_over(single_, single);
-  take_over(single_ptr_, single_ptr);
-  take_over(single_at_, single_at);
-  take_over(single_value_, single_value);
 }
 
 }  // namespace crfield

@@ -99,7 +99,8 @@ class PrimalDual:
         """Bring the table to the present weights, which stay; `curvature` then is that of these weights."""
         steps = self._get(STEP)
         self._state.set(STEP, np.zeros(self.n_weights))
-        self.epoch(np.arange(self.n_blocks), damping=1.0, curvature=True)
+        order = np.arange(self.n_blocks, dtype=np.int64)
+        self._state.epoch(order, True, True, False, 1.0, 0.0, 0.0, 0.0)  # AdaGrad at rate 0: the whole way, no steps
         self._state.set(STEP, steps)
 
     def weights(self) -> np.ndarray:
@@ -128,7 +129,7 @@ class PrimalDual:
         self._set(STEP, steps)
 
     def curvature(self) -> np.ndarray:
-        """(W,) about the diagonal of the second derivative, met on the way of the last epoch that summed it."""
+        """(W,) about the diagonal of the second derivative, met in the last epoch; 0 if that did not sum it."""
         out = np.empty(self.n_weights)
         self._state.curvature(out)
         return out

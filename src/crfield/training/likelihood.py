@@ -14,9 +14,9 @@ Solvers:
 - ``"primal_dual"``: epochs of single sequences that remember what they met, to a proved gap
   (`training.chain.primal_dual`); OWL-QN after them where there is an l1 penalty. Fewest passes on text; one thread.
 - ``"auto"``: ``"lbfgs"`` where there are weights to go on from or few sequences; else ``"primal_dual"`` for columns
-  that are there or not, one known label for each step, a penalty, at most two threads and a table that is not
-  large; else ``"lbfgs"`` for models of numeric columns in the main, unless l1 > 0, since few weights that overlap
-  much are what L-BFGS with a long history does best; else ``"warm"``.
+  that are there or not, one known label for each step, an l1 penalty or a ridge that is not weak, at most two threads
+  and a table that is not large; else ``"lbfgs"`` for models of numeric columns in the main, unless l1 > 0, since few
+  weights that overlap much are what L-BFGS with a long history does best; else ``"warm"``.
 
 The history is as long as the cache allows. Few weights can have so many pairs that these tell nearly the whole
 curvature, and then need far fewer steps than with the usual few. OWL-QN, whose pairs know only weights that
@@ -53,6 +53,7 @@ FEW_THREADS = 2  # more make evaluations faster, and epochs of single sequences 
 ENOUGH_GROUPS = 40
 EPOCHS = 12
 WEAK = 0.5  # a ridge below this leaves much of the curvature to the data
+LEAST_RIDGE = 0.3  # a weaker one makes primal–dual epochs slower than L-BFGS after stochastic ones
 CACHED = 250_000  # steps and gradient changes, this many numbers of each: 4 MB
 SHORT, LONGEST = 10, 100
 SPARSE, SPARSE_LEAST, SPARSE_MOST = 10_000_000, 20, 60  # the same with an l1 penalty: numbers, pairs
@@ -210,7 +211,7 @@ def _suits_primal_dual(problem: FusedChain, penalty: Penalty, n_jobs: int) -> bo
     """Whether primal–dual epochs are possible, and likely to be the fastest way."""
     if n_jobs > FEW_THREADS or problem.layout.n_labels > FEW_LABELS or not primal_dual.compiled():
         return False
-    if primal_dual.reason_against(problem, penalty) is not None:
+    if primal_dual.reason_against(problem, penalty) is not None or (not penalty.l1 and penalty.l2 < LEAST_RIDGE):
         return False
     newton = penalty.l1 > 0 and numeric_basis(problem, penalty) is not None
     return not newton and primal_dual.table_bytes(problem) <= primal_dual.LARGEST

@@ -190,6 +190,45 @@ def test_weights_without_a_ridge_leave_the_end_to_lbfgs() -> None:
     assert found.value == pytest.approx(best.value, rel=1e-6)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_few_sequences_are_not_swept_together(seed: int) -> None:
+    # eight of these at the same weights overshoot together: 100 epochs and more
+    made = crfield.make_phrases(1000)
+    X = [crfield.phrase_features(tokens) for tokens in made.tokens]
+    best = crfield.ChainCRF(solver="lbfgs", l2=10.0, tol=1e-8, max_iter=2000).fit(X, made.labels)
+    found = crfield.ChainCRF(solver="primal_dual", l2=10.0, random_state=seed).fit(X, made.labels)
+    assert found.converged_
+    assert found.n_iter_ <= 16
+    assert found.objective_ <= best.objective_ * (1 + 1e-4)
+
+
+@pytest.mark.parametrize("l2", [0.05, 0.3, 1.0])
+def test_claims_hold_on_slow_runs_too(l2: float) -> None:
+    for data_seed in range(3):
+        problem, penalty = problem_of(learnable(seed=data_seed)), Penalty(l2=l2)
+        best = fitted(problem, penalty, "lbfgs", tol=1e-10, max_iter=3000).value
+        for tol in (1e-3, 1e-4, 1e-5):
+            found = fitted(problem, penalty, seed=data_seed, tol=tol, max_iter=2000)
+            assert found.converged
+            assert found.value <= best * (1 + tol), (data_seed, tol)
+
+
+def test_states_of_older_versions_are_gone_on_with() -> None:
+    # which had blocks of eight whatever the data, planes in double precision, and asked the table at every look
+    problem, penalty = problem_of(learnable()), Penalty(l2=1.0)
+    best = fitted(problem, penalty, "lbfgs", tol=1e-9, max_iter=2000)
+    whole = Kept()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(primal_dual, "BLOCKS", 1)
+        fitted(problem, penalty, run_state=whole, max_iter=10, tol=1e-9)
+    phase, (header, arrays) = whole.states[-1]
+    older = {name: x for name, x in header.items() if name not in ("width", "errors", "looks", "ask_table")}
+    assert header["width"] == 8
+    found = fitted(problem, penalty, run_state=Kept((phase, (older, arrays))))
+    assert found.converged
+    assert found.value <= best.value * (1 + 1e-4)
+
+
 def test_from_given_weights() -> None:
     problem, penalty = problem_of(learnable()), Penalty(l2=1.0)
     best = fitted(problem, penalty, "lbfgs", tol=1e-8, max_iter=2000)
@@ -212,6 +251,8 @@ def test_auto_chooses_by_what_it_sees(monkeypatch: pytest.MonkeyPatch) -> None:
     assert chosen(replace(FREE, values=True)) == "warm"  # numbers, not only what is there
     assert chosen(replace(FREE, lengths=(4,) * 30)) == "lbfgs"
     assert chosen(FREE, Penalty()) == "warm"
+    assert chosen(FREE, Penalty(l2=0.1)) == "warm"  # a weak ridge makes epochs slow
+    assert chosen(FREE, Penalty(l1=1.0)) == "primal_dual"
     monkeypatch.setattr(primal_dual, "LARGEST", 1000)
     assert chosen(FREE) == "warm"
 

@@ -144,8 +144,7 @@ class PrimalDual:
                 if curvature:
                     spread.add(self, part, p, pairs[0].reshape(-1)[model.pairs])
                 self._step(number, change, met, here - float(gradient @ w), adagrad, lengths, damping, rate, l1, l2)
-        if curvature:
-            self.curved = spread.diagonal()
+        self.curved = spread.diagonal() if curvature else np.zeros(model.n_weights)
         return loss
 
     def _step(

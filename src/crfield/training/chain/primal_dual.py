@@ -19,15 +19,17 @@ transitions. An epoch takes away a third to a half of the distance to the optimu
 corpus that was tried, and no step size is searched for. The first epoch is AdaGrad's (Duchi, Hazan & Singer 2011).
 
 **The end.** A check evaluates F and its gradient, and the planes of gradients and of the table prove a lower bound
-on the minimum (`optimize.stopping.Planes`). What is proved is some five to ten times the true gap. So a run ends
-when the gap is proved to be within ``PROVED`` (6) times the tolerance and the trend of F, extrapolated over the
-last three checks and taken ``TREND`` (3) times, is within it; or when the tolerance itself is proved. Where nothing
-is proved (an l1 penalty, weights without a ridge), or the tolerance is finer than single precision allows, L-BFGS
-or OWL-QN take over from here, with their own rule.
+on the minimum (`optimize.stopping.Planes`). What is proved is eight times the true gap on a run that leaves half of
+the distance at every epoch, and near the true gap on a slow one. So a run ends when the tolerance is proved; or when
+the gap is proved to be within a multiple of it, from ``PROVED`` (3.5) for fast runs down to one for slow ones, and
+the trend of F, extrapolated over three checks and taken ``TREND`` (3) times, is within it. Where nothing is proved
+(an l1 penalty, weights without a ridge), or the tolerance is finer than single precision allows, L-BFGS or OWL-QN
+take over from here, with their own rule.
 
-**Cost**: an epoch is about two evaluations on one thread, and it has one thread only. Memory: 4 bytes for every
-step × label and sequence × transition, 16 for each weight, 6 to 10 for each occurrence of a column, and up to eight
-vectors of planes. Above ``LARGEST`` bytes of table (1 GB) ``solver="auto"`` leaves it alone.
+**Cost**: an epoch is about two evaluations on one thread, and it has one thread only. Sequences are swept eight at a
+time, fewer where there are not many (`block_width`). Memory: 4 bytes for every step × label and sequence ×
+transition, 16 for each weight, 6 to 10 for each occurrence of a column, and up to eight vectors of planes in single
+precision. Above ``LARGEST`` bytes of table (1 GB) ``solver="auto"`` leaves it alone.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crfield.kernels import choice, vectors
-from crfield.kernels.dual import PrimalDual, Table
+from crfield.kernels.dual import WIDTH, PrimalDual, Table
 from crfield.optimize.history import CALLBACK, INTERRUPTED, MAX_ITER, TOLERANCE, Callback, Result, Step
 from crfield.optimize.penalty import Penalised, Penalty, Point
 from crfield.optimize.resume import (
@@ -65,12 +67,14 @@ LEAST_RIDGE = 1.0  # in step sizes: a weaker ridge is no curvature to go by
 RENEW_CURVATURE = 2  # the epoch after which step sizes are made again
 LENGTHS_EVERY = 3  # epochs between those that find step lengths anew
 FIRST_CHECK, LONGEST_WAIT = 8, 3  # epochs
-PROVED, TREND = (
-    6.0,
-    3.0,
-)  # what is proved may be so many times the tolerance; what the trend leaves counts so many times
+PROVED = 3.5  # what is proved of a fast run may be so many times the tolerance
+TREND = 3.0  # what the trend leaves counts so many times
+FAST, SLOW = 0.6, 0.9  # shares of a fall that the next epoch has; a run slower than the latter has to prove it all
+APART = 2  # epochs between checks that a trend is made of, at least
+LITTLE, ASK_AGAIN = 0.01, 3  # a share of the bound; looks until the table, which had less, is asked again
+BLOCKS = 1000  # of an epoch, at least, where there are so many sequences
 PRECISE = 3e-6  # relative gap below which single precision may get in the way
-SPARSE_EPOCHS = 24  # before OWL-QN, and wherever nothing can be proved
+SPARSE_EPOCHS = 32  # before OWL-QN, and wherever nothing can be proved
 PATIENCE = 12  # checks without a smaller gap before L-BFGS takes over
 LARGEST = 1_000_000_000  # bytes of a table that "auto" allows
 MOST_ROWS = 65_535 // 8  # steps of a sequence
@@ -96,6 +100,20 @@ def reason_against(problem: Any, penalty: Penalty) -> str | None:
 def table_bytes(problem: FusedChain) -> int:
     """Bytes that the table takes."""
     return 4 * (problem.n_steps * problem.layout.n_labels + problem.n_sequences * len(problem.layout.pairs))
+
+
+def block_width(n_sequences: int) -> int:
+    """Sequences of a block, whose marginals are of the weights before the first of their steps.
+
+    Eight of a thousand sequences that have much in common overshoot together: a run may take five times the epochs.
+
+    >>> [block_width(n) for n in (500, 1_999, 2_000, 5_000, 50_000)]
+    [1, 1, 2, 4, 8]
+    """
+    width = WIDTH
+    while width > 1 and n_sequences < width * BLOCKS:
+        width //= 2
+    return width
 
 
 def compiled() -> bool:
@@ -147,13 +165,15 @@ class _Run:
         self.problem, self.penalty, self.tol, self.rng = problem, penalty, tol, rng
         self.callback, self.run_state = callback, run_state
         self.objective = Penalised(problem, penalty, n_jobs=n_jobs)
-        self.dual = PrimalDual(problem.compiled, penalty.penalised)
+        self.width = block_width(problem.n_sequences)
+        self.dual = PrimalDual(problem.compiled, penalty.penalised, width=self.width)
         self.provable = penalty.l2 > 0 and penalty.l1 == 0 and penalty.penalised is None
         n = problem.n_weights
         self.planes = Planes(penalty.l2 or 1.0, capacity=int(min(max(4_000_000 // max(n, 1), 3), 8)))
         self.best, self.value = np.zeros(n), math.inf
         self.bound, self.proved, self.gap = -math.inf, math.inf, math.inf
         self.epoch, self.next_check, self.waited = 0, FIRST_CHECK, 0
+        self.looks, self.ask_table = 0, 1  # how often F was looked at, and when the table is to be asked
         self.ended: str | None = None
         self.steps: list[Step] = []
         self.began = time.perf_counter()
@@ -216,7 +236,9 @@ class _Run:
         """Look at F, prove what can be proved, and say if that is the end."""
         before = self.proved
         self.look()
-        self.gap = min(self.gap, self.proved, max(self.proved / PROVED, TREND * self.trend()))
+        rates = self.rates()
+        margin = self.margin(rates)
+        self.gap = min(self.gap, self.proved, max(self.proved / margin, TREND * self.trend(rates)))
         step = Step(
             self.epoch,
             self.objective.n_evaluations,
@@ -244,42 +266,65 @@ class _Run:
         self.waited = 0 if self.proved < before else self.waited + 1
         if self.waited >= PATIENCE:
             return HANDED_OVER
-        self.next_check = self.epoch + self.wait(before)
+        self.next_check = self.epoch + self.wait(before, margin)
         return None
 
-    def trend(self) -> float:
-        """What is left to fall, relative, if an epoch goes on leaving the share of a fall that it left; ∞ if unknown.
+    def rates(self) -> list[tuple[float, float]]:
+        """What an epoch leaves of the fall before it, and the last fall: at the check before, and at this one.
 
-        From the best values at the last three checks, whose distances in epochs may differ.
+        From the best values at three checks each, which are ``APART`` epochs or more from one another.
         """
-        if not self.proved < math.inf:
-            return math.inf
-        known = [(step.n_iter, step.value) for step in self.steps[-2:]] + [(self.epoch, self.value)]
-        if len(known) < 3:
-            return math.inf
-        (e0, f0), (e1, f1), (e2, f2) = known
-        before, now = (f0 - f1) / (e1 - e0), (f1 - f2) / (e2 - e1)  # falls by the epoch
-        if not before > 0 or not now >= 0:
-            return math.inf
-        rate = min(max((now / before) ** (2 / (e2 - e0)), 0.5), STEADY)
-        return now * rate ** ((e2 - e1) / 2) * rate / (1 - rate) / self.bound
+        known = [(step.n_iter, step.value) for step in self.steps] + [(self.epoch, self.value)]
+        found = []
+        for n in (len(known) - 1, len(known)):
+            chosen = known[n - 1 : n]
+            for epoch, value in reversed(known[: max(n - 1, 0)]):
+                if len(chosen) < 3 and epoch <= chosen[0][0] - APART:
+                    chosen.insert(0, (epoch, value))
+            if len(chosen) < 3:
+                continue
+            (e0, f0), (e1, f1), (e2, f2) = chosen
+            before, now = (f0 - f1) / (e1 - e0), (f1 - f2) / (e2 - e1)  # falls by the epoch
+            if not before > 0 or not now > 0:  # a rise, or steps that are noise alone
+                found.append((math.inf, math.inf))
+                continue
+            rate = min(max((now / before) ** (2 / (e2 - e0)), 0.5), STEADY)
+            found.append((rate, now * rate ** ((e2 - e1) / 2)))
+        return found
 
-    def wait(self, before: float) -> int:
+    def trend(self, rates: list[tuple[float, float]]) -> float:
+        """What is left to fall, relative, if epochs go on as they did; ∞ if unknown."""
+        if not self.proved < math.inf or not rates or not math.isfinite(rates[-1][0]):
+            return math.inf
+        rate, fall = rates[-1]
+        return fall * rate / (1 - rate) / self.bound
+
+    def margin(self, rates: list[tuple[float, float]]) -> float:
+        """How many times the true gap what is proved will be: the slower a run, the nearer are the two."""
+        slowest = max((rate for rate, _ in rates), default=FAST)  # before any is known only a proof counts anyway
+        share = min(max((slowest - FAST) / (SLOW - FAST), 0.0), 1.0)
+        return PROVED + (1.0 - PROVED) * share
+
+    def wait(self, before: float, margin: float) -> int:
         """Epochs until what is proved may be small enough, if it goes on falling by halves or as it did."""
         if not math.isfinite(self.proved):
             return 2
         rate = 0.5
         if len(self.steps) > 1 and self.proved < before < math.inf:
             since = self.steps[-1].n_iter - self.steps[-2].n_iter
-            rate = min(max((self.proved / before) ** (1 / max(since, 1)), 0.3), 0.85)
+            rate = min(max((self.proved / before) ** (1 / max(since, 1)), 0.45), 0.85)
         goal = max(self.tol, PRECISE)
-        left = math.log(max(self.proved / (PROVED * goal), min(self.gap, self.proved) / goal, 1.0))
+        left = math.log(max(self.proved / (margin * goal), min(self.gap, self.proved) / goal, 1.0))
         if self.gap == self.proved:  # nothing is known of the trend
-            left = math.log(max(self.proved / (PROVED * goal), 1.0))
+            left = math.log(max(self.proved / (margin * goal), 1.0))
         return int(min(max(math.ceil(left / -math.log(rate)), 1), LONGEST_WAIT))
 
     def look(self) -> None:
-        """F and its gradient here: the best so far, and two planes."""
+        """F and its gradient here: the best so far, and a plane or two.
+
+        The table's plane costs more than F does. It is what proves most where columns are on every step, and takes
+        no part where they are rare: there it is left out. The first look proves nothing that a run could end by.
+        """
         weights = self.dual.weights()
         here = Point(weights, np.empty_like(weights))
         if not np.isfinite(weights).all():
@@ -295,8 +340,14 @@ class _Run:
         slope -= l2 * weights
         data = here.value - 0.5 * l2 * vectors.dot(weights, weights)
         self.planes.add(slope, data - vectors.dot(slope, weights))
-        self.planes.add(*self.dual.plane())
+        del slope, here
+        asked = self.looks >= self.ask_table
+        if asked:
+            self.planes.add(*self.dual.plane())
         self.bound = max(self.bound, self.planes.bound())
+        if asked:
+            self.ask_table = self.looks + (1 if self.planes.shares[-1] >= LITTLE else ASK_AGAIN)
+        self.looks += 1
         if self.bound > 0:
             self.proved = max(self.value - self.bound, 0.0) / self.bound
 
@@ -322,6 +373,9 @@ class _Run:
             "epoch": self.epoch,
             "next_check": self.next_check,
             "waited": self.waited,
+            "looks": self.looks,
+            "ask_table": self.ask_table,
+            "width": self.width,
             "ended": self.ended if self.ended in (TOLERANCE, HANDED_OVER) else None,
             "value": self.value if math.isfinite(self.value) else None,
             "bound": self.bound if math.isfinite(self.bound) else None,
@@ -330,6 +384,7 @@ class _Run:
             "n_evaluations": self.objective.n_evaluations,
             "random": random_state(self.rng),
             "heights": self.planes.heights.tolist(),
+            "errors": self.planes.errors.tolist(),
         }
         arrays = {
             "weights": self.dual.weights(),
@@ -342,11 +397,14 @@ class _Run:
             "steps": steps_table(self.steps),
             "shares": self.planes.shares,
         }
-        return header, arrays | {f"plane/{k}": slope for k, slope in enumerate(self.planes.slopes)}
+        return header, arrays | {f"plane/{k}": slope.astype(float) for k, slope in enumerate(self.planes.slopes)}
 
     def restore(self, state: State) -> None:
         """Go on where the run whose `state` this is was."""
         found, n = Found(state), self.problem.n_weights
+        width = found.integer("width", within=found.header.get("width", WIDTH), least=1, most=WIDTH)
+        if width != self.width:  # older versions had blocks of eight always
+            self.width, self.dual = width, PrimalDual(self.problem.compiled, self.penalty.penalised, width=width)
         mine = self.dual.table()
         for name, like in (("node", mine.node), ("pairs", mine.pairs)):
             part = found.arrays.get(name)
@@ -356,6 +414,9 @@ class _Run:
         self.dual.restore(found.vector("weights", n), found.vector("dual", n), found.vector("step_sizes", n), table)
         self.epoch = found.integer("epoch", least=1)
         self.next_check, self.waited = found.integer("next_check"), found.integer("waited")
+        self.looks, self.ask_table = (
+            found.integer(name, within=found.header.get(name, 0)) for name in ("looks", "ask_table")
+        )
         ended = found.header["ended"]
         self.ended = ended if ended in (TOLERANCE, HANDED_OVER) else None
         self.best = found.vector("best", n).copy()
@@ -367,8 +428,11 @@ class _Run:
         self.steps = steps_of_table(found.arrays["steps"])
         self.began = time.perf_counter() - (self.steps[-1].seconds if self.steps else 0.0)
         heights = [found.number("height", within=x) for x in found.header["heights"]]
+        known = "errors" in found.header  # older versions kept planes in double precision
+        errors = found.listed("errors", len(heights)) if known else [0.0] * len(heights)
         for number, height in enumerate(heights[: self.planes.capacity]):
             self.planes.add(found.vector(f"plane/{number}", n), height)
+            self.planes.errors[-1] += found.number("error", within=errors[number], least=0.0)
         shares = found.vector("shares", len(heights))
         if len(shares):
             self.planes.shares = shares.copy()
