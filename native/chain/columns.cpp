@@ -37,7 +37,8 @@ struct Rows {
   T* rows;
   int64_t step, first_merged = 0, away = 0, more = 0;  // in bytes
   template <class M>
-  Rows(const NodeWeights& w, T* rows_, M* merged) : rows(rows_), step(sizeof(T) * (sizeof(T) == 8 ? w.row_stride : w.stride)) {
+  Rows(const NodeWeights& w, T* rows_, M* merged)
+      : rows(rows_), step(sizeof(T) * (sizeof(T) == sizeof(double) ? w.row_stride : w.stride)) {
     if constexpr (SPLIT) {
       first_merged = w.n_rows;
       more = (w.stride - w.row_stride) * 8;

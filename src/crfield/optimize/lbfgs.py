@@ -12,9 +12,8 @@ Memory for W weights: five vectors of W doubles, the pairs of the history (8 W b
 the caller's diagonal. Nothing else of length W is made during a run. In single precision only the curvature model is
 rounded, not weights or gradients, so the optimum reached is the same.
 
-Far from the end a problem is evaluated in single precision if it offers that (`optimize.penalty`). As the gap comes
-near the run goes over to double for good: it evaluates the point where it is again and forgets its estimates of the
-gap, so whatever is claimed at the end, and the value told, come of double precision alone.
+Far from the end a problem is evaluated in single precision if it offers that (`optimize.penalty`), then in double for
+good: the point is evaluated again and estimates of the gap begin anew, so claims and the value told are of double.
 
 Everything is deterministic: the same problem, start and options give the same bits, whatever ``n_jobs``, as long as
 the problem itself does.
@@ -28,20 +27,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from crfield.errors import InputError
+from crfield.errors import InputError, ShapeError
 from crfield.kernels import vectors
 from crfield.optimize.basis import Basis, InBasis, gain_on_face
-from crfield.optimize.history import (
-    CALLBACK,
-    INTERRUPTED,
-    MAX_ITER,
-    NO_IMPROVEMENT,
-    TOLERANCE,
-    Result,
-    Step,
-    check_first,
-    check_run,
-)
+from crfield.optimize.history import CALLBACK, INTERRUPTED, MAX_ITER, NO_IMPROVEMENT, TOLERANCE, Result, Step
 from crfield.optimize.line_search import orthant_search, wolfe_search
 from crfield.optimize.penalty import Penalised, Penalty, Point
 from crfield.optimize.problem import Problem
@@ -242,7 +231,11 @@ class _Run:
         """Look at the start; ``gap`` is 0 afterwards if it is the minimum."""
         objective = self.objective
         objective.evaluate(self.here)
-        check_first(self.here.value, self.here.squared_norm)
+        if not (math.isfinite(self.here.value) and math.isfinite(self.here.squared_norm)):
+            raise InputError(
+                f"the objective must be finite at the start, got {self.here.value} with a squared gradient "
+                f"norm of {self.here.squared_norm}. Are there NaN or infinite features or start weights?"
+            )
         if self.sparse:
             self.here.n_active = int(np.count_nonzero(self.here.weights))
         else:
@@ -447,8 +440,12 @@ def minimize(
     """
     penalty = Penalty() if penalty is None else penalty
     n = int(problem.n_weights)
-    weights = check_run(n, start, penalty, tol=tol, max_iter=max_iter)
+    weights = np.array(start, dtype=np.float64)
     del start  # the last reference, where the caller passed one on: W doubles less during the run
+    if weights.shape != (n,):
+        raise ShapeError(f"start must have shape ({n},), one entry per weight, got {weights.shape}.")
+    if not tol >= 0 or max_iter < 0:
+        raise InputError(f"tol and max_iter must be ≥ 0, got tol={tol}, max_iter={max_iter}.")
     if penalty.l1 and (basis is not None or renew):
         raise InputError(f"an l1 penalty acts on single weights, which other coordinates mix: got l1={penalty.l1:g}.")
     if first_step is not None and not (first_step > 0 and math.isfinite(first_step)):

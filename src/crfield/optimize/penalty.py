@@ -84,6 +84,10 @@ class Penalised:
     """A problem with its penalty: fills Points and counts evaluations."""
 
     def __init__(self, problem: Problem, penalty: Penalty, *, n_jobs: int = 1) -> None:
+        if penalty.penalised is not None and len(penalty.penalised) != problem.n_weights:
+            raise ShapeError(
+                f"penalised must have {problem.n_weights} entries, one per weight, got {len(penalty.penalised)}."
+            )
         self.problem, self.penalty, self.n_jobs = problem, penalty, n_jobs
         self.n_evaluations = 0
         self.rough = False  # whether to evaluate in single precision
