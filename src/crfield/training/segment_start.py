@@ -27,15 +27,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crfield.core.potentials import Potentials
 from crfield.core.segments import Segmentation
-from crfield.core.semiring import Semiring
 from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.data.batch import Batch, Columns
 from crfield.features.columns.select import take_rows
-from crfield.inference.chain import ChainEngine
-from crfield.kernels import linear
 from crfield.optimize.basis import Basis
 from crfield.optimize.lbfgs import minimize
 from crfield.optimize.penalty import Penalty

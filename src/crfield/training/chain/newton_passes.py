@@ -7,14 +7,15 @@ every part tells its loss and its slope at one point v knows those of all; and w
 is a matrix that parts add up to as well. It is the covariance of the counts of features of labellings drawn from the
 model (Lehmann & Casella 1998, *Theory of point estimation*, § 2.5), so some draws of each sequence stand for it:
 
-    v ← v − (H + penalty)⁻¹ ∇F(v)          at the end of a pass; halfway back where F turns out to have risen
+    v ← v − t (H + penalty)⁻¹ ∇F(v)          at the end of a pass
 
-The size of the parts and their order do not matter, and no noise stays: draws make only the matrix rough, so an error
-shrinks to a fraction with each pass. The first pass is of stochastic steps (`training.chain.partial_fit`), which gives v;
-the second hears of it, and from its end on weights are those of Newton's steps.
+How far to go, t, is not known before the next pass has been heard: so that hears of the points of several t, and the
+lowest is the next v. The model has the weights of the lowest point that all parts have told of. The size of the parts and
+their order do not matter, and no noise stays: draws make only the matrix rough, so an error shrinks to a fraction with
+each pass. The first pass is of stochastic steps (`training.chain.partial_fit`), which gives v, and the second hears of it.
 
-Cost: one evaluation of a part for each call, ``ROWS`` W² products for each pass, and a matrix of W² numbers. So it is for
-few weights, and for numeric columns, of which stochastic steps know least.
+Cost: three evaluations of a part for each call, ``ROWS`` W² products for each pass, and a matrix of W² numbers. So it is
+for few weights, and for numeric columns, of which stochastic steps know least.
 """
 
 from __future__ import annotations
@@ -38,12 +39,13 @@ from crfield.training.likelihood import FusedChain
 MOST_WEIGHTS = 1_000
 ROWS, FEWEST, MOST = 12, 2, 16  # drawn pieces for each weight; draws of a piece
 LONGEST = 128  # steps of a piece
+SHARES = (1.0, 0.3, 0.1)  # of Newton's step
 LEAST = 1e-9  # of the largest curvature: what has none
 
 
 def suits(problem: Any, penalty: Penalty) -> bool:
     """Whether a problem is a likelihood with few weights, of numeric columns in the main, without an l1 penalty."""
-    if not isinstance(problem, FusedChain) or penalty.l1 or problem.n_weights > MOST_WEIGHTS or problem.unit:
+    if not isinstance(problem, FusedChain) or penalty.l1 or problem.n_weights > MOST_WEIGHTS:
         return False
     layout = problem.layout
     dense, node = layout.part["dense"], layout.part["node"]
@@ -53,28 +55,33 @@ def suits(problem: Any, penalty: Penalty) -> bool:
 
 @dataclass(eq=False)
 class NewtonPasses:
-    """The point v of the pass, what was heard of it so far, and the point before."""
+    """The points of a pass and what was heard of them so far, and the lowest point of the passes before."""
 
-    point: np.ndarray  # (W,)
-    slope: np.ndarray  # (W,) Σ of the parts, without the penalty
-    bend: np.ndarray  # (W, W)
-    value: float = 0.0
+    points: np.ndarray  # (K, W)
+    slopes: np.ndarray  # (K, W) Σ of the parts, without the penalty
+    values: np.ndarray  # (K,) likewise
+    bend: np.ndarray  # (W, W) at the last point, which is the nearest to the lowest
     count: float = 0.0  # sequences that were heard
-    before: tuple[np.ndarray, float] | None = None  # the last point that lay below all others, and F there
+    lowest: np.ndarray | None = None  # (W,)
+    least: float = np.inf  # F there
+    step: np.ndarray | None = None  # (W,) that the points are shares of
 
     @classmethod
-    def at(cls, point: np.ndarray, before: tuple[np.ndarray, float] | None = None) -> NewtonPasses:
-        """A pass at a point, of which nothing was heard yet."""
-        size = len(point)
-        return cls(point.copy(), np.zeros(size), np.zeros((size, size)), before=before)
+    def at(cls, points: np.ndarray) -> NewtonPasses:
+        """A pass at some points (K, W), of which nothing was heard yet."""
+        size = points.shape[1]
+        return cls(points.copy(), np.zeros(points.shape), np.zeros(len(points)), np.zeros((size, size)))
 
-    def hear(self, problem: FusedChain, batch: Batch, weight: np.ndarray | None, rng: np.random.Generator) -> None:
-        """One more part."""
-        slope = np.empty(len(self.point))
-        self.value += problem.evaluate(self.point, slope)
-        self.slope += slope
-        self.bend += drawn_curvature(problem.layout, batch, weight, self.point, rng)
+    def hear(self, problem: FusedChain, batch: Batch, weight: np.ndarray | None, rng: np.random.Generator) -> float:
+        """One more part; gives its loss at the first point."""
+        slope, losses = np.empty(self.points.shape[1]), []
+        for number, point in enumerate(self.points):
+            losses.append(problem.evaluate(point, slope))
+            self.slopes[number] += slope
+        self.values += losses
+        self.bend += drawn_curvature(problem.layout, batch, weight, self.points[-1], rng)
         self.count += batch.topology.n_sequences
+        return float(losses[0])
 
     def over(self, n: float) -> bool:
         """Whether all n sequences were heard."""
@@ -82,15 +89,22 @@ class NewtonPasses:
 
     def ended(self, penalty: Penalty, n: float) -> NewtonPasses:
         """The next pass."""
-        size, scale = len(self.point), n / self.count
+        size, scale = self.points.shape[1], n / self.count
         ridge = penalty.ridge(size)
-        value = self.value * scale + 0.5 * float(ridge @ self.point**2)
-        if self.before is not None and not value <= self.before[1]:
-            return NewtonPasses.at(0.5 * (self.point + self.before[0]), self.before)
-        bend = self.bend * scale
+        values = self.values * scale + 0.5 * (self.points**2 @ ridge)
+        best = int(np.argmin(np.where(np.isfinite(values), values, np.inf)))
+        if not values[best] < self.least and self.lowest is not None and self.step is not None:
+            return self._next(self.lowest, self.least, 0.1 * self.step)  # all were too far: the same way, less of it
+        lowest, bend = self.points[best], self.bend * scale
         bend[np.diag_indices(size)] += ridge + LEAST * float(np.diag(bend).max(initial=0.0)) + 1e-300
-        step = np.linalg.solve(bend, self.slope * scale + ridge * self.point)
-        return NewtonPasses.at(self.point - step, (self.point, value))
+        step = np.linalg.solve(bend, self.slopes[best] * scale + ridge * lowest)
+        return self._next(lowest, float(values[best]), step)
+
+    @classmethod
+    def _next(cls, lowest: np.ndarray, least: float, step: np.ndarray) -> NewtonPasses:
+        made = cls.at(lowest - np.multiply.outer(SHARES, step))
+        made.lowest, made.least, made.step = lowest, least, step
+        return made
 
 
 def drawn_curvature(
@@ -165,6 +179,8 @@ def draw_labels(
 def _table(columns: Columns) -> np.ndarray:
     """(N, C) all columns, the sparse ones before the dense ones."""
     if columns.values is None and columns.width:
-        columns = Columns(columns.indptr, columns.indices, columns.width, np.ones(len(columns.indices)), columns.dense)
+        columns = Columns(
+            columns.indptr, columns.indices, columns.width, np.ones(len(columns.indices)), columns.dense
+        )
     none = np.zeros((0, columns.width + columns.n_dense))
     return np.concatenate([none, *(rows for rows, _ in numeric_blocks(columns, np.arange(columns.width)))])
