@@ -10,9 +10,9 @@ Passes and penalties were looked at on every fifth training sentence, the other 
 where the perceptron's held-out F1 stops rising; l1 = 1 was the first penalty tried, had a held-out F1 of 93.7 with
 10,955 active features, and was kept. The hinge's l2 = 10 was chosen for its gap alone.
 
-``partial_fit``: how far the objective of `fit` is below after ten passes in ten parts each, on sentences (stochastic steps)
-and on a chest accelerometer in raw units with ``standardize=True`` (Newton's steps); its first part is a sample of all
-people, since scales are those of the first part.
+``partial_fit``: how far the objective of `fit` is below after ten passes in ten parts each, on sentences (stochastic
+steps) and on a chest accelerometer in raw units with ``standardize=True`` (Newton's steps); its first part is a
+sample of all people, since scales are those of the first part.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _parts(bench: Bench, train: Any, *, judged: bool) -> list[Row]:
                 unit="%",
                 required=GAP_OF_PARTS if judged else None,
                 better="less",
-                note=f"{len(model.coef_):,} weights, {len(X):,} sequences in {PASSES} parts, {seconds.best:.2g} CPU s",
+                note=f"{len(model.coef_):,} weights, {len(X):,} sequences, {PASSES} parts, {seconds.best:.2g} CPU s",
             )
         )
     return rows

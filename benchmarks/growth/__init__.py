@@ -7,7 +7,9 @@ cost what any call costs, so the slope that is judged is that of the upper part 
 CPU time, best of several turns, except for threads, where the clock counts. A full run rewrites the table and the
 picture of `docs/design/growth.md`; a quick one prints only, and so does one of some topics:
 
-    CRFIELD_GROWTH="steps labels" python -m benchmarks growth      # steps labels features threads segments nodes rounds candidates
+    CRFIELD_GROWTH="steps labels" python -m benchmarks growth
+
+Topics are steps, labels, features, threads, segments, nodes, rounds and candidates.
 """
 
 from __future__ import annotations

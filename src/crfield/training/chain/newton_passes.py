@@ -1,21 +1,23 @@
 """Numeric data that come again, part by part: a step of Newton's method after every pass.
 
-Stochastic steps over the same n sequences again and again are left with the noise of the sequence before: after k passes
-about d / 2k above the minimum, where d is the number of weights that the data decide (Bach & Moulines 2011,
-*Non-asymptotic analysis of stochastic approximation algorithms*), and columns that overlap make it worse. A pass in which
-every part tells its loss and its slope at one point v knows those of all; and where weights are few, the curvature of all
-is a matrix that parts add up to as well. It is the covariance of the counts of features of labellings drawn from the
-model (Lehmann & Casella 1998, *Theory of point estimation*, § 2.5), so some draws of each sequence stand for it:
+Stochastic steps over the same n sequences again and again are left with the noise of the sequence before: after k
+passes about d / 2k above the minimum, where d is the number of weights that the data decide (Bach & Moulines 2011,
+*Non-asymptotic analysis of stochastic approximation algorithms*), and columns that overlap make it worse. A pass in
+which every part tells its loss and its slope at one point v knows those of all; and where weights are few, the
+curvature of all is a matrix that parts add up to as well. It is the covariance of the counts of features of
+labellings drawn from the model (Lehmann & Casella 1998, *Theory of point estimation*, § 2.5), so some draws of each
+sequence stand for it:
 
     v ← v − t (H + penalty)⁻¹ ∇F(v)          at the end of a pass
 
 How far to go, t, is not known before the next pass has been heard: so that hears of the points of several t, and the
-lowest is the next v. The model has the weights of the lowest point that all parts have told of. The size of the parts and
-their order do not matter, and no noise stays: draws make only the matrix rough, so an error shrinks to a fraction with
-each pass. The first pass is of stochastic steps (`training.chain.partial_fit`), which gives v, and the second hears of it.
+lowest is the next v. The model has the weights of the lowest point that all parts have told of. The size of the
+parts and their order do not matter, and no noise stays: draws make only the matrix rough, so an error shrinks to a
+fraction with each pass. The first pass is of stochastic steps (`training.chain.partial_fit`), which gives v, and the
+second hears of it.
 
-Cost: three evaluations of a part for each call, ``ROWS`` W² products for each pass, and a matrix of W² numbers. So it is
-for few weights, and for numeric columns, of which stochastic steps know least.
+Cost: three evaluations of a part for each call, ``ROWS`` W² products for each pass, and a matrix of W² numbers. So
+it is for few weights, and for numeric columns, of which stochastic steps know least.
 """
 
 from __future__ import annotations
@@ -28,12 +30,12 @@ import numpy as np
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.core.topology import Chains
-from crfield.data.batch import Batch, Columns
+from crfield.data.batch import Batch
 from crfield.inference.chain import ChainEngine
 from crfield.kernels import linear
 from crfield.optimize.penalty import Penalty
 from crfield.scoring.layout import Layout
-from crfield.training.column_basis import numeric_blocks
+from crfield.training.column_basis import column_table
 from crfield.training.likelihood import FusedChain
 
 MOST_WEIGHTS = 1_000
@@ -122,7 +124,7 @@ def drawn_curvature(
     chains = Chains.from_lengths(stop - start)
     draws = int(np.clip(-(-ROWS * layout.n_weights // max(len(start), 1)), FEWEST, MOST))
     drawn = draw_labels(layout, weights, Batch(chains, batch.node), draws, rng)
-    table = _table(batch.node)
+    table = column_table(batch.node)
     by_piece = np.ones(len(start)) if weight is None else np.repeat(weight, count)
     column, label = layout.node_features()
     pairs = np.arange(labels**2) if layout.pairs is None else layout.pairs
@@ -174,13 +176,3 @@ def draw_labels(
         last = follows[at, nodes, last[:, :active]]
         drawn[:, nodes] = last
     return drawn
-
-
-def _table(columns: Columns) -> np.ndarray:
-    """(N, C) all columns, the sparse ones before the dense ones."""
-    if columns.values is None and columns.width:
-        columns = Columns(
-            columns.indptr, columns.indices, columns.width, np.ones(len(columns.indices)), columns.dense
-        )
-    none = np.zeros((0, columns.width + columns.n_dense))
-    return np.concatenate([none, *(rows for rows, _ in numeric_blocks(columns, np.arange(columns.width)))])

@@ -165,7 +165,7 @@ def take_pass(
 def _newton_pass(
     parts: ChainParts, objective: str, state: PartialFit, penalty: Penalty, *, n: float, rng: np.random.Generator
 ) -> Passed | None:
-    """A part of numeric data that has come before, for Newton's steps; None where there are none (`newton_passes`)."""
+    """A part of numeric data that came before, for Newton's steps; None where they do not fit (`newton_passes`)."""
     count = parts.target.topology.n_sequences
     problem = parts.problem(objective) if 0 < count <= n and state.n_seen >= n * (1 - 1e-9) else None
     if problem is None or not suits(problem, penalty):
