@@ -210,9 +210,9 @@ def _counts(layout: SegmentLayout, pieces: _Pieces, drawn: np.ndarray) -> np.nda
     by_role = {"sum": whole, "first": values[before], "last": values[after], "mean": whole / cut.lengths[:, None]}
     met_columns = np.empty((rows, values.shape[1], len(roles) * labels))
     for number, role in enumerate(roles):
-        for column in range(values.shape[1]):
+        for each in range(values.shape[1]):
             place = slice(number * labels, (number + 1) * labels)
-            met_columns[:, column, place] = table(by_role[role][:, column], code, labels)
+            met_columns[:, each, place] = table(by_role[role][:, each], code, labels)
     steps, inside = out[:, layout.part["steps"]], layout.steps.part
     column, item = layout.steps.node_features()
     steps[:, inside["node"]] = met_columns[:, column, item]

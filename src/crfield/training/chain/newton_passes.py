@@ -23,7 +23,6 @@ it is for few weights, and for numeric columns, of which stochastic steps know l
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -45,9 +44,9 @@ SHARES = (1.0, 0.3, 0.1)  # of Newton's step
 LEAST = 1e-9  # of the largest curvature: what has none
 
 
-def suits(problem: Any, penalty: Penalty) -> bool:
+def suits(problem: FusedChain, penalty: Penalty) -> bool:
     """Whether a problem is a likelihood with few weights, of numeric columns in the main, without an l1 penalty."""
-    if not isinstance(problem, FusedChain) or penalty.l1 or problem.n_weights > MOST_WEIGHTS:
+    if penalty.l1 or problem.n_weights > MOST_WEIGHTS:
         return False
     layout = problem.layout
     dense, node = layout.part["dense"], layout.part["node"]

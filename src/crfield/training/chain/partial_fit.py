@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -37,8 +37,11 @@ from crfield.optimize.history import Result, Step
 from crfield.optimize.penalty import Penalty
 from crfield.scoring.layout import Layout
 from crfield.scoring.layout_growth import carried
-from crfield.training.chain.newton_passes import NewtonPasses, suits
 from crfield.training.chain.plan import ChainParts
+from crfield.training.likelihood import FusedChain
+
+if TYPE_CHECKING:
+    from crfield.training.chain.newton_passes import NewtonPasses
 
 PARTIAL = "partial_fit"  # why training ended
 HOW = "stochastic steps with a step size for every weight, one pass over each part"
@@ -166,9 +169,11 @@ def _newton_pass(
     parts: ChainParts, objective: str, state: PartialFit, penalty: Penalty, *, n: float, rng: np.random.Generator
 ) -> Passed | None:
     """A part of numeric data that came before, for Newton's steps; None where they do not fit (`newton_passes`)."""
+    from crfield.training.chain.newton_passes import NewtonPasses, suits  # rarely needed
+
     count = parts.target.topology.n_sequences
     problem = parts.problem(objective) if 0 < count <= n and state.n_seen >= n * (1 - 1e-9) else None
-    if problem is None or not suits(problem, penalty):
+    if not isinstance(problem, FusedChain) or not suits(problem, penalty):
         state.newton = None
         return None
     if state.newton is None:
