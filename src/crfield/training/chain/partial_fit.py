@@ -177,7 +177,8 @@ def _newton_pass(
         state.newton = None
         return None
     if state.newton is None:
-        state.newton = NewtonPasses.at(np.atleast_2d(state.weights if state.mean is None else state.mean))
+        begun_at = state.weights if state.mean is None else state.mean
+        state.newton = NewtonPasses.at(np.stack([begun_at, 0.3 * begun_at, 0.1 * begun_at]))
     loss = state.newton.hear(problem, parts.batch, parts.target.weight, rng)
     if state.newton.over(n):
         state.newton = state.newton.ended(penalty, n)
