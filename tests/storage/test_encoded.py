@@ -123,6 +123,7 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
         ({"solver": "gis"}, {}, "From disk use solver='lbfgs'"),
         ({"solver": "newton_cg"}, {}, "From disk use solver='lbfgs'"),
         ({"solver": "sgd"}, {}, "From disk use solver='warm'"),
+        ({"solver": "primal_dual"}, {}, "From disk use solver='warm', .* to the same optimum"),
         ({"solver": "adagrad"}, {}, "From disk use solver='warm'"),
         ({"solver": "sgd_l1", "l1": 1.0}, {}, "From disk use solver='warm' with the same l1"),
         ({"solver": "perceptron"}, {}, "From disk use objective='softmax_margin'"),

@@ -140,7 +140,8 @@ def test_the_basis_of_the_start_is_one_of_the_weights() -> None:
     assert isinstance(made, Basis)
     np.testing.assert_allclose(made.outward(made.inward(weights)), weights, atol=1e-8)
     again = segment_start.started(problem, penalty, basis)
-    assert again is not None and again[1].blocks[0][1].tobytes() == made.blocks[0][1].tobytes()
+    assert again is not None
+    assert again[1].blocks[0][1].tobytes() == made.blocks[0][1].tobytes()
 
 
 def test_a_model_of_runs_is_no_worse_than_the_chain_in_it() -> None:

@@ -232,6 +232,18 @@ def numeric_blocks(columns: Columns, sparse: np.ndarray) -> Iterator[tuple[np.nd
         yield np.concatenate([np.zeros((rows, 0)), *pieces], axis=1), part
 
 
+def column_table(columns: Columns) -> np.ndarray:
+    """(N, C) all columns as numbers, the sparse ones before the dense ones.
+
+    >>> column_table(Columns.from_rows([[1], [0, 1]], width=2)).tolist()
+    [[0.0, 1.0], [1.0, 1.0]]
+    """
+    if columns.values is None and columns.width:
+        columns = replace(columns, values=np.ones(len(columns.indices)))
+    none = np.zeros((0, columns.width + columns.n_dense))
+    return np.concatenate([none, *(rows for rows, _ in numeric_blocks(columns, np.arange(columns.width)))])
+
+
 def _squares(columns: Columns, rows: np.ndarray, *, dense: bool = False) -> np.ndarray:
     """Σ weight x² of every sparse column, and of the dense ones behind them if asked for."""
     weighed = np.ones(len(columns.indices)) if columns.values is None else columns.values**2

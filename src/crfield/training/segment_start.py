@@ -4,20 +4,22 @@ A chain is a semi-Markov model of runs. With transitions t and a run of label j 
 
     d t_jj, in the intercept of its steps, less t_jj, in the transition that leads to it
 
-so the chain's weights are a start that costs as much as a chain does and is far below zero weights. More than that they
-tell how the objective bends: at zero weights every length and every label is as likely as any other, which is nothing
-like the end, where what is open is the step at which a run ends. The second derivative of the likelihood is the
-covariance of the counts of features under the model (Lehmann & Casella 1998, *Theory of point estimation*, § 2.5),
+so the chain's weights are a start that costs as much as a chain does and is far below zero weights. More than that
+they tell how the objective bends: at zero weights every length and every label is as likely as any other, which is
+nothing like the end, where what is open is the step at which a run ends. The second derivative of the likelihood is
+the covariance of the counts of features under the model (Lehmann & Casella 1998, *Theory of point estimation*, §
+2.5),
 
     ∇²f(w) = Σ_s weight_s Cov(counts of a labelling drawn from p(y | x_s, w))
 
 and labellings of a chain are drawn at next to no cost. ``DRAWS`` of each sequence are enough for a matrix that
 L-BFGS starts from; its root is the basis (`optimize.basis`). The optimum is the same; on the six worlds of `crfield
-experiment one-data-set` it takes 7 to 36 evaluations to get there, where zero weights took 37 to 252. Columns in units
-that lie far apart keep the start at zero weights: there rounding decides, and the second derivative itself is needed.
+experiment one-data-set` it takes 7 to 36 evaluations to get there, where zero weights took 37 to 252. Columns in
+units that lie far apart keep the start at zero weights: there rounding decides, and the second derivative itself is
+needed.
 
-Cost: a chain's training to a rough tolerance, and products of W × W numbers for ``ROWS`` W drawn sequences, so this is for
-models with few weights.
+Cost: a chain's training to a rough tolerance, and products of W × W numbers for ``ROWS`` W drawn sequences, so this
+is for models with few weights.
 """
 
 from __future__ import annotations
@@ -27,22 +29,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crfield.core.potentials import Potentials
 from crfield.core.segments import Segmentation
-from crfield.core.semiring import Semiring
 from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.data.batch import Batch, Columns
 from crfield.features.columns.select import take_rows
-from crfield.inference.chain import ChainEngine
-from crfield.kernels import linear
 from crfield.optimize.basis import Basis
 from crfield.optimize.lbfgs import minimize
 from crfield.optimize.penalty import Penalty
 from crfield.scoring.layout import Layout
 from crfield.scoring.segments import SegmentLayout
 from crfield.training.chain.newton_passes import draw_labels
-from crfield.training.column_basis import Moments, column_basis, numeric_blocks
+from crfield.training.column_basis import Moments, column_basis, column_table
 from crfield.training.likelihood import FusedChain, history_pairs
 
 if TYPE_CHECKING:
@@ -177,7 +175,7 @@ def _drawn(chain: Layout, weights: np.ndarray, pieces: _Pieces) -> np.ndarray:
 
 
 def _counts(layout: SegmentLayout, pieces: _Pieces, drawn: np.ndarray) -> np.ndarray:
-    """(DRAWS · pieces, W) the counts of features of every draw, less their mean, such that CᵀC is their covariance."""
+    """(DRAWS · pieces, W) the counts of features of every draw less their mean; CᵀC is their covariance."""
     one, labels, roles = pieces.chains, layout.n_labels, layout.roles
     chains = Chains.from_lengths(np.tile(one.lengths, DRAWS))
     cut, _ = Segmentation.of_runs(chains, drawn.ravel()).limited(layout.limit)
@@ -205,16 +203,16 @@ def _counts(layout: SegmentLayout, pieces: _Pieces, drawn: np.ndarray) -> np.nda
     long = np.flatnonzero(bins >= 0)
     lengths = out[:, layout.part["length"]]
     lengths[:] = table(ones[long], bins[long] * labels + code[long], lengths.shape[1], long)
-    values = _table(pieces.rows)
+    values = column_table(pieces.rows)
     sums = np.concatenate([np.zeros((1, values.shape[1])), np.cumsum(values - values.mean(axis=0), axis=0)])
     before, after = cut.start % one.n_nodes, (cut.stop - 1) % one.n_nodes
     whole = sums[after + 1] - sums[before] + cut.lengths[:, None] * values.mean(axis=0)
     by_role = {"sum": whole, "first": values[before], "last": values[after], "mean": whole / cut.lengths[:, None]}
     met_columns = np.empty((rows, values.shape[1], len(roles) * labels))
     for number, role in enumerate(roles):
-        for column in range(values.shape[1]):
+        for each in range(values.shape[1]):
             place = slice(number * labels, (number + 1) * labels)
-            met_columns[:, column, place] = table(by_role[role][:, column], code, labels)
+            met_columns[:, each, place] = table(by_role[role][:, each], code, labels)
     steps, inside = out[:, layout.part["steps"]], layout.steps.part
     column, item = layout.steps.node_features()
     steps[:, inside["node"]] = met_columns[:, column, item]
@@ -223,10 +221,3 @@ def _counts(layout: SegmentLayout, pieces: _Pieces, drawn: np.ndarray) -> np.nda
     by_draw -= by_draw.mean(axis=0)
     by_draw *= np.sqrt(pieces.weight / (DRAWS - 1))[:, None]
     return out
-
-
-def _table(columns: Columns) -> np.ndarray:
-    """(N, C) all columns, the sparse ones before the dense ones."""
-    if columns.values is None and columns.width:
-        columns = replace(columns, values=np.ones(len(columns.indices)))
-    return np.concatenate([rows for rows, _ in numeric_blocks(columns, np.arange(columns.width))])

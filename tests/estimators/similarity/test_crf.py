@@ -18,6 +18,7 @@ from crfield.core.potentials import Potentials
 from crfield.core.target import Target
 from crfield.core.topology import Chains
 from crfield.errors import ConvergenceWarning, CrfieldError, DataWarning, InputError, ModelFileError, ShapeError
+from crfield.estimators.similarity import training as field_training
 from crfield.features.columns.random_features import (
     Landmarks,
     Waves,
@@ -30,7 +31,6 @@ from crfield.inference.chain import ChainEngine
 from crfield.objectives.contrast import Contrast
 from crfield.scoring.similarity import GivenSimilarity, Similarity, similarity_of, spread
 from crfield.selection.methods.cliques import Refit, select_cliques
-from crfield.estimators.similarity import training as field_training
 from crfield.training.rows import similarity as mapped_training
 from crfield.training.rows.similarity import fused_problem, mapped_problem
 

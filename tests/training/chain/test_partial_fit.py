@@ -14,8 +14,10 @@ from crfield.data.labels import LabelCoder
 from crfield.errors import InputError, LabelError, ShapeError
 from crfield.features.detect import encoder_for
 from crfield.features.growth import grow
+from crfield.optimize.basis import second_derivative
 from crfield.scoring.layout import Layout
 from crfield.scoring.layout_growth import carried, joined
+from crfield.training.chain import newton_passes
 from tests.cases.estimators import KINDS, Kind, as_strings, exact, world
 
 COLUMNS = [kind for kind in KINDS if kind.name != "label_functions"]
@@ -240,3 +242,97 @@ def test_a_loaded_model_goes_on_like_the_one_that_was_saved(tmp_path: Any) -> No
     model.partial_fit(X[50:], y[50:])
     loaded.partial_fit(X[50:], y[50:])
     assert loaded.coef_.tobytes() == model.coef_.tobytes()
+
+
+# ------------------------------------------------------------------------------------ numeric data that come again
+
+
+def recordings(n: int, seed: int = 0) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Four columns, two of which nearly say the same, and labels that last."""
+    rng = np.random.default_rng(seed)
+    X, y = [], []
+    for _ in range(n):
+        labels = np.repeat(rng.integers(0, 3, 5), 4)
+        rows = rng.normal(size=(len(labels), 4)) + labels[:, None] * [1.0, 0.5, 0.0, 0.3]
+        rows[:, 3] = rows[:, 0] + 0.05 * rows[:, 3]
+        X.append(rows)
+        y.append(labels)
+    return X, y
+
+
+def in_passes(model: ChainCRF, X: Any, y: Any, *, parts: int, passes: int, shuffled: bool = False) -> ChainCRF:
+    rng = np.random.default_rng(1)
+    order = rng.permutation(len(X))
+    for _ in range(passes):
+        order = rng.permutation(len(X)) if shuffled else order
+        for part in np.array_split(order, parts):
+            model.partial_fit([X[i] for i in part], [y[i] for i in part], n_sequences=len(X))
+    return model
+
+
+@pytest.mark.parametrize(("parts", "shuffled"), [(1, False), (4, False), (10, False), (10, True), (24, False)])
+def test_ten_passes_over_numbers_end_within_one_per_cent_of_fit(parts: int, shuffled: bool) -> None:
+    X, y = recordings(24)
+    best = ChainCRF(tol=1e-8).fit(X, y)
+    model = in_passes(ChainCRF(), X, y, parts=parts, passes=10, shuffled=shuffled)
+    assert best.objective_ * (1 - 1e-9) <= objective(model, X, y) < 1.01 * best.objective_
+
+
+def test_the_curvature_of_draws_is_about_the_second_derivative() -> None:
+    X, y = recordings(10)
+    model = ChainCRF(l2=0.3)
+    labels = LabelCoder().fit(y)
+    fitted, batch, target, _ = model.read_training(labels, X, y, None, None)
+    problem = model._parts(fitted, batch, target).problem("likelihood")
+    weights = 0.3 * np.random.default_rng(3).normal(size=problem.n_weights)
+
+    def slope(there: np.ndarray) -> np.ndarray:
+        found = np.empty(len(there))
+        problem.evaluate(there, found)
+        return found
+
+    exact = second_derivative(slope, weights, slope(weights))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(newton_passes, "ROWS", 10**6)
+        patch.setattr(newton_passes, "MOST", 3000)
+        about = newton_passes.drawn_curvature(fitted.layout, batch, None, weights, np.random.default_rng(0))
+    size = np.sqrt(np.maximum(np.diag(exact), 1e-3))
+    np.testing.assert_allclose(about / np.outer(size, size), exact / np.outer(size, size), atol=0.12)
+
+
+def test_newton_passes_have_the_same_bits_and_pickles_go_on() -> None:
+    X, y = recordings(12)
+    one, two = (in_passes(ChainCRF(random_state=3), X, y, parts=3, passes=3) for _ in range(2))
+    assert one._pass is not None
+    assert one._pass.newton is not None
+    two = pickle.loads(pickle.dumps(two))
+    one, two = (in_passes(model, X, y, parts=3, passes=2) for model in (one, two))
+    assert one.coef_.tobytes() == two.coef_.tobytes()
+
+
+def test_a_label_that_joins_ends_newton_passes_and_they_begin_again() -> None:
+    X, y = recordings(12)
+    model = in_passes(ChainCRF(), X, y, parts=3, passes=4)
+    y = [np.where(np.arange(len(labels)) < 2, 7, labels) for labels in y]
+    model.partial_fit(X[:4], y[:4], n_sequences=12)
+    assert model.classes_.tolist() == [0, 1, 2, 7]
+    assert model._pass is not None
+    assert model._pass.newton is None
+    best = ChainCRF(tol=1e-8).fit(X, y)
+    model = in_passes(model, X, y, parts=3, passes=12)
+    assert objective(model, X, y) < 1.01 * best.objective_
+
+
+def test_text_and_parts_that_come_once_have_no_newton_passes() -> None:
+    raw, y = world(12)
+    model = ChainCRF()
+    for _ in range(3):
+        model.partial_fit(as_strings(raw), y, n_sequences=12)
+    assert model._pass is not None
+    assert model._pass.newton is None
+    X, labels = recordings(12)
+    once = ChainCRF()
+    for _ in range(3):
+        once.partial_fit(X, labels)
+    assert once._pass is not None
+    assert once._pass.newton is None

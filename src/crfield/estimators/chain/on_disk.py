@@ -51,6 +51,7 @@ Part = Sequence[Any]  # (X, y) or (X, y, weights)
 Parts = Iterable[Part] | Callable[[], Iterable[Part]]
 ON_DISK = (*SHARD_SOLVERS, "cg", "projected_cg")  # solvers that read data on disk
 _INSTEAD = {  # of those that look at single sequences or at second derivatives
+    "primal_dual": "solver='warm', stochastic epochs shard by shard and then L-BFGS, to the same optimum",
     "newton_cg": "solver='lbfgs', which comes to the same optimum",
     "gis": "solver='lbfgs', which comes to the same optimum",
     "sgd": "solver='warm', stochastic epochs shard by shard and then L-BFGS",

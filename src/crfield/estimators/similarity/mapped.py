@@ -60,7 +60,7 @@ def with_columns(batch: GraphBatch, columns: Sequence[np.ndarray], *, ends: bool
 
 
 def with_table(batch: GraphBatch, dense: np.ndarray, ends: Sequence[int]) -> GraphBatch:
-    """The batch with the columns ``dense`` (N, D), which is changed: at each of ``ends`` it tells first and last steps."""
+    """The batch with the columns ``dense`` (N, D), changed at each of ``ends`` to tell first and last steps."""
     topology = batch.topology
     starts, stops = topology.offsets[:-1], topology.offsets[1:]
     filled = starts < stops

@@ -8,7 +8,8 @@ methods for online learning and stochastic optimization*, in its composite form)
 the penalties are meant for, so that many passes over the same n sequences approach the minimum that `fit` finds.
 Weights of rare and of new features take long steps, those of common ones short steps, whatever came before; there is
 no step size to choose. The model gets the mean of the weights of the second half of the pass, which is less noisy
-than the last one; the next pass starts from the last one.
+than the last one; the next pass starts from the last one. Few weights of numeric columns, of which these steps know
+least, have Newton's steps as soon as their sequences come again (`training.chain.newton_passes`).
 
 A model that was fitted by other means has no sums. They are then taken at its weights from the new sequences, as if
 all it has seen so far had been like these; features that are new start from nothing.
@@ -21,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -36,8 +37,11 @@ from crfield.optimize.history import Result, Step
 from crfield.optimize.penalty import Penalty
 from crfield.scoring.layout import Layout
 from crfield.scoring.layout_growth import carried
-from crfield.training.chain.newton_passes import NewtonPasses, suits
 from crfield.training.chain.plan import ChainParts
+from crfield.training.likelihood import FusedChain
+
+if TYPE_CHECKING:
+    from crfield.training.chain.newton_passes import NewtonPasses
 
 PARTIAL = "partial_fit"  # why training ended
 HOW = "stochastic steps with a step size for every weight, one pass over each part"
@@ -54,6 +58,7 @@ class PartialFit:
     squares: np.ndarray | None  # (W,) Σ g²; None before the first pass over a model that was fitted otherwise
     n_seen: float = 0.0  # sequences so far
     n_passes: int = 0
+    mean: np.ndarray | None = None  # (W,) of the last pass: what the model has
     newton: NewtonPasses | None = None  # of numeric data that come again
 
 
@@ -128,7 +133,7 @@ def grown(
     state = PartialFit(carried(so_far.weights, old, new, places), squares, so_far.n_seen, so_far.n_passes)
     known = carried(np.ones(old.n_weights), old, new, places) > 0
     if known.all() and old.n_weights == new.n_weights:
-        state.newton = so_far.newton  # what was heard of fewer weights is of no use
+        state.mean, state.newton = so_far.mean, so_far.newton  # what was heard of fewer weights is of no use
     return state, None if known.all() else ~known
 
 
@@ -146,17 +151,13 @@ def take_pass(
     """One pass of stochastic steps, which changes ``state``, as the result of a training."""
     known = isinstance(random_state, int) and random_state >= 0
     rng = random_generator([random_state, state.n_passes] if known else random_state)
-    passed = learn_pass(
-        parts,
-        objective,
-        state,
-        penalty,
-        n_sequences=float(n_sequences or state.n_seen + parts.target.topology.n_sequences),
-        fresh=fresh,
-        rng=rng,
-    )
-    if n_sequences is not None:
-        passed = _again(parts, objective, state, penalty, passed, n=float(n_sequences), rng=rng)
+    passed = None
+    if n_sequences is not None and fresh is None and state.squares is not None:
+        passed = _newton_pass(parts, objective, state, penalty, n=float(n_sequences), rng=rng)
+    if passed is None:
+        shared = float(n_sequences or state.n_seen + parts.target.topology.n_sequences)
+        passed = learn_pass(parts, objective, state, penalty, n_sequences=shared, fresh=fresh, rng=rng)
+        state.mean = passed.weights
     active = int(np.count_nonzero(passed.weights))
     step = Step(state.n_passes, passed.n_steps, passed.loss, float("nan"), 1.0, active, 0.0)
     return Result(
@@ -164,23 +165,27 @@ def take_pass(
     )
 
 
-def _again(
-    parts: ChainParts, objective: str, state: PartialFit, penalty: Penalty, passed: Passed, *, n: float, rng: Any
-) -> Passed:
-    """The pass with the weights of Newton's steps where parts of numeric data have come again (`newton_passes`)."""
+def _newton_pass(
+    parts: ChainParts, objective: str, state: PartialFit, penalty: Penalty, *, n: float, rng: np.random.Generator
+) -> Passed | None:
+    """A part of numeric data that came before, for Newton's steps; None where they do not fit (`newton_passes`)."""
+    from crfield.training.chain.newton_passes import NewtonPasses, suits  # rarely needed
+
     count = parts.target.topology.n_sequences
-    problem = parts.problem(objective) if 0 < count <= n else None
-    if problem is None or not suits(problem, penalty):
+    problem = parts.problem(objective) if 0 < count <= n and state.n_seen >= n * (1 - 1e-9) else None
+    if not isinstance(problem, FusedChain) or not suits(problem, penalty):
         state.newton = None
-        return passed
+        return None
     if state.newton is None:
-        if state.n_seen >= n * (1 - 1e-9):  # all came once
-            state.newton = NewtonPasses.at(passed.weights)
-        return passed
-    state.newton.hear(problem, parts.batch, parts.target.weight, rng)
+        begun_at = state.weights if state.mean is None else state.mean
+        state.newton = NewtonPasses.at(np.stack([begun_at, 0.3 * begun_at, 0.1 * begun_at]))
+    loss = state.newton.hear(problem, parts.batch, parts.target.weight, rng)
     if state.newton.over(n):
         state.newton = state.newton.ended(penalty, n)
-    return passed if state.newton.before is None else replace(passed, weights=state.newton.point.copy())
+    state.n_seen, state.n_passes = state.n_seen + count, state.n_passes + 1
+    known = state.newton.points[0] if state.newton.lowest is None else state.newton.lowest
+    state.weights[:] = known
+    return Passed(known.copy(), loss, 1)
 
 
 def _problems(parts: ChainParts, objective: str, pieces: list[np.ndarray]) -> Iterator[tuple[Any, int]]:

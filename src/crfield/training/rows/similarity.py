@@ -4,10 +4,10 @@ Columns of landmarks differ as the eigenvalues of their Gram matrix do, some tho
 The curvature of the loss along them is known in advance, Σ_n φ_nd² · p (1 − p), and the root of its inverse is the
 diagonal that L-BFGS starts from. Evaluating costs a product of matrices, N · D · L, beside which a long history is
 free; with columns of single precision it takes half the time. Sequences with one full table of neighbours are a
-chain, weight for weight: they are scored, summed over and pulled back one by one while their columns are in the cache
-(`training.likelihood`), which is faster still. Their columns need not even be mapped. Where φ = k(x, c) T has about as
-many columns as there are landmarks c, the chain is given the similarities k(x, c) and the weights T w (`Turned`): a
-product of M · D · L numbers in each evaluation in place of one of N · M · D before the first.
+chain, weight for weight: they are scored, summed over and pulled back one by one while their columns are in the
+cache (`training.likelihood`), which is faster still. Their columns need not even be mapped. Where φ = k(x, c) T has
+about as many columns as there are landmarks c, the chain is given the similarities k(x, c) and the weights T w
+(`Turned`): a product of M · D · L numbers in each evaluation in place of one of N · M · D before the first.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def fused_problem(
 
 
 def is_chain(layout: GraphLayout, topology: Graphs, target: Target, plan: Plan) -> bool:
-    """Whether nodes lie in a row each beside the next, with one full table for all, and the plan is the likelihood."""
+    """Whether nodes lie in a row each beside the next, with one full table, and the plan is the likelihood."""
     labels = layout.n_labels
     one = len(layout.nodes) == len(layout.tables) == 1 and plan.objective == "likelihood" and target.cost is None
     if not one or any(r.n_columns or r.n_dense for r in layout.schema.relations):
