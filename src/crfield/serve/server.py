@@ -1,8 +1,8 @@
 """The process that serves: an address, time-outs, and an orderly end.
 
 uvicorn speaks HTTP (by h11, which bounds the head of a request). Two things are added to it: a connection whose
-request does not come in time, head and body, is closed, however slowly bytes drip in; and SIGTERM ends the server with
-code 0 after the requests that are under way.
+request does not come in time, head and body, is closed, however slowly bytes drip in; and SIGTERM ends the server
+with code 0 after the requests that are under way.
 """
 
 from __future__ import annotations

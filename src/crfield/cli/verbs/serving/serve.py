@@ -1,9 +1,9 @@
 """``crfield serve``: models behind an address of this machine, for programs and for people.
 
-Every model file is served under its name without ending, and loaded again when it is replaced. The page at the address
-shows labels with probabilities, what else they might be and why. ``--label`` adds one on which people label the
-sequences that the model is least sure of, while it learns from them; their answers are kept in ``--store``, and the
-same command goes on where it was ended.
+Every model file is served under its name without ending, and loaded again when it is replaced. The page at the
+address shows labels with probabilities, what else they might be and why. ``--label`` adds one on which people label
+the sequences that the model is least sure of, while it learns from them; their answers are kept in ``--store``, and
+the same command goes on where it was ended.
 """
 
 from __future__ import annotations
