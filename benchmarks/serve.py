@@ -5,6 +5,7 @@ open and send the next request when the answer has come. The server's CPU time i
 process. Every answer is compared with `predict`.
 
 - one sentence in a request, against the empty route ``/healthz``: CPU time of the server, p50 and p99;
+- labels one by one against all in one call: what collecting small requests could save;
 - two hundred sentences in a request, against `predict` of the same sentences in one process: sentences a second;
 - a thousand malformed requests: all refused (4xx), and the memory stays where it was;
 - a label that was acknowledged is there after ``kill -9``, ten times.
@@ -28,7 +29,8 @@ from typing import Any
 import crfield
 from benchmarks.contestant import chain
 from benchmarks.corpora import Bench
-from benchmarks.table import Row
+from benchmarks.table import Row, seconds
+from benchmarks.timing import interleaved
 from crfield.errors import ConvergenceWarning
 from crfield.storage.label_store import LabelStore
 
@@ -55,6 +57,7 @@ def run(bench: Bench) -> list[Row]:
     with server(path) as port:
         rows = _one_by_one(bench, port, sentences, gold, count)
         rows.append(_many(bench, port, model, corpus.test.rows, gold))
+        rows.append(_batched(model, sentences[:MANY]))
         rows += _malformed(port, sentences[0])
     return [*rows, _killed(bench, path)]
 
@@ -177,6 +180,18 @@ def _many(bench: Bench, port: int, model: Any, rows: Sequence[Any], gold: Sequen
         ours=f"{best:,.0f}",
         rival=f"{alone:,.0f}",
         note=f"{wrong} errors or other answers",
+    )
+
+
+def _batched(model: Any, sentences: Sequence[Any]) -> Row:
+    """What could be gained if small requests were collected: labels one by one, against all in one call."""
+    tag = model.tagger().tag
+    one_by_one, together = interleaved(lambda: [tag(x) for x in sentences], lambda: model.predict(sentences), turns=9)
+    return Row(
+        f"serve: {len(sentences)} sentences labelled one by one, against in one call: what batching could save",
+        one_by_one.best / together.best,
+        ours=seconds(one_by_one.best),
+        rival=seconds(together.best),
     )
 
 
