@@ -1,7 +1,7 @@
 """A real browser for the tests of pages: the system's Chromium, driven by Playwright; nothing is downloaded.
 
-`launch` gives the browser and `opened` a page of it that writes down what it asked for and what it complained of. Where
-Chromium or Playwright is missing the tests that use them are skipped, or fail if CRFIELD_BROWSER=required.
+`launch` gives the browser and `opened` a page of it that writes down what it asked for and what it complained of.
+Where Chromium or Playwright is missing the tests that use them are skipped, or fail if CRFIELD_BROWSER=required.
 
 `shown` writes a picture for people to look at, into CRFIELD_PICTURES or ``build/pictures``; no test compares it.
 """
@@ -68,9 +68,11 @@ class Opened:
 def opened(browser: Any, address: str = "", **options: Any) -> Iterator[Opened]:
     """A new page in a context of its own, at an address if one is given; ``options`` are those of the context.
 
-    ``color_scheme="dark"``, ``viewport={"width": 390, "height": 844}``, ``java_script_enabled=False``, ``offline=True``.
+    ``color_scheme="dark"``, ``viewport={"width": 390, "height": 844}``, ``java_script_enabled=False``,
+    ``offline=True``.
     """
-    context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+    usual = {"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce"}  # nothing moves while it is seen
+    context = browser.new_context(**{**usual, **options})
     context.set_default_timeout(20_000)
     try:
         found = Opened(context.new_page())
