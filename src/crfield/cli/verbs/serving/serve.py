@@ -28,7 +28,7 @@ def serve(
     models: Annotated[list[str], typer.Argument(metavar="MODEL", help="Model files."), READS],
     *,
     host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Where to listen; beyond this machine only with a token.")
+        str, typer.Option(metavar="NAME", help="Where to listen; beyond this machine only with a token.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, metavar="N", help="The port; 0 takes a free one.")] = 8765,
     token_file: Annotated[
