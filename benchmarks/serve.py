@@ -1,10 +1,11 @@
-"""The server of ``crfield serve`` on the loopback address: what a request costs beside an empty one, and what it bears.
+"""The server of ``crfield serve`` on the loopback address: what a request costs beside an empty one, what it bears.
 
 A server runs in a process of its own, sixteen clients in another (`benchmarks.serve_clients`): connections that stay
 open and send the next request when the answer has come. The server's CPU time is what its ``/metrics`` say of its own
 process. Every answer is compared with `predict`.
 
 - one sentence in a request, against the empty route ``/healthz``: CPU time of the server, p50 and p99;
+- labels one by one against all in one call: what collecting small requests could save;
 - two hundred sentences in a request, against `predict` of the same sentences in one process: sentences a second;
 - a thousand malformed requests: all refused (4xx), and the memory stays where it was;
 - a label that was acknowledged is there after ``kill -9``, ten times.
@@ -20,15 +21,18 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
+import crfield
 from benchmarks.contestant import chain
 from benchmarks.corpora import Bench
-from benchmarks.table import Row
+from benchmarks.table import Row, seconds
+from benchmarks.timing import interleaved
 from crfield.errors import ConvergenceWarning
+from crfield.storage.label_store import LabelStore
 
 ROOT = Path(__file__).parents[1]
 CLIENTS = 16
@@ -53,6 +57,7 @@ def run(bench: Bench) -> list[Row]:
     with server(path) as port:
         rows = _one_by_one(bench, port, sentences, gold, count)
         rows.append(_many(bench, port, model, corpus.test.rows, gold))
+        rows.append(_batched(model, sentences[:MANY]))
         rows += _malformed(port, sentences[0])
     return [*rows, _killed(bench, path)]
 
@@ -138,7 +143,8 @@ def _one_by_one(bench: Bench, port: int, sentences: Sequence[Any], gold: Sequenc
             better="less",
             ours=each(turns[-1][1]),
             rival=each(turns[-1][0]),
-            note=f"p50 {last['p50'] * 1e3:.2f} ms, p99 {last['p99'] * 1e3:.2f} ms, {count / last['seconds']:,.0f} a second",
+            note=f"p50 {last['p50'] * 1e3:.2f} ms, p99 {last['p99'] * 1e3:.2f} ms, "
+            f"{count / last['seconds']:,.0f} requests a second",
             detail={"turns": turns},
         ),
         Row(
@@ -174,6 +180,18 @@ def _many(bench: Bench, port: int, model: Any, rows: Sequence[Any], gold: Sequen
         ours=f"{best:,.0f}",
         rival=f"{alone:,.0f}",
         note=f"{wrong} errors or other answers",
+    )
+
+
+def _batched(model: Any, sentences: Sequence[Any]) -> Row:
+    """What could be gained if small requests were collected: labels one by one, against all in one call."""
+    tag = model.tagger().tag
+    one_by_one, together = interleaved(lambda: [tag(x) for x in sentences], lambda: model.predict(sentences), turns=9)
+    return Row(
+        f"serve: {len(sentences)} sentences labelled one by one, against in one call: what batching could save",
+        one_by_one.best / together.best,
+        ours=seconds(one_by_one.best),
+        rival=seconds(together.best),
     )
 
 
@@ -215,10 +233,8 @@ def _malformed(port: int, sentence: Any) -> list[Row]:
         for _ in range(count):
             sent, kind = malformed(body, rng)
             connection = HTTPConnection("127.0.0.1", port, timeout=60)
-            try:
+            with suppress(BrokenPipeError, ConnectionResetError):  # refused before all was sent; the answer is there
                 connection.request("POST", "/v1/predict", sent, {"content-type": kind.decode()})
-            except (BrokenPipeError, ConnectionResetError):
-                pass  # refused before all was sent; the answer is there
             status = connection.getresponse().status
             statuses[status] = statuses.get(status, 0) + 1
             connection.close()
@@ -243,5 +259,23 @@ def _malformed(port: int, sentence: Any) -> list[Row]:
 
 
 def _killed(bench: Bench, path: str) -> Row:
-    """Labels that were acknowledged and are gone after kill -9."""
-    return Row("serve: labels lost", None)
+    """Labels that were acknowledged and are gone after kill -9, at a moment by chance after the answer."""
+    rng, kept, lost = random.Random(1), {}, 0
+    pool, store = Path(bench.path("pool.txt")), bench.path("labels.sqlite")
+    crfield.write_columns(pool, bench.chunks.test.rows[:200], separator=" ")
+    for _ in range(KILLS):
+        process, port = started(path, "--label", str(pool), "--store", store)
+        for _ in range(rng.randrange(1, 6)):
+            item = ask(port, "POST", "/v1/labelling/next", {"person": "ann"})[1]["item"]
+            answer = {"person": "ann", "sequence": item["sequence"], "version": 0, "labels": item["labels"]}
+            status, _ = ask(port, "POST", "/v1/labelling/answer", answer)
+            assert status == 200
+            kept[item["sequence"]] = item["labels"]
+        time.sleep(rng.choice([0.0, 0.0, rng.random() / 5]))  # the model may be learning
+        process.kill()
+        process.wait(30)
+        with LabelStore(store) as found:
+            there = {one.sequence: one.labels for one in found.answers()}
+        lost += sum(there.get(number) != labels for number, labels in kept.items())
+    name = f"serve: labels lost by kill -9, {KILLS} times"
+    return Row(name, lost, "", required=0, better="less", note=f"{len(kept)} labels were acknowledged")

@@ -1,4 +1,4 @@
-"""The clients of the benchmark of the server, in a process of their own: bounded in number, and to this machine alone.
+"""Clients of the benchmark of the server, in a process of their own: bounded in number, and to this machine alone.
 
 Each connection sends a request, waits for the whole answer, notes how long that took and whether the labels are those
 expected, and sends the next. Requests are made and expected labels written as JSON before the clock starts.

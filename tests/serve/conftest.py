@@ -18,7 +18,7 @@ from crfield.cli.serving import manner_of
 from crfield.serve.app import Service
 from crfield.serve.gate import Rules
 from crfield.serve.models import Shelf
-from tests.cases.serving import make_models
+from tests.serve.served_models import make_models
 
 
 @pytest.fixture(scope="package")

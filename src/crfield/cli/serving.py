@@ -1,4 +1,4 @@
-"""How a served model reads: the same way as the other verbs read for it, from a text that was sent instead of a file."""
+"""How a served model reads: as the other verbs read for it, from a text that was sent instead of a file."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ def manner_of(model: Any, path: str, *, threads: int | None = 1) -> Manner:
 
 
 def _template_words(template: Template, names: tuple[str, ...]) -> dict[str, str]:
-    """What each line of a template looks at.
+    r"""What each line of a template looks at.
 
-    >>> _template_words(Template("U01:%x[-1,0]/%x[0,1]\\nB"), ("word", "tag"))
+    >>> _template_words(Template("U01:%x[-1,0]/%x[0,1]\nB"), ("word", "tag"))
     {'U01': 'word of the token before and tag here'}
     """
     places = {-2: "two before", -1: "of the token before", 0: "here", 1: "of the next token", 2: "two after"}
@@ -178,8 +178,8 @@ def pool_of(served: Served, path: str) -> Any:
     reading = served.manner.read(read_bytes(path))
     if served.manner.form == "tracks" or reading.per_step != 1.0:
         raise InputError(
-            f"{served.name} labels {'steps of tracks' if served.manner.form == 'tracks' else 'windows of samples'}, and "
-            "the page is for sequences whose rows are the steps."
+            f"{served.name} labels {'tracks' if served.manner.form == 'tracks' else 'windows of samples'}, and the "
+            "page is for sequences whose rows are the steps."
         )
     if not len(reading.X):
         raise InputError(f"{path}: expected sequences to label, found none.")
@@ -205,7 +205,7 @@ def labelled_data(model: Any, path: str | None, data: str) -> tuple[Any, list[li
 
 
 def score_of(gold: list[list[Any]]) -> tuple[str, Callable[[Any, Any], float]]:
-    """What held-out data are judged by: F1 of spans where labels are tags of a scheme, else the share of right steps."""
+    """What held-out data are judged by: F1 of spans where labels are tags, else the share of right steps."""
     spans = judge(gold, gold).spans is not None
 
     def score(gold: Any, predicted: Any) -> float:

@@ -5,8 +5,8 @@
     numbers    [[0.1, 2.5], [0.3, 2.4]]             null where a reading is missing
     text       the lines of a file, as the model's own files are
 
-``sequence`` is one, ``sequences`` are many. Values inside the steps are judged by the library, which has the words for
-what it cannot use; here is checked what could make an answer larger than its question.
+``sequence`` is one, ``sequences`` are many. Values inside the steps are judged by the library, which has the words
+for what it cannot use; here is checked what could make an answer larger than its question.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a server has done, as text for Prometheus: requests by route and status, their time, and the process itself."""
+"""What a server has done, as text for Prometheus: requests by route and status, their time, the process itself."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 - **Host.** A page elsewhere may give its own name the address 127.0.0.1 (DNS rebinding) and would then talk to this
   server as to its own. Its requests still carry that name, so on the loopback address only the names of this machine
   are answered.
-- **Origin.** What changes something, or costs something, is a POST of JSON. A browser that sends one for another page says
-  so (Origin, Sec-Fetch-Site) and is refused; no answer allows other origins to read it.
+- **Origin.** What changes something, or costs something, is a POST of JSON. A browser that sends one for another page
+  says so (Origin, Sec-Fetch-Site) and is refused; no answer allows other origins to read it.
 - **Token.** Beyond the loopback address every question needs it; it is compared in constant time. The files of the
   pages hold nothing secret and need none, so that a browser can come to ask for it.
 - **Size.** A body is counted as it comes and ends at a limit. (How long it may take is the connection's matter:

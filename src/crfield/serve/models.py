@@ -1,9 +1,9 @@
-"""The models that are served: each from a file, loaded again when the file is replaced, never in the middle of a request.
+"""The models that are served: each from a file, loaded again when that is replaced, never in the middle of a request.
 
-A `Served` model is a value: the estimator, a tagger for single sequences, the words of its labels. A request takes the
-value that is there when it begins and keeps it to the end. `Shelf.refresh` looks at the files; a new one is read beside
-the old model and then takes its place in one assignment. A file that cannot be read leaves the old model where it is,
-and `about` says why.
+A `Served` model is a value: the estimator, a tagger for single sequences, the words of its labels. A request takes
+the value that is there when it begins and keeps it to the end. `Shelf.refresh` looks at the files; a new one is read
+beside the old model and then takes its place in one assignment. A file that cannot be read leaves the old model where
+it is, and `about` says why.
 
 How a model reads text (which columns, which tables) is no matter of the server: whoever starts it hands over a
 `Manner` of each.
@@ -108,8 +108,8 @@ def refuse_others(model: Any, name: str) -> None:
     encoder = getattr(fitted_of(last), "encoder", None)
     if getattr(encoder, "kind", "") == "graph" or isinstance(last, ClassifierMixin) or not hasattr(model, "log_prob"):
         raise InputError(
-            f"{name} holds a {type(model).__name__}, which does not label the steps of sequences; only such models are "
-            "served. Use it from Python: crfield.load(path).predict(X)."
+            f"{name} holds a {type(model).__name__}, which does not label the steps of sequences; only such models "
+            "are served. Use it from Python: crfield.load(path).predict(X)."
         )
 
 

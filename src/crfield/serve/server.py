@@ -1,13 +1,14 @@
 """The process that serves: an address, time-outs, and an orderly end.
 
 uvicorn speaks HTTP (by h11, which bounds the head of a request). Two things are added to it: a connection whose
-request does not come in time, head and body, is closed, however slowly bytes drip in; and SIGTERM ends the server with
-code 0 after the requests that are under way.
+request does not come in time, head and body, is closed, however slowly bytes drip in; and SIGTERM ends the server
+with code 0 after the requests that are under way.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import socket
 import threading
@@ -29,6 +30,7 @@ IDLE_SECONDS = 60
 GRACE_SECONDS = 10
 CONNECTIONS = 512
 _BACKLOG = 256
+_OBJECTS = 20_000  # lists and dicts between looks for garbage; a request of many sentences has thousands
 
 
 class TimedProtocol(H11Protocol):
@@ -114,6 +116,9 @@ def bound(host: str, port: int, token: str | None) -> socket.socket:
 def run(service: Service, at: socket.socket, ready: Callable[[str], None]) -> None:
     """Serve until a signal ends it; ``ready`` is called with the address."""
     at.listen(_BACKLOG)  # before anybody hears of it
+    gc.collect()
+    gc.freeze()  # models and modules stay: they need not be looked through again and again
+    gc.set_threshold(_OBJECTS, 20, 20)
     host, port = at.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     config = uvicorn.Config(

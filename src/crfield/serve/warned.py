@@ -1,7 +1,7 @@
 """Warnings of the library are about the data of one request: they go into its answer, and into no other's.
 
-Python's warnings are of the whole process. While a server runs, one hook takes all of them and looks up whose work the
-present thread does, which a context variable tells.
+Python's warnings are of the whole process. While a server runs, one hook takes all of them and looks up whose work
+the present thread does, which a context variable tells.
 """
 
 from __future__ import annotations

@@ -114,7 +114,8 @@ class LabelStore:
             raise FormatError(words, file=self.path)
         if digest is not None and facts.get("digest") != digest:
             raise InputError(
-                f"{self.path} has labels for other data than these. Name the data that it was made for, or another store."
+                f"{self.path} has labels for other data than these. Name the data that it was made for, or another "
+                "store."
             )
 
     def answer(

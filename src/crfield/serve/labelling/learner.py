@@ -2,10 +2,10 @@
 
 What is learnt is always *the model of the file, and all answers*, so that a restart comes to the same place:
 
-- with the training data at hand (``--train``), a pass over a part of them and all answers together, going on from pass to
-  pass. On CoNLL-2000 (100 sentences of training, 100 answers) that ends where a fit of all 200 does;
-- without, one pass over all answers from the file's model anew. To go on from pass to pass over answers alone loses what
-  the model knew before, since nothing holds it there.
+- with the training data at hand (``--train``), a pass over a part of them and all answers together, going on from
+  pass to pass, which comes close to a fit of both;
+- without, one pass over all answers from the file's model anew. To go on from pass to pass over answers alone loses
+  what the model knew before, since nothing holds it there.
 
 Steps that were left open are unknown labels, as in ``fit``. A model without ``partial_fit`` is not taught; labels are
 kept all the same.

@@ -1,8 +1,8 @@
 """The pages: files of this package, each a route of its own, and replays that were made of tables.
 
 No path of a request leads to the disk: the files are read once, when the server starts, and a request can name only
-those in the table below. Replays are kept in memory under names that nobody can guess, a few at a time; their script is
-inside the page, so their policy names the digests of what may run.
+those in the table below. Replays are kept in memory under names that nobody can guess, a few at a time; their script
+is inside the page, so their policy names the digests of what may run.
 """
 
 from __future__ import annotations

@@ -110,6 +110,11 @@ function parts(labels, best) {
 
 const question = (one) => (typeof one.sent === "string" ? { text: one.sent } : { sequence: one.sent });
 
+function flipped(flip) {
+  if (flip.becomes === null) return `${flip.text[0].toUpperCase()}${flip.text.slice(1)}.`;
+  return `Without ${flip.removed.map((one) => `${one.name} (step ${one.step + 1})`).join(", ")} it is ${flip.becomes}.`;
+}
+
 function times(margin) {
   const ratio = Math.exp(margin);
   return margin > 14 ? "more than a million times" : `${ratio >= 10 ? Math.round(ratio).toLocaleString("en") : ratio.toFixed(1)} times`;
@@ -142,7 +147,7 @@ async function reasons(place, model, one, t) {
       `The best labelling with ${told.label} here is ${times(told.margin)} as probable as the best with ${told.other}: their scores differ by ${told.margin.toFixed(2)}. ` +
       `These parts add up to that: to the right what speaks for ${told.label}, to the left what speaks for ${told.other}.`;
     place.replaceChildren(make("h3", {}, title), make("p", { class: "note" }, words), bars,
-      make("h3", {}, told.flip ? "What would change it?" : ""), make("p", { class: "flip note" }, told.flip ? `${told.flip.text[0].toUpperCase()}${told.flip.text.slice(1)}.` : ""));
+      make("h3", {}, told.flip ? "What would change it?" : ""), make("p", { class: "flip note" }, told.flip ? flipped(told.flip) : ""));
   } catch (error) {
     place.replaceChildren(make("p", { class: "error" }, error.message));
   }

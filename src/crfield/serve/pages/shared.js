@@ -73,12 +73,13 @@ export async function download(path, name) {
 /** What a label is of: B-NP and I-NP are both NP. */
 export const kindOf = (label) => String(label).replace(/^[BIESULM][-_]/, "");
 const PLAIN = new Set(["O", "none", "None", ""]);
+const HUES = [215, 140, 280, 45, 185, 320, 95, 250, 165, 300, 65, 200]; // red is for what is wrong
 const hues = new Map();
 
 /** A hue for every kind of label, far from those given before. */
 export function hueOf(label) {
   const kind = kindOf(label);
-  if (!hues.has(kind)) hues.set(kind, Math.round((hues.size * 137.5 + 215) % 360));
+  if (!hues.has(kind)) hues.set(kind, hues.size < HUES.length ? HUES[hues.size] : Math.round((hues.size * 137.5) % 360));
   return hues.get(kind);
 }
 

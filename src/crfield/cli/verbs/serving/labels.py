@@ -20,7 +20,7 @@ def labels(
         str, typer.Option("--output", "-o", metavar="FILE", help="File to write; - for standard output."), WRITES
     ] = "-",
     open: Annotated[
-        str, typer.Option("--open", metavar="MARK", help="What stands where a step was left open.")
+        str, typer.Option("--open", metavar="TEXT", help="What stands where a step was left open.")
     ] = "_",
     complete: Annotated[bool, typer.Option("--complete", help="Only sequences without open steps.")] = False,
     quiet: Quiet = False,

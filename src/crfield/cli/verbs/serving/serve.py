@@ -1,9 +1,9 @@
 """``crfield serve``: models behind an address of this machine, for programs and for people.
 
-Every model file is served under its name without ending, and loaded again when it is replaced. The page at the address
-shows labels with probabilities, what else they might be and why. ``--label`` adds one on which people label the
-sequences that the model is least sure of, while it learns from them; their answers are kept in ``--store``, and the
-same command goes on where it was ended.
+Every model file is served under its name without ending, and loaded again when it is replaced. The page at the
+address shows labels with probabilities, what else they might be and why. ``--label`` adds one on which people label
+the sequences that the model is least sure of, while it learns from them; their answers are kept in ``--store``, and
+the same command goes on where it was ended.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def serve(
     models: Annotated[list[str], typer.Argument(metavar="MODEL", help="Model files."), READS],
     *,
     host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Where to listen; beyond this machine only with a token.")
+        str, typer.Option(metavar="NAME", help="Where to listen; beyond this machine only with a token.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, metavar="N", help="The port; 0 takes a free one.")] = 8765,
     token_file: Annotated[
