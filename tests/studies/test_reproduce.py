@@ -18,8 +18,8 @@ from crfield.training.parallel import run_each
 from studies import catalogue
 from studies import record as records
 from studies.catalogue import CATALOGUE, Entry, study_named
-from studies.framework import Study, above, by_seed, curve, run_study
 from studies.draw_again import draw_again
+from studies.framework import Study, above, by_seed, curve, run_study
 from studies.judge_again import claims_of, judge_again
 from studies.record import Record, summary
 from studies.virtual_evidence import chains
@@ -184,8 +184,8 @@ def test_numbers_far_apart_have_logarithmic_axes_and_charts_stand_in_rows() -> N
     figure = plot_charts(charts)
     assert [axes.get_xscale() for axes in figure.axes[:2]] == ["log", "linear"]
     assert [axes.get_yscale() for axes in figure.axes[:2]] == ["log", "linear"]
-    left = [round(axes.get_position().x0 > 0.4) for axes in figure.axes]
-    assert left == [0, 1, 0, 1, 0]
+    right = [bool(axes.get_position().x0 > 0.4) for axes in figure.axes]
+    assert right == [False, True, False, True, False]
     assert figure.get_figwidth() < 9
     assert not any(label.get_visible() for label in figure.axes[3].get_yticklabels()), "told once in a row"
     assert [Chart.from_dict(chart.to_dict()).to_dict() for chart in charts] == [chart.to_dict() for chart in charts]
