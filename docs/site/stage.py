@@ -54,7 +54,7 @@ def main(folder: Path) -> None:
         made[f"project/{name}.md"] = turned(shown, f"project/{name}.md", source)
     made |= sections(made)
     made |= views(made)
-    made |= reference.pages(made)
+    made |= reference.pages()
     for name, text in made.items():
         write(folder / name, text)
     copied = {path.relative_to(DOCS) for kind in ("pictures", "results") for path in (DOCS / kind).iterdir()}
