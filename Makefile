@@ -37,7 +37,7 @@ bench: $(STAMP)
 # The documentation site: build/docs/html/index.html. A warning is an error; scripts of the gallery run if they changed.
 docs: $(STAMP)
 	$(BIN)/python docs/site/stage.py build/docs/source
-	$(BIN)/python -m sphinx -q -W --keep-going -c docs -d build/docs/cache build/docs/source build/docs/html
+	$(BIN)/python -m sphinx -q -a -W --keep-going -c docs -d build/docs/cache build/docs/source build/docs/html
 
 # Damaged and hostile files of every format: make fuzz COUNT=100000 SEED=1
 COUNT ?= 3000

@@ -54,6 +54,7 @@ def draw_marginals(path: Path, *, n_phrases: int = 4000) -> None:
     axes.set_yticks([k - 0.5 for k in range(1, len(labels))], minor=True)
     axes.grid(which="minor", color=FAINT, linewidth=0.6)
     axes.tick_params(which="both", length=0, labelsize=9.5)
+    axes.tick_params(axis="x", labelsize=8)
     for spine in axes.spines.values():
         spine.set_color(FAINT)
     bar = figure.colorbar(image, ax=axes, pad=0.02, ticks=[0, 0.5, 1])

@@ -28,5 +28,4 @@ def draw_again(folder: Path) -> list[Path]:
 
 
 if __name__ == "__main__":
-    for path in draw_again(Path(sys.argv[1])):
-        print(path)
+    sys.stdout.writelines(f"{path}\n" for path in draw_again(Path(sys.argv[1])))

@@ -95,24 +95,17 @@ def thing(name: str) -> Any:
         return getattr(importlib.import_module(module), last)
 
 
-def pages(made: Mapping[str, str]) -> dict[str, str]:
+def pages() -> dict[str, str]:
     """The pages of the reference by path: an index, and one for each name."""
-    del made
-    found, index = (
-        {},
-        ["# Reference", "", "Every public name, with its parameters, an example, and where it is used.", ""],
-    )
-    toctree = []
+    found, trees = {}, []
+    index = ["# Reference", "", "Every public name, with its parameters, an example, and where it is used.", ""]
     for title, (told, listed) in groups().items():
         index += [f"## {title}", "", told, "", "| name | what it is |", "|---|---|"]
-        for name in listed:
-            shown = name.removeprefix("crfield.") if name.count(".") == 1 else name.rpartition(".")[2]
-            index.append(f"| [`{shown}`]({name}.rst) | {summary(name)} |")
-            found[f"reference/{name}.rst"] = page(name)
-            toctree.append(name)
+        index += [f"| [`{name.rpartition('.')[2]}`]({name}.rst) | {summary(name)} |" for name in listed]
         index.append("")
-    index += ["```{toctree}", ":hidden:", "", *toctree, "```", ""]
-    found["reference/index.md"] = "\n".join(index)
+        trees += ["```{toctree}", ":hidden:", f":caption: {title}", "", *listed, "```", ""]
+        found |= {f"reference/{name}.rst": page(name) for name in listed}
+    found["reference/index.md"] = "\n".join([*index, *trees])
     return found
 
 

@@ -11,8 +11,8 @@ module writes all of that into a folder of its own, so that nothing is generated
     reference/…                       a page for each public name (`reference`)
 
 A page that the lists do not name is an error, as is a link to what is not there. A line ``<!-- include:
-README.md#speed -->`` puts a section of another file in place of what follows up to ``<!-- end -->``. Files are written
-only if they have changed, so that Sphinx builds only those.
+README.md#speed -->`` puts a section of another file in place of what follows up to ``<!-- end -->``. Files are
+written only if they have changed, so that Sphinx builds only those.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def main(folder: Path) -> None:
         made[f"project/{name}.md"] = turned(shown, f"project/{name}.md", source)
     made |= sections(made)
     made |= views(made)
-    made |= reference.pages(made)
+    made |= reference.pages()
     for name, text in made.items():
         write(folder / name, text)
     copied = {path.relative_to(DOCS) for kind in ("pictures", "results") for path in (DOCS / kind).iterdir()}

@@ -197,7 +197,9 @@ def test_links_are_turned_to_where_the_site_shows_the_file(stage: Any) -> None:
 
 
 def test_a_section_of_another_file_is_included(stage: Any) -> None:
-    shown = stage.with_sections("before\n\n<!-- include: README.md#speed -->\nlink\n<!-- end -->\n\nafter", "index.md")
+    shown = stage.with_sections(
+        "before\n\n<!-- include: README.md#speed -->\nlink\n<!-- end -->\n\nafter", "index.md"
+    )
     assert "| times less CPU | command |" in shown
     assert "](../docs/design/benchmarks.md)" in shown
     assert "## " not in shown

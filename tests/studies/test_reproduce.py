@@ -18,6 +18,7 @@ from crfield.training.parallel import run_each
 from studies import catalogue
 from studies import record as records
 from studies.catalogue import CATALOGUE, Entry, study_named
+from studies.draw_again import draw_again
 from studies.framework import Study, above, by_seed, curve, run_study
 from studies.judge_again import claims_of, judge_again
 from studies.record import Record, summary
@@ -173,6 +174,30 @@ def test_charts_of_numbers_and_of_names() -> None:
     assert [axes.get_title() for axes in figure.axes] == ["a", "b"]
     assert [label.get_text() for label in figure.axes[1].get_yticklabels()] == ["x", "y"]
     assert json.loads(json.dumps(lines.to_dict(), allow_nan=False))["curves"][0]["low"] == [None, 0.5]
+
+
+def test_numbers_far_apart_have_logarithmic_axes_and_charts_stand_in_rows() -> None:
+    far = Curve("m", (1, 1000), (5.0, 0.001), (4.0, float("nan")), (6.0, float("nan")))
+    near = Curve("m", (1, 100), (0.0, 1.0), (0.0, 0.9), (0.1, 1.0))
+    names = Curve("m", ("x", "y"), (0.5, 0.6), (0.4, 0.5), (0.6, 0.7))
+    charts = [Chart(str(k), "p", "q", (curve,)) for k, curve in enumerate((far, near, names, names, near))]
+    figure = plot_charts(charts)
+    assert [axes.get_xscale() for axes in figure.axes[:2]] == ["log", "linear"]
+    assert [axes.get_yscale() for axes in figure.axes[:2]] == ["log", "linear"]
+    right = [bool(axes.get_position().x0 > 0.4) for axes in figure.axes]
+    assert right == [False, True, False, True, False]
+    assert figure.get_figwidth() < 9
+    assert not any(label.get_visible() for label in figure.axes[3].get_yticklabels()), "told once in a row"
+    assert [Chart.from_dict(chart.to_dict()).to_dict() for chart in charts] == [chart.to_dict() for chart in charts]
+
+
+def test_pictures_are_drawn_again_from_what_is_stored(tmp_path: Path) -> None:
+    results = Path(__file__).parents[2] / "docs" / "results"
+    (tmp_path / "veb-fig1b.json").write_bytes((results / "veb-fig1b.json").read_bytes())
+    (tmp_path / "letters.json").write_bytes((results / "letters.json").read_bytes())
+    (tmp_path / "veb-fig1b.png").write_bytes(b"old")
+    assert draw_again(tmp_path) == [tmp_path / "veb-fig1b.png"]
+    assert (tmp_path / "veb-fig1b.png").read_bytes()[:4] == b"\x89PNG"
 
 
 # -------------------------------------------------------------------------------------------------------- the studies

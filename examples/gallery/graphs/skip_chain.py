@@ -22,35 +22,18 @@ from crfield import Edges, Graph, GraphCRF
 # One of the two mentions has a cue ("mr" or "in") before it, the other has not.
 
 rng = np.random.default_rng(0)
-NAMES = [
-    "green",
-    "lima",
-    "vega",
-    "york",
-    "cole",
-    "paris",
-    "stone",
-    "berlin",
-    "hall",
-    "victoria",
-]
+NAMES = "green lima vega york cole paris stone berlin hall victoria".split()
 
 
 def make_text():
     pieces = []
-    for name, person, first in zip(
-        rng.permutation(NAMES)[:3], rng.random(3) < 0.5, rng.random(3) < 0.5
-    ):
+    for name in rng.permutation(NAMES)[:3]:
+        kind, told = rng.choice(["PER", "LOC"]), rng.integers(2)
         for mention in (0, 1):
-            cue = ("mr" if person else "in") if mention == int(first) else "the"
-            pieces.append(
-                (
-                    [cue, name, rng.choice(["sleeps", "waits", "and"])],
-                    ["O", "PER" if person else "LOC", "O"],
-                )
-            )
+            cue = {"PER": "mr", "LOC": "in"}[kind] if mention == told else "the"
+            pieces.append([(cue, "O"), (name, kind), (rng.choice(["sleeps", "waits"]), "O")])
     order = rng.permutation(len(pieces))
-    return [w for k in order for w in pieces[k][0]], [t for k in order for t in pieces[k][1]]
+    return zip(*[pair for k in order for pair in pieces[k]])
 
 
 def as_graph(words, skip=True):

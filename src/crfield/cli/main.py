@@ -69,7 +69,7 @@ VERBS = {  # the module below ``verbs`` that has a function of this name, and th
     ),
     "convert": ("convert", "Turn a model file into another tool's."),
     "encode": ("encode", "Encode labelled files for training from disk: crfield encode INPUT... OUTPUT."),
-    "models": ("models", "Which model when: what each labels, what it takes for granted, and when to take it."),
+    "models": ("models", "Which model when: what each labels, what it assumes, and when to use it."),
     "compare-inference": (
         "compare_inference",
         "Ask every engine about the same scores: accuracy, marginals against exact ones, log Z, time.",

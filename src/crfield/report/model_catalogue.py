@@ -1,4 +1,4 @@
-"""Every model there is, on one page: what it labels, what it takes for granted, and when to take it.
+"""Every model there is, on one page: what it labels, what it assumes, and when to use it.
 
 The family is large, and its members differ in little: a mask, a table, another score. So the table is ordered by what
 gets a label, which one knows before anything else, and says for each model what must be so for it to be right.
@@ -49,83 +49,83 @@ MODELS: tuple[Model, ...] = (
         "ChainCRF",
         STEP,
         "neighbouring labels depend on each other; scores are linear in the columns",
-        "first, and as what others must beat",
+        "the first model to try, and the baseline for the others",
         "methods/chain-crf.md",
     ),
     Model(
         "HMM",
         STEP,
         "given its label a step is independent of all others and has the density of the chosen family",
-        "few labels or none, data to be generated, densities you believe in; not where columns repeat each other",
+        "few labelled steps or none, generating data, densities that are known to fit; not for redundant columns",
         "methods/hmm.md",
     ),
     Model(
         "ClassifierHMM",
         STEP,
-        "a classifier's answers for single steps, made smooth by counted transitions",
-        "a good classifier of steps is there already",
+        "single steps are classified well; transitions between labels can be counted",
+        "you already have a good classifier of single steps",
         "methods/hmm-on-scores.md",
     ),
     Model(
         "BestChain",
         STEP,
-        "what does best on held-out groups of the training data does best on others",
-        "numeric columns of people, trials or places, and no wish to be an expert in models",
+        "the model that does best on held-out groups of the training data does best on new ones",
+        "numeric columns recorded in groups (people, trials, places), and no wish to choose a model by hand",
         "guides/choosing.md",
     ),
     Model(
         "MEMM",
         STEP,
-        "a label depends on the one before and on the present, never on what comes",
-        "to show what label bias costs, or to label from left to right; else ChainCRF",
+        "a label depends on the previous label and on the current step, never on later steps",
+        "labelling strictly from left to right, or showing what label bias costs; otherwise ChainCRF",
         "methods/memm.md",
     ),
     Model(
         "LatentDynamicCRF",
         STEP,
-        "each label has phases of its own, which nobody labelled",
-        "the order of what happens inside a label tells it from others",
+        "each label passes through hidden phases of its own",
+        "labels differ in the order of what happens within them",
         "methods/latent-models.md",
     ),
     Model(
         "KernelCRF",
         STEP,
-        "steps that look alike have like scores; the chain between labels stays as it is (graphs too)",
-        "a few columns whose joint shape matters, and no idea which products to write down",
+        "similar steps have similar scores; labels form a chain as in ChainCRF (or a graph)",
+        "a few columns that matter jointly, in a way you cannot write down as products",
         "methods/kernel-crf.md",
     ),
     Model(
         "TreeCRF",
         STEP,
-        "scores are sums of regression trees, of single labels or of pairs",
-        "sensors: many columns of different kinds, thresholds, interactions and gaps among them",
+        "scores of labels, and of pairs of labels, are sums of regression trees",
+        "sensor data: many columns of different kinds, thresholds, interactions, missing values",
         "methods/gradient-tree-boosting.md",
     ),
     Model(
         "SelectedCRF",
         STEP,
         "few of very many candidate columns matter",
-        "thousands to millions of candidates, or a model that must be quick or be read",
+        "thousands to millions of candidate columns, or a model that must be small, fast or readable",
         "methods/feature-selection.md",
     ),
     Model(
         "MEstimatedCRF",
         STEP,
-        "as ChainCRF; weights come from a criterion without a normaliser in the loop",
-        "training must be cheap and nearly right will do, as in the rounds of a selection",
+        "as ChainCRF, with weights from a criterion that needs no partition function",
+        "training must be cheap and an approximate optimum is enough, as within a feature selection",
         "methods/m-estimator.md",
     ),
     Model(
         "SemiMarkovCRF",
         SEGMENT,
-        "a label belongs to a stretch, whose length and contents count as a whole",
-        "stretches have typical lengths, or a text of their own, as names have",
+        "a label belongs to a segment, which is scored as a whole by its length and contents",
+        "segments have typical lengths, or a text of their own, as names do",
         "methods/semi-markov.md",
     ),
     Model(
         "HiddenCRF",
         SEQUENCE,
-        "the class uses hidden states in an order of its own",
+        "each class runs through hidden states in its own order",
         "gestures, utterances, motions: one label for each recording",
         "methods/latent-models.md",
     ),
@@ -140,35 +140,35 @@ MODELS: tuple[Model, ...] = (
         "GraphCRF",
         NODE,
         "labels that an edge joins depend on each other; scores are linear in the columns",
-        "the structure is known and no chain: pages, pixels with edges of your own, skip-chains",
+        "the structure is known and is not a chain: linked pages, skip-chains, pixels with your own edges",
         "methods/graph-crf.md",
     ),
     Model(
         "DiscriminativeRandomField",
         NODE,
-        "two labels; a local classifier says which, columns of the two ends how much they pull together",
-        "images of two kinds of regions with edges between them, and a classifier for single nodes",
+        "two labels; a classifier scores single nodes, the columns at both ends of an edge say how much they agree",
+        "images with two kinds of regions, and a classifier for single nodes",
         "guides/graphs.md",
     ),
     Model(
         "MarkovRandomField",
         NODE,
-        "given its label a node is independent of all others, with a density of that label",
-        "the generative baseline of images and graphs, or densities you believe in",
+        "given its label, a node is independent of all others and follows that label's density",
+        "the generative baseline for images and graphs, or densities that are known to fit",
         "guides/graphs.md",
     ),
     Model(
         "VirtualEvidenceBoosting",
         NODE,
-        "labels, columns and relations each speak through stumps (sequences too)",
+        "scores are sums of stumps on columns and on neighbours' labels (sequences too)",
         "it is not known which columns matter and which labels depend on which",
         "methods/virtual-evidence-boosting.md",
     ),
     Model(
         "BoostedRandomField",
         NODE,
-        "neighbours speak through their beliefs, which weak learners weigh (sequences too)",
-        "dense graphs, where edges are many and each says little",
+        "neighbours act through their current marginals, which weak learners weigh (sequences too)",
+        "dense graphs with many edges, each of which says little",
         "methods/boosted-random-fields.md",
     ),
     Model(
@@ -181,8 +181,8 @@ MODELS: tuple[Model, ...] = (
     Model(
         "DenseCRF",
         PIXEL,
-        "pixels that are near, or near and alike in colour, tend to have like labels, however far apart",
-        "probabilities of a network or scribbles to be sharpened at the edges of things; volumes and point sets too",
+        "any two pixels tend to share a label, more so the closer they are in place and in colour",
+        "sharpening a network's probabilities or scribbles at the edges of objects; volumes and point sets too",
         "methods/dense-crf.md",
     ),
     Model(
@@ -202,8 +202,8 @@ MODELS: tuple[Model, ...] = (
     Model(
         "KernelLogistic",
         ROW,
-        "rows that look alike have like scores",
-        "as KernelCRF, where there are no neighbours; with the hinge loss a support vector machine",
+        "similar rows have similar scores",
+        "as KernelCRF, for rows that do not depend on each other; with the hinge loss it is a support vector machine",
         "methods/logistic.md",
     ),
     Model(
@@ -217,7 +217,7 @@ MODELS: tuple[Model, ...] = (
         "IncompleteBoost",
         ROW,
         "a part of each row's description is hidden in some rows",
-        "something helpful was noted in a part of the training data, or will be missing later",
+        "something helpful is known for only part of the training data, or will be missing at prediction",
         "methods/boosting-incomplete-information.md",
     ),
 )
@@ -269,7 +269,7 @@ def as_markdown(models: Sequence[Model] = MODELS) -> str:
     >>> print(as_markdown([model_named("GridCRF")]).splitlines()[-1])
     | every pixel of an image | [`GridCRF`](guides/graphs.md) | as GraphCRF; neighbouring ... | images in, ... |
     """
-    rows = ["| what gets a label | model | it takes for granted | take it for |", "|---|---|---|---|"]
+    rows = ["| what gets a label | model | it assumes | use it for |", "|---|---|---|---|"]
     labelled = ""
     for model in models:
         first = "" if model.labels == labelled else (labelled := model.labels)

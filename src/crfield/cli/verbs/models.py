@@ -29,7 +29,7 @@ def models(
     *,
     as_json: Json = False,
 ) -> None:
-    """Which model when: what each labels, what it takes for granted, and when to take it."""
+    """Which model when: what each labels, what it assumes, and when to use it."""
     if name is None:
         if as_json:
             emit({"models": [model.to_dict() for model in MODELS]})
@@ -48,5 +48,5 @@ def models(
         emit({**model.to_dict(), "example": example})
         return
     facts = {"estimator": f"crfield.{model.name}", "labels": model.labels, "assumes": model.assumes}
-    say(listing({**facts, "take it for": model.take, "page": f"docs/{model.page}"}))
+    say(listing({**facts, "use it for": model.take, "page": f"docs/{model.page}"}))
     say(f"\n{example}")
