@@ -115,5 +115,9 @@ class ClusterWarning(CrfieldWarning):
     """A worker of a cluster was lost and replaced, or has not answered for long."""
 
 
+class RenamedWarning(CrfieldWarning, FutureWarning):
+    """A name that was replaced and will end; the message says the new one."""
+
+
 class DataWarning(CrfieldWarning):
     """Usable data that is probably not what was intended."""
