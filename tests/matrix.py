@@ -10,6 +10,7 @@ pytest.
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import subprocess
 import sys
@@ -35,6 +36,18 @@ def floors(python: str) -> list[str]:
     return [f"{name}=={EARLIEST.get(python, {}).get(name, least[name])}" for name in LIBRARIES]
 
 
+def interpreter(version: str) -> str | None:
+    """A Python of that version that starts: on the path, or one of pyenv's."""
+    kept = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    for name in (f"python{version}", *sorted(map(str, kept.glob(f"{version}.*/bin/python")))):
+        if (
+            shutil.which(name)
+            and not subprocess.run([name, "--version"], capture_output=True, check=False).returncode
+        ):
+            return name
+    return None
+
+
 def run(*command: str, cwd: Path = ROOT) -> int:
     print("$", *command, flush=True)
     return subprocess.run(command, cwd=cwd, check=False).returncode
@@ -48,11 +61,11 @@ def built(python: str, folder: Path) -> Path:
     return next(folder.glob("crfield-*.whl"))
 
 
-def tested(version: str, end: str, wheel: Path, options: list[str]) -> str:
+def tested(name: str, version: str, end: str, wheel: Path, options: list[str]) -> str:
     """Make the environment, run the tests; a word for the table."""
     folder = ROOT / "build" / "matrix" / f"{version}-{end}"
     shutil.rmtree(folder, ignore_errors=True)
-    if run(f"python{version}", "-m", "venv", str(folder)):
+    if run(name, "-m", "venv", str(folder)):
         return "no environment"
     python = str(folder / "bin" / "python")
     libraries = floors(version) if end == "oldest" else list(LIBRARIES)
@@ -75,13 +88,14 @@ def main(arguments: list[str]) -> int:
     known, options = parser.parse_known_args(arguments)
     found = {}
     for version in PYTHONS:
-        if shutil.which(f"python{version}") is None:
+        name = interpreter(version)
+        if name is None:
             found[version, "both"] = "not on this machine"
             continue
-        wheel = known.wheel or built(f"python{version}", ROOT / "build" / "matrix" / f"wheel-{version}")
+        wheel = known.wheel or built(name, ROOT / "build" / "matrix" / f"wheel-{version}")
         for end in ("oldest", "newest"):
             if known.only in (None, end):
-                found[version, end] = tested(version, end, wheel.resolve(), options)
+                found[version, end] = tested(name, version, end, wheel.resolve(), options)
     for (version, end), word in found.items():
         print(f"Python {version}, {end} libraries: {word}")
     return int(any(word in ("failed", "not installed", "no environment") for word in found.values()))

@@ -53,11 +53,17 @@ class Given(NamedTuple):
 
     def packed(self, unknown: int) -> Packed:
         """Steps of the mask side by side."""
-        return pack(*map(_array, (self.score, self.start, self.end, self.mask, self.tags, self.allowed)), unknown)
+        own = self.padded()
+        return pack(own["score"], own["start"], own["end"], own["mask"], own["tags"], own["allowed"], unknown)
 
     def empty(self) -> tuple[Tensor, ...]:
         """What a gradient in the scores looks like, for the compiler."""
-        return tuple(torch.empty_like(x).contiguous() for x in self[:SCORES])
+        return tuple(torch.empty_like(x).contiguous() for x in self.scores)
+
+    @property
+    def scores(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """What gradients are taken in."""
+        return self.score, self.edge, self.start, self.end
 
 
 _SCHEMA = "Tensor score, Tensor edge, Tensor start, Tensor end, Tensor? tags, Tensor? allowed, Tensor? mask, "
@@ -238,7 +244,7 @@ def _spread(packed: Packed, node: np.ndarray, table: np.ndarray, given: Given) -
     filled = np.diff(packed.offsets) > 0
     first, last = packed.offsets[:-1][filled], packed.offsets[1:][filled] - 1
     parts = (out, table, node[first].sum(axis=0), node[last].sum(axis=0))
-    return tuple(_like(part, like) for part, like in zip(parts, given))
+    return tuple(_like(part, like) for part, like in zip(parts, given.scores))
 
 
 # ------------------------------------------------------------------------------------------------ pairs
