@@ -33,7 +33,13 @@ ROOT = Path(__file__).parent.parent.parent
 SOURCES = ROOT / "src" / "crfield"
 TESTS = {  # the tests of a room, the quickest first
     "metrics": ["tests/metrics", "src/crfield/metrics"],
-    "objectives": ["tests/objectives", "tests/contracts/test_objectives.py", "src/crfield/objectives"],
+    "objectives": [
+        "tests/objectives",
+        "tests/contracts/test_objectives.py",
+        "src/crfield/objectives",
+        "tests/estimators/test_continuous.py",
+        "tests/estimators/chain/test_m_estimated.py",
+    ],
     "optimize": ["tests/optimize", "src/crfield/optimize", "tests/training/chain/test_fused.py"],
     "inference": ["tests/inference", "tests/contracts/test_engines.py", "src/crfield/inference"],
 }
