@@ -243,7 +243,7 @@ else:
             return value
         if name in _RENAMED:
             new, gone = _RENAMED[name]
-            import_module("crfield.core.renamed").warn_renamed(f"crfield.{name}", f"crfield.{new}", gone=gone)
+            import_module("crfield.errors").warn_renamed(f"crfield.{name}", f"crfield.{new}", gone=gone)
             return getattr(import_module("crfield"), new)
         raise AttributeError(f"module 'crfield' has no attribute {name!r}")
 

@@ -7,8 +7,7 @@ import warnings
 import pytest
 
 import crfield
-from crfield.core.renamed import warn_renamed
-from crfield.errors import CrfieldWarning, RenamedWarning
+from crfield.errors import CrfieldWarning, RenamedWarning, warn_renamed
 
 
 def old_name() -> None:
