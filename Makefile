@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 NATIVE := $(shell find native -type f 2>/dev/null)
 
-.PHONY: demo test check bench docs fuzz sanitize sanitize-threads clean setup fast
+.PHONY: demo test check bench docs fuzz sanitize sanitize-threads test-matrix coverage mutants clean setup fast
 setup: $(STAMP)
 
 $(STAMP): pyproject.toml CMakeLists.txt $(NATIVE)
@@ -29,7 +29,22 @@ check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/basedpyright --level error examples/typed.py
 	$(BIN)/python -m pytest tests/architecture
+
+# A part of the tests with the oldest and newest allowed libraries, on every Python of the machine.
+test-matrix: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.matrix --numprocesses auto
+
+# Lines that no test runs, in this process and its workers: the least covered files first, then every line missed.
+coverage: export OMP_NUM_THREADS = 1
+coverage: $(STAMP)
+	$(BIN)/python -m pytest --numprocesses auto --cov=crfield --cov-report=
+	$(BIN)/python -m coverage report --skip-covered --sort=cover --show-missing
+
+# Small changes of the code that tests should notice: make mutants COUNT=25 SEED=0 ROOMS="metrics optimize"
+mutants: $(STAMP)
+	$(BIN)/python -m tests.mutants $(ROOMS) --count $(if $(filter 3000,$(COUNT)),25,$(COUNT)) --seed $(SEED)
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks

@@ -234,11 +234,17 @@ else:
 
     __all__ = ["__version__", *_HOME]  # noqa: PLE0604
 
+    _RENAMED: dict[str, tuple[str, str]] = {}  # old name: the new one, and the version in which the old one ends
+
     def __getattr__(name: str) -> Any:
         if name in _HOME:
             value = getattr(import_module(_HOME[name]), name)
             globals()[name] = value
             return value
+        if name in _RENAMED:
+            new, gone = _RENAMED[name]
+            import_module("crfield.errors").warn_renamed(f"crfield.{name}", f"crfield.{new}", gone=gone)
+            return getattr(import_module("crfield"), new)
         raise AttributeError(f"module 'crfield' has no attribute {name!r}")
 
     def __dir__() -> list[str]:

@@ -16,6 +16,7 @@
     ├── ConvergenceWarning               training stopped before its tolerance was met
     ├── SpeedWarning                     right, but slower than it need be
     ├── ClusterWarning                   a worker of a cluster was lost, or does not answer
+    ├── RenamedWarning (FutureWarning)   a name that was replaced; the message says the new one
     └── DataWarning                      usable data that is probably not what was intended
 
 A message says what was expected, what came, where, and what to do about it. Nothing in the library uses
@@ -115,5 +116,28 @@ class ClusterWarning(CrfieldWarning):
     """A worker of a cluster was lost and replaced, or has not answered for long."""
 
 
+class RenamedWarning(CrfieldWarning, FutureWarning):
+    """A name that was replaced and will end; the message says the new one."""
+
+
 class DataWarning(CrfieldWarning):
     """Usable data that is probably not what was intended."""
+
+
+def warn_renamed(old: str, new: str, *, gone: str, stacklevel: int = 3) -> None:
+    """Say that ``old`` is now ``new``, and the version in which the old name ends; at the caller's caller.
+
+    The promise behind it is in docs/compatibility.md.
+
+    >>> import warnings
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     warn_renamed("crfield.Chain", "crfield.ChainCRF", gone="0.4")
+    >>> print(caught[0].message)
+    crfield.Chain is now crfield.ChainCRF; the old name ends with crfield 0.4.
+    """
+    import warnings
+
+    warnings.warn(
+        f"{old} is now {new}; the old name ends with crfield {gone}.", RenamedWarning, stacklevel=stacklevel
+    )

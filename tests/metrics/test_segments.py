@@ -135,3 +135,10 @@ def test_scorers_fit_a_search() -> None:
     search.fit(X, y, groups=["ann", "ann", "bob", "cy"])
     assert search.best_score_ > 0.5
     assert edit_scorer(search.best_estimator_, X, y) > 0.5
+
+
+def test_where_there_is_nothing_the_report_says_zero_unless_told() -> None:
+    nothing = segment_report([[]], [[]])
+    assert set(nothing.f1.values()) == {0.0}
+    assert nothing.edit == 0.0
+    assert set(segment_report([[]], [[]], zero_division=1.0).f1.values()) == {1.0}

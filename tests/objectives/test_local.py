@@ -18,7 +18,7 @@ from crfield.inference.graphs.brute import BruteEngine
 from crfield.inference.labellings import path_scores
 from crfield.objectives.contrast import Contrast
 from crfield.objectives.local import PseudoLikelihood, counted
-from crfield.objectives.piecewise import Piecewise
+from crfield.objectives.piecewise import Piecewise, _log_sum
 from tests.cases.chains import examples
 from tests.cases.sites import fields, graph_target, random_field
 
@@ -204,3 +204,10 @@ def test_pseudo_likelihood_needs_known_neighbours() -> None:
     alone = Target(Chains.from_lengths([1]), 2, np.array([-1]), np.array([[True, True]]))
     lonely = Potentials(np.array([[1.0, 2.0]]), np.zeros((1, 2, 2)), Chains.from_lengths([1]))
     assert PseudoLikelihood().evaluate(lonely, alone).value == pytest.approx(0, abs=1e-15)
+
+
+def test_a_row_where_all_is_forbidden_has_no_probabilities() -> None:
+    total, p = _log_sum(np.array([[-np.inf, -np.inf], [0.0, np.log(3.0)]]))
+    assert np.isneginf(total[0])
+    np.testing.assert_allclose(total[1], np.log(4.0))
+    np.testing.assert_allclose(p, [[0.0, 0.0], [0.25, 0.75]])

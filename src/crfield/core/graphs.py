@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -116,10 +117,9 @@ class Graphs(EndToEnd):
     @cached_property
     def component(self) -> np.ndarray:
         """(N,) number of the connected component of each node."""
-        from scipy.sparse import coo_array
         from scipy.sparse.csgraph import connected_components
 
-        links = coo_array((np.ones(self.n_edges), (self.tails, self.heads)), shape=(self.n_nodes, self.n_nodes))
+        links = link_matrix(self.tails, self.heads, self.n_nodes)
         return connected_components(links, directed=False)[1].astype(np.int64)
 
     @cached_property
@@ -131,3 +131,18 @@ class Graphs(EndToEnd):
         owner = np.searchsorted(self.offsets, links // max(1, self.n_nodes), side="right") - 1
         n_links = np.bincount(owner, minlength=self.n_sequences)
         return n_links == self.lengths - n_trees
+
+
+def link_matrix(tails: np.ndarray, heads: np.ndarray, n_nodes: int, weight: np.ndarray | None = None) -> Any:
+    """(N, N) sparse rows of edges, of ones or of weights, for scipy's functions of graphs.
+
+    Indices have 32 bits: before SciPy 1.15 most of these functions take no others.
+
+    >>> link_matrix(np.array([0, 1]), np.array([1, 2]), 3).toarray().tolist()
+    [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
+    """
+    from scipy.sparse import coo_array
+
+    data = np.ones(len(tails)) if weight is None else weight
+    ends = (np.asarray(tails, np.int32), np.asarray(heads, np.int32))
+    return coo_array((data, ends), shape=(n_nodes, n_nodes)).tocsr()

@@ -174,7 +174,8 @@ def slots_of(topology: Chains) -> np.ndarray:
     >>> slots_of(Chains.from_lengths([2, 1])).tolist()
     [0, 1, 3]
     """
-    return np.arange(topology.n_nodes) + topology.sequence_of_node
+    places: np.ndarray = np.arange(topology.n_nodes) + topology.sequence_of_node
+    return places
 
 
 def spans_of(reading: Reading) -> tuple[np.ndarray, np.ndarray]:

@@ -279,14 +279,17 @@ def _broken(coded: Coded, parts: TagParts, scheme: str) -> np.ndarray:
         return np.isin(prefix, [PREFIXES.index(letter) for letter in letters])
 
     continues = among(before, "BI") & (kind == kind_before)
+    wrong: np.ndarray
     if scheme == "iob2":
-        return ~among(now, "BIO") | (among(now, "I") & ~continues)
-    if scheme == "iob1":
-        return ~among(now, "BIO") | (among(now, "B") & ~continues)
-    if scheme in ("ioe1", "ioe2"):
+        wrong = ~among(now, "BIO") | (among(now, "I") & ~continues)
+    elif scheme == "iob1":
+        wrong = ~among(now, "BIO") | (among(now, "B") & ~continues)
+    elif scheme in ("ioe1", "ioe2"):
         needs_more = "E" if scheme == "ioe1" else "I"  # what another step of its kind must follow
         follows = among(now, "IE") & (kind == kind_before)
-        return ~among(now, "IEO") | (among(before, needs_more) & ~follows)
-    open_before = among(before, "BI")
-    inside = among(now, "IE")
-    return among(now, "[]") | (inside & ~continues) | (open_before & ~inside)
+        wrong = ~among(now, "IEO") | (among(before, needs_more) & ~follows)
+    else:
+        open_before = among(before, "BI")
+        inside = among(now, "IE")
+        wrong = among(now, "[]") | (inside & ~continues) | (open_before & ~inside)
+    return wrong

@@ -85,6 +85,10 @@ class CategoricalHMM(_Shares):
         X = super()._checked(X)
         if X.shape[1] != 1:
             raise ValueError(f"symbols stand in one column: expected X of shape (n_samples, 1), got {X.shape}")
+        self._check_symbols(X)
+        return X
+
+    def _check_symbols(self, X: np.ndarray) -> None:
         if not np.issubdtype(X.dtype, np.integer):
             raise ValueError("Symbols should be integers")
         if X.min() < 0:
@@ -93,9 +97,9 @@ class CategoricalHMM(_Shares):
             raise ValueError(
                 f"Largest symbol is {X.max()} but the model only emits symbols up to {self.n_features - 1}"
             )
-        return X
 
     def _check_and_set_n_features(self, X: np.ndarray) -> None:
+        self._check_symbols(X)
         if self.n_features is None:
             self.n_features = int(X.max()) + 1
 

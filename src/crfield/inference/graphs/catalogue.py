@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from crfield.core.beliefs import Beliefs
-from crfield.core.graphs import Graphs
+from crfield.core.graphs import Graphs, link_matrix
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.core.topology import Chains
@@ -196,11 +196,10 @@ def _part(topology: Graphs) -> tuple[Graphs, np.ndarray] | None:
     sizes = np.bincount(topology.component)
     if sizes.max() <= _LARGE:
         return None
-    from scipy.sparse import coo_array
     from scipy.sparse.csgraph import breadth_first_order
 
     n = topology.n_nodes
-    links = coo_array((np.ones(topology.n_edges, np.int8), (topology.tails, topology.heads)), shape=(n, n)).tocsr()
+    links = link_matrix(topology.tails, topology.heads, n)
     start = int(np.argmax(topology.component == np.argmax(sizes)))
     nodes = np.sort(breadth_first_order(links, start, directed=False, return_predecessors=False)[:_LARGE])
     number = np.full(n, -1, np.int64)

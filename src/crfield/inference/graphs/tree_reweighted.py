@@ -27,7 +27,7 @@ import numpy as np
 
 from crfield.core.beliefs import Beliefs
 from crfield.core.checks import integer
-from crfield.core.graphs import Graphs
+from crfield.core.graphs import Graphs, link_matrix
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.core.topology import Chains
@@ -124,7 +124,6 @@ def tree_shares(topology: Chains | Graphs, *, n_trees: int = 16, seed: int = 0) 
 
 
 def _find_shares(links: Links, nodes: int, n_trees: int, rng: np.random.Generator) -> np.ndarray:
-    from scipy.sparse import coo_array
     from scipy.sparse.csgraph import minimum_spanning_tree
 
     ends = (np.minimum(links.tails, links.heads), np.maximum(links.tails, links.heads))
@@ -134,8 +133,7 @@ def _find_shares(links: Links, nodes: int, n_trees: int, rng: np.random.Generato
     while trees < n_trees or (trees < MOST * n_trees and not met.all()):
         # One more than the count: a weight of zero would be no edge.
         weight = 1.0 + met + rng.random(len(met))
-        matrix = coo_array((weight, ends), shape=(nodes, nodes))
-        tree = minimum_spanning_tree(matrix.tocsr()).tocoo()
+        tree = minimum_spanning_tree(link_matrix(*ends, nodes, weight)).tocoo()
         place = np.searchsorted(ends[0][order] * nodes + ends[1][order], tree.row.astype(np.int64) * nodes + tree.col)
         met[order[place]] += 1
         trees += 1

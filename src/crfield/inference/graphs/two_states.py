@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from crfield.core.graphs import link_matrix
 from crfield.kernels.flow import minimum_cut
 
 ROUNDING = 1e-12  # of the scores that a sum is made of
@@ -137,7 +138,6 @@ def _magnitude(scores: np.ndarray) -> float:
 
 def _implied(problem: TwoStates) -> tuple[np.ndarray, np.ndarray]:
     """(n,) the only possible state of each node or OPEN, and (n,) whether both are contradicted."""
-    from scipy.sparse import coo_array
     from scipy.sparse.csgraph import breadth_first_order
 
     n, dead = len(problem.node), np.isneginf(problem.pair)
@@ -151,8 +151,9 @@ def _implied(problem: TwoStates) -> tuple[np.ndarray, np.ndarray]:
         first = np.flatnonzero(true)
         row = np.concatenate([tail + a, head + b, np.full(len(first), 2 * n)])
         column = np.concatenate([head + 1 - b, tail + 1 - a, first])
-        forces = coo_array((np.ones(len(row), np.int8), (row, column)), shape=(2 * n + 1, 2 * n + 1)).tocsr()
-        reached = breadth_first_order(forces, 2 * n, directed=True, return_predecessors=False)
+        reached = breadth_first_order(
+            link_matrix(row, column, 2 * n + 1), 2 * n, directed=True, return_predecessors=False
+        )
         true.ravel()[reached[reached < 2 * n]] = True
     forced = np.where(true[:, 1], 1, np.where(true[:, 0], 0, OPEN))
     return forced, true[:, 0] & true[:, 1]
@@ -189,7 +190,6 @@ def _balance(n: int, tails: np.ndarray, heads: np.ndarray, bend: np.ndarray) -> 
     In the graph of (node, name) an attracting edge joins equal names and a repelling one unlike names; a naming
     exists where no node is connected to itself under the other name.
     """
-    from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
     repel = bend < 0
@@ -199,8 +199,7 @@ def _balance(n: int, tails: np.ndarray, heads: np.ndarray, bend: np.ndarray) -> 
     shift = n * repel[matters]
     row = np.concatenate([tails[matters], tails[matters] + n])
     column = np.concatenate([heads[matters] + shift, heads[matters] + n - shift])
-    joined = coo_array((np.ones(len(row), np.int8), (row, column)), shape=(2 * n, 2 * n))
-    part = connected_components(joined, directed=False)[1]
+    part = connected_components(link_matrix(row, column, 2 * n), directed=False)[1]
     torn = part[:n] == part[n:]
     if torn.any():
         return np.zeros(n, bool), int(np.flatnonzero(repel & torn[tails])[0])

@@ -180,8 +180,8 @@ def _reached_from(
 
     n, ahead, behind = len(inside), forward > 0, back > 0
     first = np.flatnonzero(inside)
-    row = np.concatenate([starts[ahead], ends[behind], np.full(len(first), n)])
-    column = np.concatenate([ends[ahead], starts[behind], first])
+    row = np.concatenate([starts[ahead], ends[behind], np.full(len(first), n)]).astype(np.int32)
+    column = np.concatenate([ends[ahead], starts[behind], first]).astype(np.int32)
     arcs = coo_array((np.ones(len(row), np.int8), (row, column)), shape=(n + 1, n + 1)).tocsr()
     reached = np.zeros(n + 1, bool)
     reached[breadth_first_order(arcs, n, directed=True, return_predecessors=False)] = True

@@ -18,7 +18,8 @@ has them.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -31,9 +32,66 @@ from crfield.inference.tangent import chain_tangent as belief_change
 from crfield.kernels import chain
 from crfield.kernels.padded import Packed, pack, padded_best, padded_sums
 
-_GIVEN = "Tensor score, Tensor edge, Tensor start, Tensor end, Tensor? tags, Tensor? allowed, Tensor? mask, "
 Maybe = Tensor | None
 SCORES = 4  # score, edge, start, end come first everywhere
+
+
+class Given(NamedTuple):
+    """What every operator is given first: scores, and what is known of labels and steps."""
+
+    score: Tensor  # (B, T, L)
+    edge: Tensor  # (L, L)
+    start: Tensor  # (L,)
+    end: Tensor  # (L,)
+    tags: Maybe = None  # (B, T)
+    allowed: Maybe = None  # (B, T, L)
+    mask: Maybe = None  # (B, T)
+
+    def padded(self) -> dict[str, Any]:
+        """As `kernels.padded` wants them."""
+        return {name: _array(tensor) for name, tensor in zip(self._fields, self)}
+
+    def packed(self, unknown: int) -> Packed:
+        """Steps of the mask side by side."""
+        own = self.padded()
+        return pack(own["score"], own["start"], own["end"], own["mask"], own["tags"], own["allowed"], unknown)
+
+    def empty(self) -> tuple[Tensor, ...]:
+        """What a gradient in the scores looks like, for the compiler."""
+        return tuple(torch.empty_like(x).contiguous() for x in self.scores)
+
+    @property
+    def scores(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """What gradients are taken in."""
+        return self.score, self.edge, self.start, self.end
+
+
+_SCHEMA = "Tensor score, Tensor edge, Tensor start, Tensor end, Tensor? tags, Tensor? allowed, Tensor? mask, "
+
+
+def _operator(schema: str, fake: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
+    """An operator crfield::name (`Given`, then ``schema``), whose body and shapes are functions of a `Given`."""
+    options, returns = schema.split(" -> ")
+
+    def made(body: Callable[..., Any]) -> Any:
+        def whole(*arguments: Any) -> Any:
+            return body(Given(*arguments[:7]), *arguments[7:])
+
+        def shapes(*arguments: Any) -> Any:
+            return fake(Given(*arguments[:7]), *arguments[7:])
+
+        operator = torch.library.custom_op(
+            f"crfield::{body.__name__}",
+            whole,
+            mutates_args=(),
+            device_types="cpu",
+            schema=f"({_SCHEMA}{options}) -> {returns}",
+        )
+        operator.register_fake(shapes)
+        operator.__doc__ = body.__doc__
+        return operator
+
+    return made
 
 
 def _array(tensor: Maybe) -> Any:
@@ -45,71 +103,35 @@ def _like(array: np.ndarray, other: Tensor) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(array)).to(other.dtype)
 
 
+def _each_total(given: Given) -> Tensor:
+    return given.score.new_empty((given.score.shape[0],), dtype=torch.float64)
+
+
 # ------------------------------------------------------------------------------------------------- sums
 
 
-@torch.library.custom_op(
-    "crfield::chain_sums",
-    mutates_args=(),
-    device_types="cpu",
-    schema=f"({_GIVEN}Tensor? weight, int unknown, bool contrast, int n_jobs) -> "
-    "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+def _sums_shapes(given: Given, *options: Any) -> tuple[Tensor, ...]:
+    total = _each_total(given)
+    return total.new_empty(()), total, *given.empty()
+
+
+@_operator(
+    "Tensor? weight, int unknown, bool contrast, int n_jobs -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+    _sums_shapes,
 )
-def chain_sums(
-    score: Tensor,
-    edge: Tensor,
-    start: Tensor,
-    end: Tensor,
-    tags: Maybe,
-    allowed: Maybe,
-    mask: Maybe,
-    weight: Maybe,
-    unknown: int,
-    contrast: bool,
-    n_jobs: int,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+def chain_sums(given: Given, weight: Maybe, unknown: int, contrast: bool, n_jobs: int) -> tuple[Tensor, ...]:
     """Σ_b w_b total_b, totals (B,) and the gradient of the sum in score, edge, start and end."""
     by = _array(weight)
-    found = padded_sums(
-        _array(score),
-        _array(start),
-        _array(end),
-        _array(edge),
-        mask=_array(mask),
-        tags=_array(tags),
-        allowed=_array(allowed),
-        unknown=unknown,
-        contrast=contrast,
-        weight=by,
-        n_jobs=n_jobs,
-    )
+    found = padded_sums(**given.padded(), unknown=unknown, contrast=contrast, weight=by, n_jobs=n_jobs)
     value = found.total.sum() if by is None else found.total @ by.astype(np.float64)
     return (
         torch.tensor(value, dtype=torch.float64),
         torch.from_numpy(found.total),
         torch.from_numpy(found.score),
-        _like(found.edge, edge),
-        _like(found.start, start),
-        _like(found.end, end),
+        _like(found.edge, given.edge),
+        _like(found.start, given.start),
+        _like(found.end, given.end),
     )
-
-
-@chain_sums.register_fake
-def _(
-    score: Tensor,
-    edge: Tensor,
-    start: Tensor,
-    end: Tensor,
-    tags: Maybe,
-    allowed: Maybe,
-    mask: Maybe,
-    weight: Maybe,
-    unknown: int,
-    contrast: bool,
-    n_jobs: int,
-) -> tuple[Tensor, ...]:
-    total = score.new_empty((score.shape[0],), dtype=torch.float64)
-    return total.new_empty(()), total, *(torch.empty_like(x).contiguous() for x in (score, edge, start, end))
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -149,21 +171,13 @@ chain_sums.register_autograd(_sums_backward, setup_context=_keep)
 # ---------------------------------------------------------------------------------------------- tangent
 
 
-@torch.library.custom_op(
-    "crfield::chain_tangent",
-    mutates_args=(),
-    device_types="cpu",
-    schema=f"({_GIVEN}Tensor? weight, Tensor score_dot, Tensor edge_dot, Tensor start_dot, Tensor end_dot, "
-    "int unknown, bool contrast, int n_jobs) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+@_operator(
+    "Tensor? weight, Tensor score_dot, Tensor edge_dot, Tensor start_dot, Tensor end_dot, int unknown, "
+    "bool contrast, int n_jobs -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+    lambda given, *others: (*given.empty(), _each_total(given)),
 )
 def chain_tangent(
-    score: Tensor,
-    edge: Tensor,
-    start: Tensor,
-    end: Tensor,
-    tags: Maybe,
-    allowed: Maybe,
-    mask: Maybe,
+    given: Given,
     weight: Maybe,
     score_dot: Tensor,
     edge_dot: Tensor,
@@ -172,31 +186,25 @@ def chain_tangent(
     unknown: int,
     contrast: bool,
     n_jobs: int,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, ...]:
     """How the gradient of `chain_sums` changes along a direction of the scores, and the gradient times the direction.
 
     The second is (B,), for each sequence by itself and without its weight: the derivative of the gradient, taken
     along the direction, in the weights.
     """
-    along_node = pack(_array(score_dot), _array(start_dot), _array(end_dot), _array(mask)).node
+    along_node = pack(_array(score_dot), _array(start_dot), _array(end_dot), _array(given.mask)).node
     along_edge = _array(edge_dot).astype(np.float64)[None]
     by = None if weight is None else _array(weight).astype(np.float64)
-    packed = pack(_array(score), _array(start), _array(end), _array(mask), _array(tags), _array(allowed), unknown)
-    node, table, along = np.zeros_like(packed.node), np.zeros_like(along_edge), np.zeros(len(score))
+    packed = given.packed(unknown)
+    node, table, along = np.zeros_like(packed.node), np.zeros_like(along_edge), np.zeros(len(given.score))
     for sign, clamped in ((1.0, True), (-1.0, False)) if contrast else ((1.0, True),):
-        scores = _potentials(packed, edge, clamped=clamped)
+        scores = _potentials(packed, given.edge, clamped=clamped)
         found = belief_change(scores, along_node, along_edge, weight=by, n_jobs=n_jobs)
         node += sign * found[0]
         table += sign * found[1]
         if by is not None:
             along += sign * _expected(scores, along_node, along_edge[0], n_jobs=n_jobs)
-    return *_spread(packed, node, table[0], score, edge, start, end), torch.from_numpy(along)
-
-
-@chain_tangent.register_fake
-def _(score: Tensor, edge: Tensor, start: Tensor, end: Tensor, *others: Any) -> tuple[Tensor, ...]:
-    along = score.new_empty((score.shape[0],), dtype=torch.float64)
-    return *(torch.empty_like(x).contiguous() for x in (score, edge, start, end)), along
+    return *_spread(packed, node, table[0], given), torch.from_numpy(along)
 
 
 def _third(ctx: Any, *slopes: Maybe) -> None:
@@ -229,56 +237,34 @@ def _expected(scores: Potentials, node: np.ndarray, edge: np.ndarray, *, n_jobs:
     )
 
 
-def _spread(
-    packed: Packed, node: np.ndarray, table: np.ndarray, score: Tensor, edge: Tensor, start: Tensor, end: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _spread(packed: Packed, node: np.ndarray, table: np.ndarray, given: Given) -> tuple[Tensor, ...]:
     """A gradient of packed steps (N, L) and pairs (L, L) in the shapes of score, edge, start and end."""
-    out = np.zeros(tuple(score.shape))
-    out.reshape(-1, score.shape[2])[packed.place] = node
+    out = np.zeros(tuple(given.score.shape))
+    out.reshape(-1, given.score.shape[2])[packed.place] = node
     filled = np.diff(packed.offsets) > 0
     first, last = packed.offsets[:-1][filled], packed.offsets[1:][filled] - 1
-    return (
-        _like(out, score),
-        _like(table, edge),
-        _like(node[first].sum(axis=0), start),
-        _like(node[last].sum(axis=0), end),
-    )
+    parts = (out, table, node[first].sum(axis=0), node[last].sum(axis=0))
+    return tuple(_like(part, like) for part, like in zip(parts, given.scores))
 
 
 # ------------------------------------------------------------------------------------------------ pairs
 
 
-@torch.library.custom_op(
-    "crfield::chain_pairs",
-    mutates_args=(),
-    device_types="cpu",
-    schema=f"({_GIVEN}int unknown, int n_jobs) -> Tensor",
-)
-def chain_pairs(
-    score: Tensor,
-    edge: Tensor,
-    start: Tensor,
-    end: Tensor,
-    tags: Maybe,
-    allowed: Maybe,
-    mask: Maybe,
-    unknown: int,
-    n_jobs: int,
-) -> Tensor:
+def _pairs_shape(given: Given, *options: Any) -> Tensor:
+    batch, steps, labels = given.score.shape
+    return given.score.new_empty((batch, torch.sym_max(steps - 1, 0), labels, labels))
+
+
+@_operator("int unknown, int n_jobs -> Tensor", _pairs_shape)
+def chain_pairs(given: Given, unknown: int, n_jobs: int) -> Tensor:
     """(B, T − 1, L, L): at [b, t − 1] the probabilities of the labels of step t and of the kept step before it."""
-    packed = pack(_array(score), _array(start), _array(end), _array(mask), _array(tags), _array(allowed), unknown)
-    scores = _potentials(packed, edge, clamped=True)
+    packed = given.packed(unknown)
+    scores = _potentials(packed, given.edge, clamped=True)
     _, _, pairs = chain.sum_product(packed.offsets, scores.node, scores.edge, each=True, n_jobs=n_jobs)
-    batch, steps, labels = score.shape
-    out = torch.zeros((batch, max(steps - 1, 0), labels, labels), dtype=score.dtype)
-    out.reshape(-1, labels, labels)[_edge_places(packed, steps)] = _like(pairs, score)
+    batch, steps, labels = given.score.shape
+    out = torch.zeros((batch, max(steps - 1, 0), labels, labels), dtype=given.score.dtype)
+    out.reshape(-1, labels, labels)[_edge_places(packed, steps)] = _like(pairs, given.score)
     return out
-
-
-@chain_pairs.register_fake
-def _(score: Tensor, edge: Tensor, *others: Any) -> Tensor:
-    batch, steps, labels = score.shape
-    return score.new_empty((batch, torch.sym_max(steps - 1, 0), labels, labels))
 
 
 def _edge_places(packed: Packed, steps: int) -> Tensor:
@@ -300,36 +286,18 @@ def _pairs_backward(ctx: Any, slope: Tensor) -> tuple[Any, ...]:
 chain_pairs.register_autograd(_pairs_backward, setup_context=_keep_pairs)
 
 
-@torch.library.custom_op(
-    "crfield::pairs_tangent",
-    mutates_args=(),
-    device_types="cpu",
-    schema=f"({_GIVEN}Tensor pairs_dot, int unknown, int n_jobs) -> (Tensor, Tensor, Tensor, Tensor)",
+@_operator(
+    "Tensor pairs_dot, int unknown, int n_jobs -> (Tensor, Tensor, Tensor, Tensor)",
+    lambda given, *others: given.empty(),
 )
-def pairs_tangent(
-    score: Tensor,
-    edge: Tensor,
-    start: Tensor,
-    end: Tensor,
-    tags: Maybe,
-    allowed: Maybe,
-    mask: Maybe,
-    pairs_dot: Tensor,
-    unknown: int,
-    n_jobs: int,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def pairs_tangent(given: Given, pairs_dot: Tensor, unknown: int, n_jobs: int) -> tuple[Tensor, ...]:
     """The gradient of ⟨pairs_dot, `chain_pairs`⟩ in all scores."""
-    packed = pack(_array(score), _array(start), _array(end), _array(mask), _array(tags), _array(allowed), unknown)
-    labels = score.shape[2]
-    along = pairs_dot.detach().reshape(-1, labels, labels)[_edge_places(packed, score.shape[1])]
-    scores = _potentials(packed, edge, clamped=True).each()
+    packed = given.packed(unknown)
+    _, steps, labels = given.score.shape
+    along = pairs_dot.detach().reshape(-1, labels, labels)[_edge_places(packed, steps)]
+    scores = _potentials(packed, given.edge, clamped=True).each()
     node, pairs = belief_change(scores, np.zeros_like(packed.node), _array(along.double()), n_jobs=n_jobs)
-    return _spread(packed, node, pairs.sum(axis=0), score, edge, start, end)
-
-
-@pairs_tangent.register_fake
-def _(score: Tensor, edge: Tensor, start: Tensor, end: Tensor, *others: Any) -> tuple[Tensor, ...]:
-    return tuple(torch.empty_like(x).contiguous() for x in (score, edge, start, end))
+    return _spread(packed, node, pairs.sum(axis=0), given)
 
 
 pairs_tangent.register_autograd(_third, setup_context=_keep_nothing)
@@ -338,40 +306,12 @@ pairs_tangent.register_autograd(_third, setup_context=_keep_nothing)
 # ------------------------------------------------------------------------------------------- best labelling
 
 
-@torch.library.custom_op(
-    "crfield::chain_best",
-    mutates_args=(),
-    device_types="cpu",
-    schema=f"({_GIVEN}int unknown, int n_jobs) -> (Tensor, Tensor)",
-)
-def chain_best(
-    score: Tensor,
-    edge: Tensor,
-    start: Tensor,
-    end: Tensor,
-    tags: Maybe,
-    allowed: Maybe,
-    mask: Maybe,
-    unknown: int,
-    n_jobs: int,
-) -> tuple[Tensor, Tensor]:
+def _best_shapes(given: Given, *options: Any) -> tuple[Tensor, Tensor]:
+    return _each_total(given), given.score.new_empty(given.score.shape[:2], dtype=torch.int64)
+
+
+@_operator("int unknown, int n_jobs -> (Tensor, Tensor)", _best_shapes)
+def chain_best(given: Given, unknown: int, n_jobs: int) -> tuple[Tensor, Tensor]:
     """Score (B,) and labels (B, T) of the best labelling; ``unknown`` outside the mask."""
-    total, path = padded_best(
-        _array(score),
-        _array(start),
-        _array(end),
-        _array(edge),
-        mask=_array(mask),
-        tags=_array(tags),
-        allowed=_array(allowed),
-        unknown=unknown,
-        fill=unknown,
-        n_jobs=n_jobs,
-    )
+    total, path = padded_best(**given.padded(), unknown=unknown, fill=unknown, n_jobs=n_jobs)
     return torch.from_numpy(total), torch.from_numpy(path)
-
-
-@chain_best.register_fake
-def _(score: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
-    total = score.new_empty((score.shape[0],), dtype=torch.float64)
-    return total, score.new_empty(score.shape[:2], dtype=torch.int64)

@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 
 from crfield.core.beliefs import Beliefs
-from crfield.core.graphs import Graphs
+from crfield.core.graphs import Graphs, link_matrix
 from crfield.core.potentials import Potentials
 from crfield.core.semiring import Semiring
 from crfield.core.target import UNKNOWN, Target
@@ -276,12 +276,10 @@ def held_out_parts(
 
 def connected_quarter(topology: Graphs, rng: np.random.Generator) -> np.ndarray:
     """(N,) bool, a quarter of the nodes: those met first from some node on, breadth first."""
-    from scipy.sparse import coo_array
     from scipy.sparse.csgraph import breadth_first_order
 
     n = topology.n_nodes
-    ends = (np.ones(topology.n_edges, np.int8), (topology.tails, topology.heads))
-    links = coo_array(ends, shape=(n, n)).tocsr()
+    links = link_matrix(topology.tails, topology.heads, n)
     away = np.zeros(n, bool)
     while away.sum() < n // 4:
         start = int(rng.choice(np.flatnonzero(~away)))

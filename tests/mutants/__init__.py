@@ -1,0 +1,1 @@
+"""Mutants: small changes of the code that some test should notice."""
