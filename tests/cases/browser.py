@@ -71,7 +71,8 @@ def opened(browser: Any, address: str = "", **options: Any) -> Iterator[Opened]:
     ``color_scheme="dark"``, ``viewport={"width": 390, "height": 844}``, ``java_script_enabled=False``,
     ``offline=True``.
     """
-    context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+    usual = {"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce"}  # nothing moves while it is seen
+    context = browser.new_context(**{**usual, **options})
     context.set_default_timeout(20_000)
     try:
         found = Opened(context.new_page())

@@ -62,7 +62,7 @@ def browser() -> Iterator[Any]:
 def report() -> Any:
     phrases = crfield.make_phrases(160, random_state=1)
     X = [crfield.phrase_features(tokens) for tokens in phrases.tokens]
-    model = ChainCRF(l2=30.0).fit(X[:60], phrases.labels[:60])
+    model = ChainCRF(l2=3.0).fit(X[:60], phrases.labels[:60])
     words = phrases.tokens[60:]
     return model.report(
         X[60:],
@@ -282,6 +282,7 @@ def test_a_recording_over_time(browser: Any, tmp_path: Path) -> None:
         assert canvas.evaluate(ink) > 10, "something is drawn"
         page.locator("#errors button[data-open]").first.click()
         assert "Why" in page.locator(".detail").first.inner_text()
+        page.locator("article").first.scroll_into_view_if_needed()
         shown(page, "report-recording")
         assert seen.requests == [path.as_uri()]
         assert seen.errors == []
@@ -309,6 +310,7 @@ def test_images_and_their_marginals(browser: Any, tmp_path: Path) -> None:
         bright = "(c) => c.getContext('2d').getImageData(1, 1, 1, 1).data[0]"
         expected = 20 + item.item.chance[0, 1] * (255 - 20)
         assert article.locator("canvas").nth(3).evaluate(bright) == pytest.approx(expected, abs=2)
+        article.scroll_into_view_if_needed()
         shown(page, "report-images")
         assert seen.requests == [path.as_uri()]
         assert seen.errors == []
