@@ -257,7 +257,8 @@ def _steps(item: Item, look: str) -> list[int]:
     third = _MOMENTS // 3
     surest = sorted(np.flatnonzero(wrong).tolist(), key=lambda t: -sure[t])
     kinds = {(int(item.gold[t]), int(item.predicted[t])): t for t in reversed(surest)}  # the surest of each confusion
-    wanted = [*list(kinds.values())[:third], *errors[:third], *turns[:third], *doubts[: third // 2], len(item) // 2, *errors, *turns]
+    wanted = [*list(kinds.values())[:third], *errors[:third], *turns[:third], *doubts[: third // 2]]
+    wanted += [len(item) // 2, *errors, *turns]
     return list(dict.fromkeys(wanted))[:_MOMENTS]
 
 
