@@ -152,6 +152,8 @@ def test_the_pure_wheel_is_complete_and_says_so(pure: Path) -> None:
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert "crfield/py.typed" in names
     assert "crfield/report/replay.html" in names
+    for part in ("page.html", "page.css", "basics.js", "detail.js", "items.js", "start.js"):
+        assert f"crfield/report/page/{part}" in names
     assert "License-Expression: BSD-3-Clause" in text
     assert "Requires-Python: >=3.11" in text
     required = [line for line in text.splitlines() if line.startswith("Requires-Dist:") and "extra" not in line]

@@ -282,3 +282,17 @@ def test_options_of_text_and_of_tables_are_kept_apart(folder: Path) -> None:
         assert "was trained on a table" in words
     assert told("select", folder / "tag.spec", "-m", "m")[0] == 2
     assert told("tune", folder / "days.csv", "--features", "sensors")[0] == 2
+
+
+def test_reports_of_tables_show_recordings(folder: Path, tmp_path: Path) -> None:
+    for name, signals, seconds in (("days", ["speed", "turn"], None), ("people", ["x", "y"], 1.0)):
+        out = tmp_path / f"{name}.html"
+        works("report", folder / f"{name}.crfield", folder / f"{name}.csv", "-o", out)
+        items = json.loads(out.read_text(encoding="utf-8").split('id="data">')[1].split("</script>")[0])["items"]
+        assert {item["look"] for item in items} == {"time"}
+        assert {item["name"] for item in items} == (
+            {"mon", "tue", "wed", "thu"} if name == "days" else {"ann", "bob"}
+        )
+        assert [signal["name"] for signal in items[0]["signals"]] == signals
+        assert items[0]["seconds"] == seconds
+    works("report", folder / "tracks.crfield", folder / "games.csv", "-o", tmp_path / "games.html")

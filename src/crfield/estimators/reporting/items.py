@@ -255,7 +255,10 @@ def _steps(item: Item, look: str) -> list[int]:
     turns = (np.flatnonzero(np.diff(item.predicted)) + 1).tolist()
     doubts = np.argsort(sure, kind="stable")[:_MOMENTS].tolist()
     third = _MOMENTS // 3
-    wanted = [*errors[: 2 * third], *turns[:third], *doubts[: third // 2], len(item) // 2, *errors, *turns]
+    surest = sorted(np.flatnonzero(wrong).tolist(), key=lambda t: -sure[t])
+    kinds = {(int(item.gold[t]), int(item.predicted[t])): t for t in reversed(surest)}  # the surest of each confusion
+    wanted = [*list(kinds.values())[:third], *errors[:third], *turns[:third], *doubts[: third // 2]]
+    wanted += [len(item) // 2, *errors, *turns]
     return list(dict.fromkeys(wanted))[:_MOMENTS]
 
 

@@ -18,6 +18,7 @@ from crfield.estimators.base.facts import answering, last_step
 from crfield.estimators.reporting.answers import Labeller, answers_of
 from crfield.estimators.reporting.card import card_of
 from crfield.estimators.reporting.items import renamed_columns, shown_items
+from crfield.features.transformed import SENSORS
 from crfield.report.model_catalogue import model_named
 from crfield.report.page.model_report import Curve, ModelReport
 from crfield.report.page.sample import sampled
@@ -117,7 +118,7 @@ def _seconds(model: Labeller) -> float | None:
     """Between two steps, where features of sensors before the model tell."""
     steps = [step for _, step in getattr(model, "steps", ())] or [getattr(model, "features", None)]
     return next(
-        (float(step.hop) for step in steps if getattr(step, "kind", "") == "sensors" and hasattr(step, "hop")), None
+        (float(step.hop) for step in steps if getattr(step, "kind", "") == SENSORS and hasattr(step, "hop")), None
     )
 
 
