@@ -1,19 +1,30 @@
 # Everything happens in .venv at the project's root. Set-up is incremental: the stamp is rebuilt only when
-# the build description or a native source has changed; Python sources are used in place.
+# the build description or a native source has changed; Python sources are used in place. The tools that build lie in
+# .venv too, and not in an environment of their own whose headers would be new, and all objects old, every time.
+# `make demo` needs the package alone; what tests and benchmarks use comes with a stamp of its own.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DEV := $(VENV)/.installed-dev
 NATIVE := $(shell find native -type f 2>/dev/null)
 
-.PHONY: demo test check bench fuzz sanitize sanitize-threads clean setup fast
-setup: $(STAMP)
+.PHONY: demo test check bench fuzz sanitize sanitize-threads wheels clean setup fast
+setup: $(DEV)
 
+TOOLS = import shutil, tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], \
+  *(tool for tool in ("cmake", "ninja") if not shutil.which(tool)), sep="\n")
 $(STAMP): pyproject.toml CMakeLists.txt $(NATIVE)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@$(BIN)/python -c '$(TOOLS)' > $(VENV)/tools.txt
+	$(BIN)/python -m pip install --quiet --requirement $(VENV)/tools.txt
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pip install --quiet --no-build-isolation --editable .
 	@touch $(STAMP)
+
+$(DEV): $(STAMP)
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[dev]'
+	@touch $(DEV)
 
 demo: $(STAMP)
 	$(BIN)/crfield demo
@@ -22,22 +33,22 @@ demo: $(STAMP)
 # A worker that has nothing left takes over half of what another still has; each worker has one core, so one thread.
 test check: export PYTHONDONTWRITEBYTECODE =
 test: export OMP_NUM_THREADS = 1
-test: $(STAMP)
+test: $(DEV)
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
-check: $(STAMP)
+check: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest tests/architecture
 
-bench: $(STAMP)
+bench: $(DEV)
 	$(BIN)/python -m benchmarks
 
 # Damaged and hostile files of every format: make fuzz COUNT=100000 SEED=1
 COUNT ?= 3000
 SEED ?= 0
-fuzz: $(STAMP)
+fuzz: $(DEV)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --count $(COUNT) --seed $(SEED)
 
 # The compiled modules once more under sanitizers, in build folders of their own: kernels, readers and the fuzzer.
@@ -46,7 +57,7 @@ READERS := tests/storage/test_archive.py tests/storage/test_archive_damage.py te
   tests/data/texts/test_formats.py tests/data/graphs/test_json.py
 KERNELS := tests/kernels tests/inference/test_streaming.py tests/inference/test_tangent.py tests/inference/graphs/test_forest.py \
   tests/inference/graphs/test_loopy.py tests/training/chain/test_fused.py tests/scoring/test_densities.py tests/estimators/similarity
-sanitize: $(STAMP) build/sanitize-address/.built
+sanitize: $(DEV) build/sanitize-address/.built
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so.6)" ASAN_OPTIONS=detect_leaks=0 \
 	CRFIELD_NATIVE=build/sanitize-address $(SANITIZED) $(BIN)/python -m pytest -p tests.fuzz.sanitized $(KERNELS) $(READERS)
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so.6)" ASAN_OPTIONS=detect_leaks=0 \
@@ -56,12 +67,12 @@ sanitize: $(STAMP) build/sanitize-address/.built
 THREADED := tests/contracts/test_threads.py tests/features/test_templates.py tests/inference/test_tangent.py \
   tests/inference/graphs/test_forest.py tests/inference/graphs/test_gibbs.py tests/scoring/test_densities.py tests/kernels/chain/test_higher_order.py \
   $(addprefix tests/kernels/test_,boost.py columns.py relational.py segments.py vectors.py virtual_evidence.py) tests/kernels/graphs
-sanitize-threads: $(STAMP) build/sanitize-thread/.built
+sanitize-threads: $(DEV) build/sanitize-thread/.built
 	LD_PRELOAD="$$(g++ -print-file-name=libtsan.so)" TSAN_OPTIONS=exitcode=66 CRFIELD_NATIVE=build/sanitize-thread $(SANITIZED) \
 	$(BIN)/python -m pytest -p tests.fuzz.sanitized $(THREADED) \
 	-k "(thread or jobs or histograms or same_seed or normal_columns or bodies_agree) and not numpy and not fork"
 
-build/sanitize-%/.built: CMakeLists.txt $(NATIVE) $(STAMP)
+build/sanitize-%/.built: CMakeLists.txt $(NATIVE) $(DEV)
 	cmake -S . -B build/sanitize-$* -DPython_EXECUTABLE=$(abspath $(BIN))/python \
 	  -DCRFIELD_SANITIZE=$(if $(filter address,$*),address$(comma)undefined,$*)
 	cmake --build build/sanitize-$* --parallel
