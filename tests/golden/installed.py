@@ -1,9 +1,9 @@
-"""An installed crfield, asked without its sources: README's examples, the demo, and the tests that need no source tree.
+"""An installed crfield, asked without its sources: README's example, the demo, and tests that need no source tree.
 
     python tests/golden/installed.py            # in an environment with crfield, pytest, pytest-timeout, hypothesis
 
-The tests are copied to a folder of their own beside README, so that neither `src` nor `studies` is in reach, and crfield
-must be the installed one. `make wheels` and the workflow that publishes run this on every wheel.
+The tests are copied to a folder of their own, so that neither `src` nor `studies` is in reach, and crfield must be the
+installed one. `make wheels` and the workflow that publishes run this on every wheel.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ def main() -> None:
         where = f"import sys, crfield; from crfield.kernels import choice; assert {compiled}, choice.chosen(); "
         where += "print(crfield.__file__, sys.version.split()[0], choice.level())"
         run(sys.executable, "-W", "error", "-c", where, *(sys.argv[1:] or ["native"]), cwd=folder)
-        for number, block in enumerate(re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)[:1]):
-            (folder / f"readme{number}.py").write_text(block)
-            run(sys.executable, f"readme{number}.py", cwd=folder)
+        example = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.S)[0]
+        (folder / "readme.py").write_text(example, "utf-8")
+        run(sys.executable, "readme.py", cwd=folder)
         run(sys.executable, "-c", "from crfield.cli.main import main; main()", "demo", cwd=folder)
         tests = [path for path in NEED_NO_SOURCES if (folder / path).exists()]
         run(sys.executable, "-m", "pytest", *tests, cwd=folder)
