@@ -2,7 +2,7 @@
 
     python tests/golden/installed.py            # in an environment with crfield, pytest, pytest-timeout, hypothesis
 
-The tests are copied to a folder of their own, so that neither `src` nor `studies` is in reach, and crfield must be the
+The tests are copied to a folder of their own, so that neither `src` nor `studies` is in reach: crfield must be the
 installed one. `make wheels` and the workflow that publishes run this on every wheel.
 """
 
