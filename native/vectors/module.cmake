@@ -3,6 +3,6 @@ crfield_module(_vectors native/vectors/module.cpp LEVELLED native/vectors/passes
 # `#pragma omp simd` lets the compiler reorder the sums it marks, and no others; no OpenMP library is used.
 foreach(level 0 2 3 4)
   if(TARGET _vectors_level${level})
-    target_compile_options(_vectors_level${level} PRIVATE -fopenmp-simd)
+    target_compile_options(_vectors_level${level} PRIVATE ${CRFIELD_FLAG}-fopenmp-simd)
   endif()
 endforeach()
