@@ -30,7 +30,7 @@ constexpr int BLOCK = 64;
 
 // Rows of L numbers to rows of VECS vectors, and back. The last vector overlaps the one before it.
 template <int VECS>
-inline void widen(int64_t rows, int labels, const double* from, double pad, double* to) {
+inline void pad_rows(int64_t rows, int labels, const double* from, double pad, double* to) {
   constexpr int stride = VECS * LANES;
   for (int64_t r = 0; r < rows; r++, from += labels, to += stride) {
     if (VECS == 1) {
@@ -143,7 +143,7 @@ bool both_ends_of(const EdgeTable& t, BothEnds& s) {
   auto exponentiated = [&](int64_t from, int64_t rows) {
     double top[BLOCK];
     double* psi = s.psi + from * stride;
-    widen<VECS>(rows, L, s.node + from * L, -INF, psi);
+    pad_rows<VECS>(rows, L, s.node + from * L, -INF, psi);
     for (int64_t r = 0; r < rows; r++) {
       top[r] = top_of_row(VECS, psi + r * stride);
       possible &= top[r] != -INF;
@@ -205,8 +205,8 @@ bool both_ends_of(const EdgeTable& t, BothEnds& s) {
     const int64_t here = T - half - done < BLOCK ? T - half - done : BLOCK;
     const int64_t theirs = done + here <= half ? here : half - done;
     const int64_t low = half - done - theirs;
-    widen<VECS>(here, L, s.belief + (half + done) * L, 0, left.met);
-    widen<VECS>(theirs, L, s.belief + low * L, 0, right.met + (BLOCK - theirs) * stride);
+    pad_rows<VECS>(here, L, s.belief + (half + done) * L, 0, left.met);
+    pad_rows<VECS>(theirs, L, s.belief + low * L, 0, right.met + (BLOCK - theirs) * stride);
     End a = left, b = right;
     const double *up = s.psi + (half + done) * stride, *down = s.psi + (half - 1 - done) * stride;
     double *x = a.row, *v = b.row + BLOCK * stride;
