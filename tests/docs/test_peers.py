@@ -41,6 +41,10 @@ def known(name: str) -> Any:
 def check(name: str) -> None:
     if name in OWN:
         return
+    if name.startswith("make "):
+        makefile = (PAGE.parents[1] / "Makefile").read_text(encoding="utf-8")
+        assert f"\n{name.removeprefix('make ')}:" in makefile
+        return
     if name.startswith("crfield "):
         _, verb, *options = name.split()
         command = typer.main.get_command(app).get_command(None, verb)  # type: ignore[attr-defined]
