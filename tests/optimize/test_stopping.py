@@ -272,3 +272,25 @@ def test_planes_bound_the_minimum_of_a_convex_function() -> None:
         bounds.append(planes.bound())
     assert max(bounds) <= least * (1 + 1e-9)
     assert bounds[-1] == pytest.approx(least, rel=1e-4)
+
+
+def test_what_another_solver_began_is_judged_when_it_is_as_old() -> None:
+    """Until then only the guarantee counts; a state that was kept knows the age, and one of an older version none."""
+    falls = [(2.0 + 0.5**n, 1.0, -(0.5**n)) for n in range(40)]
+    for age, waits in ((0, 9), (15, 15), (300, 20)):
+        stopping = Stopping(1e-4, age=age)
+        known = [bool(stopping.update(*fall) < np.inf) for fall in falls]
+        assert known.index(True) == waits, age
+        assert all(known[known.index(True) :])
+    bounded = Stopping(1e-4, convexity=0.5, age=300)
+    assert bounded.update(2.0, 4e-6, -1e-3) == 2e-6
+    other = Stopping(1e-4)
+    other.remember(bounded.memory())
+    assert other.age == 300
+    memory = bounded.memory()
+    del memory["age"]
+    other = Stopping(1e-4)
+    other.remember(memory)
+    assert other.age == 0
+    with pytest.raises(ValueError, match="another solver"):
+        other.remember(memory | {"age": [-1.0]})

@@ -91,7 +91,7 @@ class _Run:
         self.there = Point(np.empty(len(start)), np.empty(len(start)))
         self.direction = np.empty(len(start))
         self.sparse = objective.penalty.l1 > 0
-        objective.rough = objective.offers_rough
+        objective.rough = objective.offers_rough and not stopping.age  # what another solver began is near its end
         self.steps: list[Step] = []
         self.gap = math.inf
         self.course: tuple[float, float] | None = None  # slope and first size along the direction, between steps
@@ -407,6 +407,7 @@ def minimize(
     run_state: RunState | None = None,
     basis: Basis | None = None,
     renew: bool = False,
+    age: int = 0,
 ) -> Result:
     """Make F(w) = f(w) + l1 Σ|w_k| + ½ l2 Σ w_k² small, from ``start`` (W,), which is left alone.
 
@@ -421,11 +422,11 @@ def minimize(
     first: 1 by default, or at most 1 / |gradient| without a diagonal.
 
     ``basis`` (`optimize.basis`) are other coordinates to work in; weights are the caller's everywhere outside. With
-    ``renew``, a run on few weights that takes long has them made anew of the second derivative once in a while, at
-    one evaluation for each weight. Both are for smooth problems, without l1.
+    ``renew``, a run on few weights that takes long has them made anew of the second derivative once in a while, at an
+    evaluation for each. Both are for smooth problems. ``age`` are another solver's steps up to ``start``.
 
-    ``run_state`` (`optimize.resume`) is offered the state of the run after every step; what it found of an earlier
-    run of the same problem is resumed, diagonal included, and the end has the same bits as without the break.
+    ``run_state`` (`optimize.resume`) is offered the state after every step; an earlier run that it found is resumed,
+    diagonal included, and the end has the same bits as without the break.
 
     >>> class Valley:
     ...     n_weights = 2
@@ -460,10 +461,9 @@ def minimize(
             refuse_state("its diagonal is not positive")
     if diagonal is not None:
         diagonal = np.ascontiguousarray(diagonal, dtype=np.float64)
-        if n and not (diagonal.min() > 0 and math.isfinite(diagonal.max())):
-            raise InputError(
-                f"diagonal must be positive and finite, got entries from {diagonal.min()} to {diagonal.max()}."
-            )
+        low, high = (diagonal.min(), diagonal.max()) if n else (1.0, 1.0)
+        if not (low > 0 and math.isfinite(high)):
+            raise InputError(f"diagonal must be positive and finite, got entries from {low} to {high}.")
     if diagonal is not None or basis is not None:
         first_step = first_step or 1.0
     memory, single = history_size(n, memory, single)
@@ -482,7 +482,7 @@ def minimize(
         objective,
         weights,
         history=vectors.History(n, memory, single=single, diagonal=diagonal, n_jobs=n_jobs),
-        stopping=Stopping(tol, convexity=penalty.l2 if penalty.penalised is None else 0.0),
+        stopping=Stopping(tol, convexity=penalty.l2 if penalty.penalised is None else 0.0, age=age),
         first_step=first_step,
         callback=callback,
         run_state=None if run_state is None else WithModel(run_state, memory, single, diagonal),

@@ -24,6 +24,10 @@ guarantee 3 if that is some steps away (`steps_left`), else by the second deriva
 benchmarks stopping` prints true gaps at the stop, and `tests/optimize/test_stopping.py` holds the rule to the
 tolerance on a range of problems.
 
+A run that goes on where another solver stopped begins with what that solver left behind: noise that falls away in a
+few steps, above rates too slow for it. Its first falls say nothing of the latter. So until it is as old as what came
+before it, and for ``YOUNG`` steps at most, only a proof counts (``age``).
+
 **Planes.** The guarantee 3 is the best that one gradient proves. Several prove more (`Planes`): each gradient of the
 data's part f is a plane below it, f(v) ≥ aᵀv + b, and so is every mixture of planes, whose least sum with the ridge
 is known. Primal–dual epochs (`training.chain.primal_dual`), whose table is a plane of its own, stop by it.
@@ -83,15 +87,15 @@ def steps_left(values: Sequence[float], goal: float) -> float:
 class Stopping:
     """The estimate of the relative gap, step by step.
 
-    ``convexity`` is l2 where every weight is penalised, else 0.
+    ``convexity`` is l2 where every weight is penalised, else 0; ``age`` are the steps of another solver before.
 
     >>> stopping = Stopping(1e-4, convexity=0.5)
     >>> stopping.update(value=2.0, squared_norm=4e-6, slope=-1e-3)
     2e-06
     """
 
-    def __init__(self, tol: float, *, convexity: float = 0.0) -> None:
-        self.tol, self.convexity = tol, convexity
+    def __init__(self, tol: float, *, convexity: float = 0.0, age: int = 0) -> None:
+        self.tol, self.convexity, self.age = tol, convexity, age
         self.bound = math.inf  # what the guarantee says
         self._values: list[float] = []
         self._first: float | None = None  # value of the run; the clocks may begin later
@@ -103,7 +107,8 @@ class Stopping:
         self._first = value if self._first is None else self._first
         self._estimates = [*self._estimates[1:], max(MODEL_FACTOR * -0.5 * slope, self._trend())]
         agreeing = IN_A_ROW if len(self._values) > YOUNG else IN_A_ROW_YOUNG
-        estimate = self.relative(max(self._estimates[-agreeing:]))
+        known = len(self._values) > min(self.age, YOUNG) or self.stalled
+        estimate = self.relative(max(self._estimates[-agreeing:])) if known else math.inf
         self.bound = self.relative(squared_norm / (2 * self.convexity)) if self.convexity > 0 else math.inf
         return min(estimate, self.bound)
 
@@ -152,10 +157,10 @@ class Stopping:
         >>> stopping = Stopping(1e-4)
         >>> _ = stopping.update(value=2.0, squared_norm=4e-6, slope=-1e-3)
         >>> stopping.memory()
-        {'values': [2.0], 'estimates': [None, None, None, None], 'first': [2.0]}
+        {'values': [2.0], 'estimates': [None, None, None, None], 'first': [2.0], 'age': [0.0]}
         """
         first = [] if self._first is None else [self._first]
-        known = {"values": self._values, "estimates": self._estimates, "first": first}
+        known = {"values": self._values, "estimates": self._estimates, "first": first, "age": [float(self.age)]}
         return {name: [x if math.isfinite(x) else None for x in part] for name, part in known.items()}
 
     def remember(self, memory: dict[str, list[float | None]]) -> None:
@@ -170,6 +175,10 @@ class Stopping:
         self._values, self._estimates = values, [math.inf] * missing + estimates
         first = memory.get("first") or self._values[:1]  # not known of runs that older versions kept
         self._first = None if not first or first[0] is None else float(first[0])
+        (age,) = memory.get("age") or [self.age]
+        if age is None or age < 0:
+            raise ValueError(f"{age} steps of another solver")
+        self.age = int(age)
 
     @property
     def stalled(self) -> bool:

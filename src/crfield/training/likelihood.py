@@ -292,6 +292,7 @@ def fit_likelihood(
         return basis
 
     handed = [first.weights if first else np.zeros(problem.n_weights) if start is None else start.copy()]
+    age = first.n_iter if first is not None and not penalty.l1 else 0
     result = settle(
         problem,
         handed,
@@ -302,10 +303,11 @@ def fit_likelihood(
         n_jobs=n_jobs,
         callback=callback if first is None else _counting_on(callback, first),
         run_state=run_state,
+        age=age,
     )
     if first is not None:
         result = _joined(first, result)
-    if isinstance(problem, FusedChain) and problem.rough:
+    if isinstance(problem, FusedChain) and problem.rough and not age:
         told.append("in single precision where the end is far")
     if result.n_renewed:
         told.append(f"the second derivative of {problem.n_weights} weights computed, {result.n_renewed} ×")
@@ -371,9 +373,10 @@ def settle(
     n_jobs: int,
     callback: Callback | None,
     run_state: RunState | None,
+    age: int = 0,
 ) -> Result:
     """L-BFGS, or OWL-QN, from the weights handed over, after ``warm`` changed them in place and gave a diagonal
-    or a basis to work in. Few weights have that renewed on the way.
+    or a basis to work in. Few weights have that renewed on the way. ``age`` are epochs that came before.
 
     Where ``run_state`` found L-BFGS begun, the epochs are over. The weights come in a list that is emptied: handed
     over, not shared. The optimiser copies its start, and one vector of many weights less is worth having.
@@ -407,4 +410,5 @@ def settle(
         n_jobs=n_jobs,
         callback=callback,
         run_state=run_state,
+        age=age,
     )

@@ -213,6 +213,20 @@ def test_claims_hold_on_slow_runs_too(l2: float) -> None:
             assert found.value <= best * (1 + tol), (data_seed, tol)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_claims_after_a_hand_over_hold(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # what the epochs left falls away at once: after ten steps that was taken for the end, 1.27 tolerances away
+    monkeypatch.setattr(primal_dual, "FIRST_CHECK", 40)
+    monkeypatch.setattr(primal_dual, "PATIENCE", 0)
+    made = crfield.make_phrases(300)
+    X = [crfield.phrase_features(tokens) for tokens in made.tokens]
+    best = crfield.ChainCRF(solver="lbfgs", l2=0.3, tol=1e-9, max_iter=3000).fit(X, made.labels).objective_
+    found = crfield.ChainCRF(solver="primal_dual", l2=0.3, tol=1e-5, random_state=seed).fit(X, made.labels)
+    assert found.converged_
+    assert "L-BFGS; 40 primal–dual epochs" in str(found.plan_)
+    assert found.objective_ <= best * (1 + 1e-5)
+
+
 def test_states_of_older_versions_are_gone_on_with() -> None:
     # which had blocks of eight whatever the data, planes in double precision, and asked the table at every look
     problem, penalty = problem_of(learnable()), Penalty(l2=1.0)

@@ -224,7 +224,7 @@ def sharded(
 
     problem = problem_of(plan.objective)
     if plan.objective.startswith("label_"):  # of many minima
-        problem.rough = problem_of("likelihood")
+        problem.likelihood = problem_of("likelihood")
     problem.stochastic = stochastic_steps(layout, plan) and isinstance(problem.shard(0), FusedChain)
     refuse_warm(plan, problem.stochastic)
     return model, problem

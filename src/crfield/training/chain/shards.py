@@ -80,7 +80,7 @@ class ShardedChain:
         self.columns: Any = None  # the layout and `training.column_basis.Moments`, where columns are numeric
         self.moments: Any = None
         self.stochastic = False  # whether shards have stochastic steps
-        self.rough: ShardedChain | None = None  # the likelihood to begin with, for an objective of many minima
+        self.likelihood: ShardedChain | None = None  # the likelihood to begin with, for an objective of many minima
         self._in_memory: dict[int, FusedChain] | None = None
         if dataset.packed is None and dataset.nbytes <= IN_MEMORY:
             self._in_memory = {}
@@ -169,7 +169,7 @@ class Sharded(Protocol):
     """A sum over shards, wherever they are: `ShardedChain`, or that of a cluster."""
 
     dataset: Any  # its length is the number of sequences
-    rough: Any  # the likelihood to begin with, for an objective of many minima; None for others
+    likelihood: Any  # the likelihood to begin with, for an objective of many minima; None for others
 
     @property
     def n_weights(self) -> int:
@@ -202,9 +202,9 @@ def fit_sharded(
 
     An objective of many minima starts from a rough maximum of the likelihood, as in memory (`plan.fit_chain`).
     """
-    if problem.rough is not None and start is None and (run_state is None or run_state.found("lbfgs") is None):
+    if problem.likelihood is not None and start is None and (run_state is None or run_state.found("lbfgs") is None):
         common: dict[str, Any] = {"max_iter": max_iter, "n_jobs": n_jobs, "rng": rng, "callback": callback}
-        likely = fit_sharded(problem.rough, penalty, stochastic=False, tol=max(tol, START_TOL), **common)
+        likely = fit_sharded(problem.likelihood, penalty, stochastic=False, tol=max(tol, START_TOL), **common)
         if likely.reason in (INTERRUPTED, CALLBACK):
             here = Point(likely.weights, np.empty_like(likely.weights))
             Penalised(problem, penalty, n_jobs=n_jobs).evaluate(here)

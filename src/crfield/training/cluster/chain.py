@@ -82,7 +82,7 @@ class ClusterChain:
         self.columns: Any = None
         self.moments: Any = None
         self.stochastic = False
-        self.rough = None  # only convex objectives run here
+        self.likelihood = None  # only convex objectives run here
         self.n_steps = [head["steps"] for head, _ in told]
         self.busy = [head["shards"] > 0 for head, _ in told]  # workers that have something to do
         self.kept = [(head["kept"], head["shards"]) for head, _ in told]  # shards that stay in memory, and all
