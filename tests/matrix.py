@@ -2,9 +2,9 @@
 
 Each pair of a Python and an end of the range gets an environment of its own in ``build/matrix``, with the wheel
 installed and the tests copied beside it, so that nothing of the source tree is seen but ``tests/``. Oldest are the
-floors of `pyproject.toml`, or `EARLIEST` where a Python has no wheels of these. ``--wheel`` takes a wheel that is
-there instead of building one for each Python; ``--only oldest`` leaves out the other end; what follows goes to
-pytest.
+floors of `pyproject.toml`, or `EARLIEST` where a Python has no wheels of these. One wheel of the stable ABI serves
+them all: it is built once, or is the one that ``--wheel`` names. ``--only oldest`` leaves out the other end,
+``--python 3.12`` the other Pythons, ``--part kernels`` the other folders of tests; what follows goes to pytest.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ def run(*command: str, cwd: Path = ROOT) -> int:
 
 
 def built(python: str, folder: Path) -> Path:
-    """A wheel of this tree for a Python."""
+    """The wheel of this tree."""
     shutil.rmtree(folder, ignore_errors=True)
     if run(python, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(ROOT)):
         raise SystemExit(f"{python} could not build a wheel.")
     return next(folder.glob("crfield-*.whl"))
 
 
-def tested(name: str, version: str, end: str, wheel: Path, options: list[str]) -> str:
+def tested(name: str, version: str, end: str, wheel: Path, parts: list[str], options: list[str]) -> str:
     """Make the environment, run the tests; a word for the table."""
     folder = ROOT / "build" / "matrix" / f"{version}-{end}"
     shutil.rmtree(folder, ignore_errors=True)
@@ -76,7 +76,7 @@ def tested(name: str, version: str, end: str, wheel: Path, options: list[str]) -
     run(python, "-m", "pip", "list", "--format", "freeze")
     shutil.copytree(ROOT / "tests", folder / "work" / "tests", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", folder / "work")
-    places = [f"tests/{name}" for name in PART]
+    places = [f"tests/{part}" for part in parts]
     failed = run(python, "-m", "pytest", f"--ignore={NEEDS_PAGES}", *options, *places, cwd=folder / "work")
     return "failed" if failed else "passed"
 
@@ -86,17 +86,20 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--wheel", type=Path)
     parser.add_argument("--only", choices=["oldest", "newest"])
+    parser.add_argument("--python", choices=PYTHONS, action="append", help="can be given more than once")
+    parser.add_argument("--part", choices=PART, action="append", help="so can this")
     known, options = parser.parse_known_args(arguments)
     found = {}
-    for version in PYTHONS:
+    wheel = known.wheel
+    for version in known.python or PYTHONS:
         name = interpreter(version)
         if name is None:
             found[version, "both"] = "not on this machine"
             continue
-        wheel = known.wheel or built(name, ROOT / "build" / "matrix" / f"wheel-{version}")
+        wheel = wheel or built(name, ROOT / "build" / "matrix" / "wheel")
         for end in ("oldest", "newest"):
             if known.only in (None, end):
-                found[version, end] = tested(name, version, end, wheel.resolve(), options)
+                found[version, end] = tested(name, version, end, wheel.resolve(), known.part or list(PART), options)
     for (version, end), word in found.items():
         print(f"Python {version}, {end} libraries: {word}")
     return int(any(word in ("failed", "not installed", "no environment") for word in found.values()))

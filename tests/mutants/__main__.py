@@ -40,7 +40,13 @@ TESTS = {  # the tests of a room, the quickest first
         "tests/estimators/test_continuous.py",
         "tests/estimators/chain/test_m_estimated.py",
     ],
-    "optimize": ["tests/optimize", "src/crfield/optimize", "tests/training/chain/test_fused.py"],
+    "optimize": [
+        "tests/optimize",
+        "src/crfield/optimize",
+        "tests/training/chain/test_batch_solvers.py",
+        "tests/training/test_finishing.py",
+        "tests/training/chain/test_fused.py",
+    ],
     "inference": ["tests/inference", "tests/contracts/test_engines.py", "src/crfield/inference"],
 }
 INSTEAD = """

@@ -21,19 +21,6 @@ from crfield.errors import ShapeError
 
 
 @dataclass(frozen=True, eq=False)
-class Adjacency:
-    """Both ends of every edge, listed by node: node n meets the places ``indptr[n]:indptr[n+1]``.
-
-    At each place stand the number of the edge, the node at its other end, and whether n is the edge's tail.
-    """
-
-    indptr: np.ndarray  # (N + 1,) int64
-    edge: np.ndarray  # (2 E,) int64
-    other: np.ndarray  # (2 E,) int64
-    is_tail: np.ndarray  # (2 E,) bool
-
-
-@dataclass(frozen=True, eq=False)
 class Graphs(EndToEnd):
     """B graphs lying end to end.
 
@@ -41,8 +28,8 @@ class Graphs(EndToEnd):
     >>> graphs = Graphs(np.array([0, 3, 5]), tails=np.array([0, 1, 3]), heads=np.array([1, 2, 4]))
     >>> graphs.n_sequences, graphs.n_nodes, graphs.n_edges, graphs.edge_offsets.tolist()
     (2, 5, 3, [0, 2, 3])
-    >>> graphs.forest.tolist(), graphs.adjacency.other.tolist()
-    ([True, True], [1, 0, 2, 1, 4, 3])
+    >>> graphs.forest.tolist()
+    [True, True]
     """
 
     offsets: np.ndarray  # (B + 1,) int64
@@ -103,16 +90,6 @@ class Graphs(EndToEnd):
     def sequence_of_edge(self) -> np.ndarray:
         """(E,) the graph each edge belongs to."""
         return np.searchsorted(self.offsets, self.tails, side="right") - 1
-
-    @cached_property
-    def adjacency(self) -> Adjacency:
-        """Edges listed by node, in the order of the edges."""
-        ends = np.concatenate([self.tails, self.heads])
-        order = np.argsort(ends * 2 * max(1, self.n_edges) + np.tile(np.arange(self.n_edges), 2), kind="stable")
-        edge = np.tile(np.arange(self.n_edges), 2)[order]
-        other = np.concatenate([self.heads, self.tails])[order]
-        indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(ends, minlength=self.n_nodes))])
-        return Adjacency(indptr.astype(np.int64), edge, other, order < self.n_edges)
 
     @cached_property
     def component(self) -> np.ndarray:

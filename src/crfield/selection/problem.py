@@ -299,10 +299,6 @@ class SelectionProblem:
             return HeldOut(float("nan"), float("nan"))
         return self._judged(self._held, model)
 
-    def training_score(self, model: SelectionModel) -> HeldOut:
-        """The same of the training part."""
-        return self._judged(self._active, model)
-
     def _judged(self, columns: ActiveColumns, model: SelectionModel) -> HeldOut:
         columns.use(model.active)
         target, vector = columns.view.target, model.vector

@@ -51,7 +51,7 @@ class Reported:
         >>> model = ChainCRF(l2=0.1).fit(X, [["D", "N", "V"], ["D", "N"]])
         >>> report = model.report(X, [["D", "N", "V"], ["D", "V"]])
         >>> print(str(report).splitlines()[1])
-        4 of 5 steps right, 0.800 (95 % interval over sequences 0.500 … 1.000); 1 of 2 sequences without an error
+        4 of 5 steps right, 0.800; 1 of 2 sequences without an error
         >>> report.groups[0].gold, report.groups[0].predicted
         ('V', 'N')
         """

@@ -11,20 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from crfield.core.checks import integer
 from crfield.core.topology import Chains
 
 MOST = 4096  # steps on either side; more is a slip, or a model file that was edited
-
-
-def check_window(reach: Any) -> None:
-    """InputError unless a window may reach so far.
-
-    >>> check_window(2**63)
-    Traceback (most recent call last):
-    crfield.errors.InputError: window must be an integer from 0 to 4,096, got 9223372036854775808.
-    """
-    integer(0, most=MOST)("window", reach)
 
 
 def window_offsets(reach: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""Plots of compared inference engines, marginals and label layers.
+"""Plots of compared inference engines, and of marginals as pictures.
 
 Matplotlib is an extra (``pip install crfield[plots]``) and is imported when a picture is asked for. Figures are
 made without its global state, so nothing pops up and any thread may draw; a notebook shows the figure that is
@@ -139,40 +139,3 @@ def _draw_totals(axes: Any, rows: Sequence[InferenceRow]) -> None:
 def _draw_seconds(axes: Any, rows: Sequence[InferenceRow]) -> None:
     axes.barh(np.arange(len(rows)), np.maximum(_numbers([row.seconds for row in rows]), 1e-4), color=_ONE, height=0.6)
     axes.set_xscale("log")
-
-
-def plot_layers(
-    layers: Mapping[str, tuple[Any, Any, Any]],
-    labels: Mapping[str, Sequence[Any]],
-    *,
-    width: float = 9.0,
-) -> Figure:
-    """Label layers over time: for each the truth, the prediction and the marginal probabilities, one above the other.
-
-    ``layers`` gives for each name the true labels (T,), the predicted ones (T,) and the probabilities (T, L), whose
-    columns ``labels`` names.
-
-    >>> place = (["in", "out"], ["in", "in"], [[0.9, 0.1], [0.6, 0.4]])
-    >>> figure = plot_layers({"place": place}, {"place": ["in", "out"]})
-    >>> [axes.get_title(loc="left") for axes in figure.axes]
-    ['place: truth, prediction', 'place: probability']
-    """
-    if not layers:
-        raise InputError("expected at least one layer to draw, got none.")
-    figure = new_figure(width, 2.4 * len(layers))
-    every = figure.subplots(2 * len(layers), 1, sharex=True, height_ratios=[1, 2] * len(layers))
-    for k, (name, (truth, predicted, probability)) in enumerate(layers.items()):
-        known = list(labels[name])
-        table = np.asarray(probability, dtype=np.float64)
-        if table.shape != (len(truth), len(known)):
-            raise ShapeError(f"probabilities of {name!r} must be ({len(truth)}, {len(known)}), got {table.shape}.")
-        codes = np.array([[known.index(label) for label in some] for some in (truth, predicted)])
-        above, below = every[2 * k], every[2 * k + 1]
-        above.imshow(codes, aspect="auto", cmap="tab10", vmin=0, vmax=9, interpolation="nearest")
-        above.set_yticks([0, 1], ["truth", "predicted"])
-        above.set_title(f"{name}: truth, prediction", loc="left", fontsize="medium")
-        below.imshow(table.T, aspect="auto", cmap="Greys", vmin=0, vmax=1, interpolation="nearest")
-        below.set_yticks(range(len(known)), known)
-        below.set_title(f"{name}: probability", loc="left", fontsize="medium")
-    every[-1].set_xlabel("step")
-    return figure

@@ -49,7 +49,7 @@ class ModelReport:
     >>> report = ModelReport("A toy", "toy", "", {}, judged, Sample((), 0, 1, 0, 1, "sequence"), ())
     >>> print(report)
     A toy
-    5 of 6 steps right, 0.833 (95 % interval over sequences 0.667 … 1.000); 1 of 2 sequences without an error
+    5 of 6 steps right, 0.833; 1 of 2 sequences without an error
     <BLANKLINE>
     label             precision  recall      f1  support
     a                    0.7500  1.0000  0.8571        3

@@ -1,0 +1,50 @@
+"""The parts of a step by themselves: the cubic of the line search, and the inner loop of truncated Newton."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from crfield.optimize.line_search import _lowest
+from crfield.optimize.newton_cg import _direction
+from tests.cases.optimize_problems import Quadratic
+
+
+@pytest.mark.parametrize(("least", "steps"), [(0.7, (0.0, 2.5)), (3.0, (0.5, 8.0)), (3.0, (8.0, 0.5))])
+@pytest.mark.parametrize("bend", [0.0, 0.4])
+def test_the_cubic_through_two_points_is_the_function_itself(
+    least: float, steps: tuple[float, float], bend: float
+) -> None:
+    """(t − m)² and a cubic term with the same minimum m: found exactly from values and slopes at any two steps."""
+
+    def known(t: float) -> tuple[float, float, float]:
+        far = t - least
+        return t, 5.0 + far**2 + bend * far**3 / 3, 2 * far + bend * far**2
+
+    np.testing.assert_allclose(_lowest(known(steps[0]), known(steps[1])), least, rtol=1e-12)
+
+
+@pytest.mark.parametrize("preconditioned", [False, True])
+def test_the_inner_loop_solves_to_what_is_asked(preconditioned: bool) -> None:
+    """|(H + ridge) d + g| ≤ least, in about as many products as weights at most; a rough answer takes fewer."""
+    problem = Quadratic(seed=2, n=20)
+    gradient, ridge = np.linspace(-1.0, 2.0, 20), np.where(np.arange(20) < 5, 0.0, 3.0)
+    whole = problem.matrix + np.diag(ridge)
+    diagonal = np.diag(problem.matrix).copy() if preconditioned else None
+    made = []
+    for least in (1.0, 1e-3, 1e-9):
+        direction, products = _direction(lambda v: problem.matrix @ v, gradient, ridge, diagonal, least=least)
+        assert np.linalg.norm(whole @ direction + gradient) <= least * (1 + 1e-6) + 1e-12
+        made.append(products)
+    assert made[0] < made[1] < made[2] <= 22
+
+
+def test_the_inner_loop_ends_where_the_function_bends_downwards() -> None:
+    """The first direction is down the gradient; later, what was solved for so far is kept."""
+    gradient, none = np.array([1.0, 2.0]), np.zeros(2)
+    first, products = _direction(lambda v: -v, gradient, none, None, least=1e-9)
+    assert (first.tolist(), products) == ([-1.0, -2.0], 1)
+    saddle, gradient = np.diag([1.0, -0.1]), np.array([1.0, 0.5])
+    later, products = _direction(lambda v: saddle @ v, gradient, none, None, least=0.0)
+    assert products == 2
+    np.testing.assert_allclose(later, -gradient * (gradient @ gradient) / (gradient @ saddle @ gradient))
