@@ -9,7 +9,8 @@ the penalties are meant for, so that many passes over the same n sequences appro
 Weights of rare and of new features take long steps, those of common ones short steps, whatever came before; there is
 no step size to choose. The model gets the mean of the weights of the second half of the pass, which is less noisy
 than the last one; the next pass starts from the last one. Few weights of numeric columns, of which these steps know
-least, have Newton's steps as soon as their sequences come again (`training.chain.newton_passes`).
+least, have Newton's steps as soon as their sequences come again (`training.chain.newton_passes`), and text that comes
+again has primal–dual steps, which remember what each sequence said (`training.chain.remembered_passes`).
 
 A model that was fitted by other means has no sums. They are then taken at its weights from the new sequences, as if
 all it has seen so far had been like these; features that are new start from nothing.
@@ -42,6 +43,7 @@ from crfield.training.likelihood import FusedChain
 
 if TYPE_CHECKING:
     from crfield.training.chain.newton_passes import NewtonPasses
+    from crfield.training.chain.remembered_passes import RememberedPasses
 
 PARTIAL = "partial_fit"  # why training ended
 HOW = "stochastic steps with a step size for every weight, one pass over each part"
@@ -60,6 +62,7 @@ class PartialFit:
     n_passes: int = 0
     mean: np.ndarray | None = None  # (W,) of the last pass: what the model has
     newton: NewtonPasses | None = None  # of numeric data that come again
+    memory: RememberedPasses | None = None  # of text that comes again
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,9 +134,12 @@ def grown(
     """The state so far in the places of a layout that has grown, and (W,) which of its weights are new."""
     squares = None if so_far.squares is None else carried(so_far.squares, old, new, places)
     state = PartialFit(carried(so_far.weights, old, new, places), squares, so_far.n_seen, so_far.n_passes)
-    known = carried(np.ones(old.n_weights), old, new, places) > 0
+    from_place = carried(np.arange(1.0, old.n_weights + 1), old, new, places)
+    known = from_place > 0
     if known.all() and old.n_weights == new.n_weights:
         state.mean, state.newton = so_far.mean, so_far.newton  # what was heard of fewer weights is of no use
+        if (np.diff(from_place) > 0).all() and old.n_columns == new.n_columns:  # none has another place
+            state.memory = so_far.memory
     return state, None if known.all() else ~known
 
 
@@ -153,7 +159,7 @@ def take_pass(
     rng = random_generator([random_state, state.n_passes] if known else random_state)
     passed = None
     if n_sequences is not None and fresh is None and state.squares is not None:
-        passed = _newton_pass(parts, objective, state, penalty, n=float(n_sequences), rng=rng)
+        passed = _again(parts, objective, state, penalty, n=float(n_sequences), rng=rng)
     if passed is None:
         shared = float(n_sequences or state.n_seen + parts.target.topology.n_sequences)
         passed = learn_pass(parts, objective, state, penalty, n_sequences=shared, fresh=fresh, rng=rng)
@@ -165,27 +171,81 @@ def take_pass(
     )
 
 
-def _newton_pass(
+def _again(
     parts: ChainParts, objective: str, state: PartialFit, penalty: Penalty, *, n: float, rng: np.random.Generator
 ) -> Passed | None:
-    """A part of numeric data that came before, for Newton's steps; None where they do not fit (`newton_passes`)."""
-    from crfield.training.chain.newton_passes import NewtonPasses, suits  # rarely needed
+    """A part of data that came before, in the way that suits them; None where that is stochastic steps alone."""
+    from crfield.training.chain import newton_passes, remembered_passes  # rarely needed
 
     count = parts.target.topology.n_sequences
     problem = parts.problem(objective) if 0 < count <= n and state.n_seen >= n * (1 - 1e-9) else None
-    if not isinstance(problem, FusedChain) or not suits(problem, penalty):
+    fused = isinstance(problem, FusedChain)
+    if not fused or not newton_passes.suits(problem, penalty):
         state.newton = None
+    if not fused or not remembered_passes.suits(problem, penalty, n):
+        state.memory = None
+    if not fused:
         return None
+    if newton_passes.suits(problem, penalty):
+        return _newton_pass(problem, parts, state, penalty, n=n, rng=rng)
+    if remembered_passes.suits(problem, penalty, n):
+        return _remembered_pass(problem, parts, objective, state, penalty, n=n, rng=rng)
+    return None
+
+
+def _newton_pass(
+    problem: FusedChain, parts: ChainParts, state: PartialFit, penalty: Penalty, *, n: float, rng: np.random.Generator
+) -> Passed:
+    """A part of numeric data for Newton's steps (`newton_passes`)."""
+    from crfield.training.chain.newton_passes import NewtonPasses
+
     if state.newton is None:
         begun_at = state.weights if state.mean is None else state.mean
         state.newton = NewtonPasses.at(np.stack([begun_at, 0.3 * begun_at, 0.1 * begun_at]))
     loss = state.newton.hear(problem, parts.batch, parts.target.weight, rng)
     if state.newton.over(n):
         state.newton = state.newton.ended(penalty, n)
-    state.n_seen, state.n_passes = state.n_seen + count, state.n_passes + 1
     known = state.newton.points[0] if state.newton.lowest is None else state.newton.lowest
-    state.weights[:] = known
-    return Passed(known.copy(), loss, 1)
+    return _counted(state, problem.n_sequences, known, loss, 1)
+
+
+def _remembered_pass(
+    problem: FusedChain,
+    parts: ChainParts,
+    objective: str,
+    state: PartialFit,
+    penalty: Penalty,
+    *,
+    n: float,
+    rng: np.random.Generator,
+) -> Passed | None:
+    """A part of text for the table of a stream or from it (`remembered_passes`); None where nothing is remembered."""
+    from crfield.training.chain.remembered_passes import RememberedPasses, digests
+
+    if state.memory is None or state.memory.n != n:
+        state.memory = RememberedPasses.empty(problem, n)
+    memory = state.memory
+    if memory.lost:
+        return None
+    keys, lengths = digests(parts.batch, parts.target), parts.batch.topology.lengths
+    if not memory.filled:
+        passed = learn_pass(parts, objective, state, penalty, n_sequences=n, rng=rng)
+        state.mean = passed.weights
+        memory.fill(problem, lengths, keys, passed.weights, penalty)
+        return passed
+    places = memory.find(keys)
+    if places is None:
+        state.memory = RememberedPasses.given_up(n)
+        return None
+    loss = memory.learn(problem, lengths, places, penalty, rng)
+    state.mean = memory.weights.copy()
+    return _counted(state, problem.n_sequences, memory.weights, loss, problem.n_sequences)
+
+
+def _counted(state: PartialFit, count: int, weights: np.ndarray, loss: float, n_steps: int) -> Passed:
+    state.n_seen, state.n_passes = state.n_seen + count, state.n_passes + 1
+    state.weights[:] = weights
+    return Passed(weights.copy(), loss, n_steps)
 
 
 def _problems(parts: ChainParts, objective: str, pieces: list[np.ndarray]) -> Iterator[tuple[Any, int]]:
