@@ -179,17 +179,17 @@ def _again(
 
     count = parts.target.topology.n_sequences
     problem = parts.problem(objective) if 0 < count <= n and state.n_seen >= n * (1 - 1e-9) else None
-    fused = isinstance(problem, FusedChain)
-    if not fused or not newton_passes.suits(problem, penalty):
+    fused = problem if isinstance(problem, FusedChain) else None
+    few = fused is not None and newton_passes.suits(fused, penalty)
+    known = fused is not None and not few and remembered_passes.suits(fused, penalty, n)
+    if not few:
         state.newton = None
-    if not fused or not remembered_passes.suits(problem, penalty, n):
+    if not known:
         state.memory = None
-    if not fused:
-        return None
-    if newton_passes.suits(problem, penalty):
-        return _newton_pass(problem, parts, state, penalty, n=n, rng=rng)
-    if remembered_passes.suits(problem, penalty, n):
-        return _remembered_pass(problem, parts, objective, state, penalty, n=n, rng=rng)
+    if fused is not None and few:
+        return _newton_pass(fused, parts, state, penalty, n=n, rng=rng)
+    if fused is not None and known:
+        return _remembered_pass(fused, parts, objective, state, penalty, n=n, rng=rng)
     return None
 
 
