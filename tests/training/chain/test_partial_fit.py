@@ -371,6 +371,7 @@ def test_ten_passes_over_text_end_within_one_per_cent_of_fit(parts: int, shuffle
     best = ChainCRF(tol=1e-8).fit(X, y)
     model = in_passes(ChainCRF(), X, y, parts=parts, passes=10, shuffled=shuffled)
     assert not remembered(model).lost
+    assert "remember each sequence" in str(model.plan_)
     assert best.objective_ * (1 - 1e-9) <= objective(model, X, y) < 1.01 * best.objective_
     assert model.n_seen_ == 2000
 

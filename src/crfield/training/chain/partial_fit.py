@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
 PARTIAL = "partial_fit"  # why training ended
 HOW = "stochastic steps with a step size for every weight, one pass over each part"
+NEWTON = "Newton's steps, one for each pass over all parts"
+REMEMBERED = "primal–dual steps that remember each sequence, one pass over each part"
 STEP, OFFSET = 0.5, 1.0  # η, δ
 FITTED = 25.0  # a fitted model counts as one that has made so many passes
 GROUP = 8  # sequences of a mini-batch
@@ -72,6 +74,7 @@ class Passed:
     weights: np.ndarray  # (W,) the mean of the second half
     loss: float  # met on the way
     n_steps: int
+    how: str = HOW
 
 
 def learn_pass(
@@ -154,7 +157,7 @@ def take_pass(
     random_state: Seed,
     history: list[Step],
 ) -> Result:
-    """One pass of stochastic steps, which changes ``state``, as the result of a training."""
+    """One pass, which changes ``state``, as the result of a training."""
     known = isinstance(random_state, int) and random_state >= 0
     rng = random_generator([random_state, state.n_passes] if known else random_state)
     passed = None
@@ -166,9 +169,8 @@ def take_pass(
         state.mean = passed.weights
     active = int(np.count_nonzero(passed.weights))
     step = Step(state.n_passes, passed.n_steps, passed.loss, float("nan"), 1.0, active, 0.0)
-    return Result(
-        passed.weights, passed.loss, state.n_passes, passed.n_steps, False, PARTIAL, [*history, step], how=HOW
-    )
+    steps = [*history, step]
+    return Result(passed.weights, passed.loss, state.n_passes, passed.n_steps, False, PARTIAL, steps, how=passed.how)
 
 
 def _again(
@@ -206,7 +208,7 @@ def _newton_pass(
     if state.newton.over(n):
         state.newton = state.newton.ended(penalty, n)
     known = state.newton.points[0] if state.newton.lowest is None else state.newton.lowest
-    return _counted(state, problem.n_sequences, known, loss, 1)
+    return _counted(state, problem.n_sequences, Passed(known.copy(), loss, 1, NEWTON))
 
 
 def _remembered_pass(
@@ -238,14 +240,15 @@ def _remembered_pass(
         state.memory = RememberedPasses.given_up(n)
         return None
     loss = memory.learn(problem, lengths, places, penalty, rng)
-    state.mean = memory.weights.copy()
-    return _counted(state, problem.n_sequences, memory.weights, loss, problem.n_sequences)
+    state.mean = memory.mean.copy()
+    passed = Passed(memory.mean.copy(), loss, problem.n_sequences, REMEMBERED)
+    return _counted(state, problem.n_sequences, passed)
 
 
-def _counted(state: PartialFit, count: int, weights: np.ndarray, loss: float, n_steps: int) -> Passed:
+def _counted(state: PartialFit, count: int, passed: Passed) -> Passed:
     state.n_seen, state.n_passes = state.n_seen + count, state.n_passes + 1
-    state.weights[:] = weights
-    return Passed(weights.copy(), loss, n_steps)
+    state.weights[:] = passed.weights
+    return passed
 
 
 def _problems(parts: ChainParts, objective: str, pieces: list[np.ndarray]) -> Iterator[tuple[Any, int]]:

@@ -9,7 +9,7 @@ digest of its columns, its labels and its weight (BLAKE2b, 128 bits; Aumasson et
     pass 2    the same steps; behind each part its marginals go into the table, their sum d and the curvature H into
               vectors as long as the weights, and for every weight the sequences that have its column are counted
     from 3    primal–dual steps of each sequence, in random order within the part; step sizes
-              0.7 / (max(l2, 1) + √H) are made again from what each pass has met
+              1 / (max(l2, 1) + √H) are made again from what each pass has met
 
 A pass is over when n sequences have come, n being what ``n_sequences`` says. Sequences that are equal have a row each
 and take them in turn. Where a pass brings a sequence that nobody knows, or one more often than it has rows, the
@@ -19,9 +19,11 @@ else. New features or labels make other tables of it: the memory begins anew.
 Cost: a pass is about two evaluations; the second, which does both, about three. Memory: 4 bytes for every step ×
 label and sequence × transition, 40 for every weight and some 200 for every sequence; a table that would pass
 ``LARGEST`` is not begun. It goes into pickles, and not into model files. Below a ridge of ``LEAST_RIDGE`` steps of a
-table take too many passes, so stochastic ones go on there. ``REACH`` was chosen by the objective after ten passes on
-parts of a chunking corpus and of a corpus of names: parts that come in the same order each time want shorter steps
-than `fit`, which visits all sequences in random order.
+table take too many passes, so stochastic ones go on there.
+
+Parts that come in the same order each time leave the weights inclined to the last of them. So the model gets a mean
+of the weights behind each part, about ``SPAN`` of a pass long, while steps go on from the last. That and the two
+passes before were chosen by the objective after ten passes on parts of a chunking corpus and of a corpus of names.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ from crfield.training.likelihood import LEAST_RIDGE, FusedChain
 
 LARGEST = 256_000_000  # bytes of a table
 DIGEST = 16  # bytes
-REACH = 0.7  # of step sizes of `fit`
+SPAN = 0.5  # of a pass, that the mean of weights is about
 
 
 def suits(problem: FusedChain, penalty: Penalty, n: float) -> bool:
@@ -58,6 +60,7 @@ class RememberedPasses:
 
     n: float  # sequences of a pass
     weights: np.ndarray  # (W,) where the next step starts
+    mean: np.ndarray  # (W,) of the weights behind the last parts: what the model gets
     dual: np.ndarray  # (W,) d: what the table comes to when it is pulled back
     counts: np.ndarray  # (W,) sequences that have the column of a weight
     curvature: np.ndarray  # (W,) of this pass so far
@@ -75,14 +78,15 @@ class RememberedPasses:
         """A table without rows."""
         layout = problem.layout
         node, pairs = np.empty((0, layout.n_labels), np.float32), np.empty((0, len(layout.pairs)), np.float32)
-        weights, dual, counts, curvature = np.zeros((4, layout.n_weights))
-        return cls(n, weights, dual, counts, curvature, node, pairs, np.empty((0, 2)), np.empty(0, np.int64))
+        weights, mean, dual, counts, curvature = np.zeros((5, layout.n_weights))
+        rest = np.empty((0, 2)), np.empty(0, np.int64)
+        return cls(n, weights, mean, dual, counts, curvature, node, pairs, *rest)
 
     @classmethod
     def given_up(cls, n: float) -> RememberedPasses:
         """What is left where a stream did not come again."""
         none = np.empty(0)
-        return cls(n, none, none, none, none, none, none, none, none, lost=True)
+        return cls(n, none, none, none, none, none, none, none, none, none, lost=True)
 
     @property
     def filled(self) -> bool:
@@ -103,6 +107,7 @@ class RememberedPasses:
         self.node, self.pairs = np.concatenate([self.node, table.node]), np.concatenate([self.pairs, table.pairs])
         self.told, self.first = np.concatenate([self.told, table.told]), np.concatenate([self.first, starts])
         self.weights = run.weights()
+        self.mean = self.weights.copy()
         self.dual += run.dual()
         self.counts += run.counts()
         self._met(run, len(keys), penalty)
@@ -145,6 +150,7 @@ class RememberedPasses:
         table = run.table()
         self.node[nodes], self.pairs[own], self.told[own] = table.node, table.pairs, table.told
         self.weights, self.dual = run.weights(), run.dual()
+        self.mean += min(len(places) / (SPAN * self.n), 1.0) * (self.weights - self.mean)
         self._met(run, len(places), penalty)
         return loss
 
@@ -153,7 +159,7 @@ class RememberedPasses:
         self.curvature += np.maximum(run.curvature(), 0.0)
         self.heard += count
         if self.heard >= self.n * (1 - 1e-9):
-            self.steps = REACH / (max(penalty.l2, LEAST_CURVED) + np.sqrt(self.curvature * (self.n / self.heard)))
+            self.steps = 1.0 / (max(penalty.l2, LEAST_CURVED) + np.sqrt(self.curvature * (self.n / self.heard)))
             self.curvature[:] = 0.0
             self.heard = 0
 
