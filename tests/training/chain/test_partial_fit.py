@@ -391,6 +391,8 @@ def test_the_sum_of_the_table_is_what_it_comes_to() -> None:
     whole.restore(memory.weights, memory.dual, memory.steps, Table(node, memory.pairs[own], memory.told[own]))
     np.testing.assert_allclose(whole.plane()[0], memory.dual, atol=1e-4)
     np.testing.assert_array_equal(whole.counts(), memory.counts)
+    twice = next(key for key, rows in memory.rows.items() if len(rows) == 2)  # equal ones take their rows in turn
+    assert sorted(int(memory.find([twice])[0]) for _ in range(2)) == sorted(memory.rows[twice])
 
 
 @needs_native

@@ -378,7 +378,8 @@ class TrainedChain(SolverOptions, ColumnChain, group=True):
 
         ``classes`` lists labels that parts to come may hold (it is not needed). Penalties are shared out over
         ``n_sequences``, by default all that were handed in so far: give the number of different ones where parts come
-        more than once, and ten passes come near what ``fit`` finds (docs/guides/long-training.md). ``objective_`` is the loss met on the way.
+        more than once, and many passes approach what ``fit`` finds; text and few numeric columns then are within
+        about 1 % after ten. ``objective_`` is the loss met on the way.
         """
         self.check()
         if self.label_functions is not None:
