@@ -355,7 +355,7 @@ NB_MODULE(_chain, module) {
            })
       .def("set",
            [](PrimalDual& p, int what, Array1<const double> flat) {
-             require((int64_t)flat.shape(0) == p.model().n_weights && what >= 0 && what <= 2, "the vector does not fit");
+             require((int64_t)flat.shape(0) == p.model().n_weights && what >= 0 && what <= 3, "the vector does not fit");
              p.set((PrimalDual::What)what, flat.data());
            })
       .def("get",

@@ -22,7 +22,10 @@ double member(const Slot<T>& s, PrimalDual::What what) {
 
 template <class T>
 void set_member(Slot<T>& s, PrimalDual::What what, double x) {
-  (what == PrimalDual::What::WEIGHT ? s.weight : what == PrimalDual::What::DUAL ? s.dual : s.tau) = (T)x;
+  (what == PrimalDual::What::WEIGHT ? s.weight
+   : what == PrimalDual::What::DUAL ? s.dual
+   : what == PrimalDual::What::TAU  ? s.tau
+                                    : s.share) = (T)x;
 }
 
 }  // namespace
@@ -94,6 +97,8 @@ void PrimalDual::set(What what, const double* flat) {
       set_member(tail_[at], what, flat[f]);
     else if (row == -1)
       set_member(single_slot_[at], what, flat[f]);
+    else if (what == What::SHARE)
+      share_[row] = (float)flat[f];  // all weights of a column have one
     else
       block_[(row * 3 + (int)what) * wide_ + at] = (float)flat[f];
   });

@@ -120,6 +120,15 @@ class PrimalDual:
         share = self._get(SHARE)
         return np.rint(np.divide(1.0, share, out=np.zeros_like(share), where=share > 0))
 
+    def set_counts(self, counts: np.ndarray) -> None:
+        """n_f (W,), where the sequences at hand are some of those that the table and d are of."""
+        counts = np.asarray(counts, dtype=np.float64)
+        self._set(SHARE, np.divide(1.0, counts, out=np.zeros_like(counts), where=counts > 0))
+
+    def sequences(self) -> np.ndarray:
+        """(B,) the number in the problem of each sequence of the table."""
+        return np.array(self._state.sequences, dtype=np.int64)
+
     def set_weights(self, weights: np.ndarray) -> None:
         """Go on from these weights, with the table as it is."""
         self._set(WEIGHT, weights)

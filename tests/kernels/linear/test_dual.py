@@ -9,8 +9,10 @@ import pytest
 
 from crfield.core.constraints import FixedScores
 from crfield.kernels import choice
-from crfield.kernels.dual import PrimalDual
+from crfield.kernels.dual import PrimalDual, Table
 from crfield.kernels.linear import Problem
+from crfield.training.chain.partial_fit import take_sequences
+from crfield.training.chain.plan import ChainParts
 from crfield.training.likelihood import FusedChain
 from tests.cases.chains import EACH_OPTION, LinearCase, Options, linear_case, native_level, needs_native
 
@@ -173,3 +175,26 @@ def test_wrong_sizes_are_refused(body: str) -> None:
         state.restore(state.weights(), state.dual(), state.steps(), replace(table, node=table.node[1:]))
     with pytest.raises(ValueError, match="width"):
         PrimalDual(problem_of(case), width=0)
+
+
+def test_a_part_with_the_counts_of_the_whole_steps_like_the_whole(body: str) -> None:
+    case = linear_case(np.random.default_rng(10), Options(labels=4, bias=True, weighted=True, lengths=LENGTHS))
+    whole = PrimalDual(problem_of(case), width=1)
+    whole.set_weights(case.weights(np.random.default_rng(11)))
+    whole.fill()
+    whole.set_steps(np.full(case.layout.n_weights, 0.2))
+    chosen = np.array([3, 8, 13])
+    taken = take_sequences(ChainParts.columns(case.layout, case.batch, case.target), chosen)
+    part = PrimalDual(Problem(taken.layout, taken.batch, taken.target.labels, None, taken.target.weight), width=1)
+    at = {int(s): k for k, s in enumerate(whole.sequences())}
+    own = np.array([at[int(chosen[s])] for s in part.sequences()])
+    lengths, table = case.batch.topology.lengths[whole.sequences()], whole.table()
+    first = np.cumsum(lengths) - lengths
+    node = np.concatenate([table.node[first[k] : first[k] + lengths[k]] for k in own])
+    part.restore(whole.weights(), whole.dual(), whole.steps(), Table(node, table.pairs[own], table.told[own]))
+    part.set_counts(whole.counts())
+    np.testing.assert_array_equal(part.counts(), whole.counts())
+    loss, other = part.epoch(np.arange(3), l2=0.7), whole.epoch(own, l2=0.7)
+    assert loss == pytest.approx(other, rel=1e-6)
+    np.testing.assert_allclose(part.weights(), whole.weights(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(part.dual(), whole.dual(), rtol=1e-5, atol=1e-5)

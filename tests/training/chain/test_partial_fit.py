@@ -14,10 +14,12 @@ from crfield.data.labels import LabelCoder
 from crfield.errors import InputError, LabelError, ShapeError
 from crfield.features.detect import encoder_for
 from crfield.features.growth import grow
+from crfield.kernels.dual import PrimalDual, Table
 from crfield.optimize.basis import second_derivative
 from crfield.scoring.layout import Layout
 from crfield.scoring.layout_growth import carried, joined
-from crfield.training.chain import newton_passes
+from crfield.training.chain import newton_passes, remembered_passes
+from tests.cases.chains import needs_native
 from tests.cases.estimators import KINDS, Kind, as_strings, exact, world
 
 COLUMNS = [kind for kind in KINDS if kind.name != "label_functions"]
@@ -336,3 +338,110 @@ def test_text_and_parts_that_come_once_have_no_newton_passes() -> None:
         once.partial_fit(X, labels)
     assert once._pass is not None
     assert once._pass.newton is None
+
+
+# ------------------------------------------------------------------------------------------ text that comes again
+
+
+def sentences(n: int, seed: int = 0) -> tuple[list[list[list[str]]], list[list[str]]]:
+    """Words, their endings and their neighbours, most of them rare; some sentences are there twice."""
+    made = crfield.make_phrases(n - n // 10, random_state=seed)
+    X = [
+        [
+            [f"{k}={tokens[t + k]}" for k in (-1, 0, 1) if 0 <= t + k < len(tokens)] + [f"ending={tokens[t][-2:]}"]
+            for t in range(len(tokens))
+        ]
+        for tokens in made.tokens
+    ]
+    y = [list(labels) for labels in made.labels]
+    return X + X[: n // 10], y + y[: n // 10]
+
+
+def remembered(model: ChainCRF) -> Any:
+    """The memory of a model that has one."""
+    assert model._pass is not None
+    assert model._pass.memory is not None
+    return model._pass.memory
+
+
+@needs_native
+@pytest.mark.parametrize(("parts", "shuffled"), [(1, False), (4, False), (10, False), (10, True)])
+def test_ten_passes_over_text_end_within_one_per_cent_of_fit(parts: int, shuffled: bool) -> None:
+    X, y = sentences(200)
+    best = ChainCRF(tol=1e-8).fit(X, y)
+    model = in_passes(ChainCRF(), X, y, parts=parts, passes=10, shuffled=shuffled)
+    assert not remembered(model).lost
+    assert "remember each sequence" in str(model.plan_)
+    assert best.objective_ * (1 - 1e-9) <= objective(model, X, y) < 1.01 * best.objective_
+    assert model.n_seen_ == 2000
+
+
+@needs_native
+def test_the_sum_of_the_table_is_what_it_comes_to() -> None:
+    X, y = sentences(60)
+    model = in_passes(ChainCRF(), X, y, parts=4, passes=5)
+    memory = remembered(model)
+    fitted, batch, target, _ = model.read_training(model._fitted.labels, X, y, None, model._fitted)
+    problem = model._parts(fitted, batch, target).problem("likelihood")
+    whole = PrimalDual(problem.compiled, width=1)
+    places = memory.find(remembered_passes.digests(batch, target))
+    own, lengths = places[whole.sequences()], batch.topology.lengths[whole.sequences()]
+    assert sorted(own) == list(range(60))
+    node = np.concatenate([memory.node[a : a + n] for a, n in zip(memory.first[own], lengths)])
+    whole.restore(memory.weights, memory.dual, memory.steps, Table(node, memory.pairs[own], memory.told[own]))
+    np.testing.assert_allclose(whole.plane()[0], memory.dual, atol=1e-4)
+    np.testing.assert_array_equal(whole.counts(), memory.counts)
+    twice = next(key for key, rows in memory.rows.items() if len(rows) == 2)  # equal ones take their rows in turn
+    assert sorted(int(memory.find([twice])[0]) for _ in range(2)) == sorted(memory.rows[twice])
+
+
+@needs_native
+def test_remembered_passes_have_the_same_bits_and_pickles_go_on() -> None:
+    X, y = sentences(40)
+    one, two = (in_passes(ChainCRF(random_state=3), X, y, parts=3, passes=3) for _ in range(2))
+    assert remembered(one).filled
+    two = pickle.loads(pickle.dumps(two))
+    one, two = (in_passes(model, X, y, parts=3, passes=2) for model in (one, two))
+    assert remembered(two).filled
+    assert one.coef_.tobytes() == two.coef_.tobytes()
+
+
+@needs_native
+def test_a_feature_that_joins_makes_the_memory_begin_anew() -> None:
+    X, y = sentences(60)
+    model = in_passes(ChainCRF(), X, y, parts=3, passes=4)
+    assert remembered(model).filled
+    X, y = [*X, [["never seen"], ["nor this"]]], [*y, y[0][:2]]
+    model.partial_fit(X[-1:], y[-1:], n_sequences=61)
+    assert model._pass is not None
+    assert model._pass.memory is None
+    in_passes(model, X, y, parts=3, passes=6)
+    assert remembered(model).filled
+    best = ChainCRF(tol=1e-8).fit(X, y)
+    assert best.objective_ * (1 - 1e-9) <= objective(model, X, y) < 1.02 * best.objective_
+
+
+@needs_native
+def test_a_stream_that_does_not_come_again_is_not_remembered() -> None:
+    X, y = sentences(120)
+    model = in_passes(ChainCRF(), X[:60], y[:60], parts=2, passes=3)
+    assert remembered(model).filled
+    model.partial_fit([X[0], X[0], X[0]], [y[0], y[0], y[0]], n_sequences=60)  # more often than it was there
+    assert remembered(model).lost
+    assert len(pickle.dumps(remembered(model))) < 2000
+    before = objective(model, X[:60], y[:60])
+    in_passes(model, X[:60], y[:60], parts=2, passes=3)
+    assert objective(model, X[:60], y[:60]) < 1.2 * before
+    model.partial_fit(X[:30], y[:30], n_sequences=120)  # it says something else now
+    assert not remembered(model).lost
+
+
+def test_memory_is_for_what_fits_and_what_it_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = sentences(30)
+    weighted = ChainCRF(l2=0.1), ChainCRF(l1=0.1), MEMM()
+    for model in weighted:
+        assert in_passes(model, X, y, parts=2, passes=3)._pass.memory is None  # type: ignore[union-attr]
+    monkeypatch.setattr(remembered_passes, "LARGEST", 100)
+    model = in_passes(ChainCRF(), X, y, parts=2, passes=3)
+    assert model._pass is not None
+    assert model._pass.memory is None

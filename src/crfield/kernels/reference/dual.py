@@ -47,6 +47,7 @@ class PrimalDual:
             width = 1
         self.blocks: list[list[int]] = []
         self.parts: list[_Sequence] = []
+        self.sequences: list[int] = []
         at = 0
         lengths = np.diff(problem.batch.offsets)
         for group in problem.groups:
@@ -57,6 +58,7 @@ class PrimalDual:
                     np.array([at + k for k, (_, b) in enumerate(places) if b == c], int) for c in range(len(chosen))
                 ]
                 self.blocks.append(list(range(len(self.parts), len(self.parts) + len(chosen))))
+                self.sequences += [int(s) for s in chosen]
                 self.parts += [_Sequence(problem, int(s), rows) for s, rows in zip(chosen, own)]
                 at += len(places)
         self.n_rows, self.n_sequences, self.n_blocks = at, len(self.parts), len(self.blocks)
@@ -91,7 +93,10 @@ class PrimalDual:
     def set(self, what: int, flat: np.ndarray) -> None:
         if flat.shape != (self.model.n_weights,):
             raise ValueError("the vector does not fit")
-        self.vectors[what] = flat.copy()
+        if what == SHARE:
+            self.share = flat.copy()
+        else:
+            self.vectors[what] = flat.copy()
 
     def get(self, what: int, out: np.ndarray) -> None:
         out[:] = self.share if what == SHARE else self.vectors[what]

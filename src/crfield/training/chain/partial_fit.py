@@ -9,7 +9,8 @@ the penalties are meant for, so that many passes over the same n sequences appro
 Weights of rare and of new features take long steps, those of common ones short steps, whatever came before; there is
 no step size to choose. The model gets the mean of the weights of the second half of the pass, which is less noisy
 than the last one; the next pass starts from the last one. Few weights of numeric columns, of which these steps know
-least, have Newton's steps as soon as their sequences come again (`training.chain.newton_passes`).
+least, have Newton's steps as soon as their sequences come again (`training.chain.newton_passes`), and text that comes
+again has primal–dual steps, which remember what each sequence said (`training.chain.remembered_passes`).
 
 A model that was fitted by other means has no sums. They are then taken at its weights from the new sequences, as if
 all it has seen so far had been like these; features that are new start from nothing.
@@ -42,9 +43,12 @@ from crfield.training.likelihood import FusedChain
 
 if TYPE_CHECKING:
     from crfield.training.chain.newton_passes import NewtonPasses
+    from crfield.training.chain.remembered_passes import RememberedPasses
 
 PARTIAL = "partial_fit"  # why training ended
 HOW = "stochastic steps with a step size for every weight, one pass over each part"
+NEWTON = "Newton's steps, one for each pass over all parts"
+REMEMBERED = "primal–dual steps that remember each sequence, one pass over each part"
 STEP, OFFSET = 0.5, 1.0  # η, δ
 FITTED = 25.0  # a fitted model counts as one that has made so many passes
 GROUP = 8  # sequences of a mini-batch
@@ -60,6 +64,7 @@ class PartialFit:
     n_passes: int = 0
     mean: np.ndarray | None = None  # (W,) of the last pass: what the model has
     newton: NewtonPasses | None = None  # of numeric data that come again
+    memory: RememberedPasses | None = None  # of text that comes again
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +74,7 @@ class Passed:
     weights: np.ndarray  # (W,) the mean of the second half
     loss: float  # met on the way
     n_steps: int
+    how: str = HOW
 
 
 def learn_pass(
@@ -131,9 +137,12 @@ def grown(
     """The state so far in the places of a layout that has grown, and (W,) which of its weights are new."""
     squares = None if so_far.squares is None else carried(so_far.squares, old, new, places)
     state = PartialFit(carried(so_far.weights, old, new, places), squares, so_far.n_seen, so_far.n_passes)
-    known = carried(np.ones(old.n_weights), old, new, places) > 0
+    from_place = carried(np.arange(1.0, old.n_weights + 1), old, new, places)
+    known = from_place > 0
     if known.all() and old.n_weights == new.n_weights:
         state.mean, state.newton = so_far.mean, so_far.newton  # what was heard of fewer weights is of no use
+        if (np.diff(from_place) > 0).all() and old.n_columns == new.n_columns:  # none has another place
+            state.memory = so_far.memory
     return state, None if known.all() else ~known
 
 
@@ -148,44 +157,98 @@ def take_pass(
     random_state: Seed,
     history: list[Step],
 ) -> Result:
-    """One pass of stochastic steps, which changes ``state``, as the result of a training."""
+    """One pass, which changes ``state``, as the result of a training."""
     known = isinstance(random_state, int) and random_state >= 0
     rng = random_generator([random_state, state.n_passes] if known else random_state)
     passed = None
     if n_sequences is not None and fresh is None and state.squares is not None:
-        passed = _newton_pass(parts, objective, state, penalty, n=float(n_sequences), rng=rng)
+        passed = _again(parts, objective, state, penalty, n=float(n_sequences), rng=rng)
     if passed is None:
         shared = float(n_sequences or state.n_seen + parts.target.topology.n_sequences)
         passed = learn_pass(parts, objective, state, penalty, n_sequences=shared, fresh=fresh, rng=rng)
         state.mean = passed.weights
     active = int(np.count_nonzero(passed.weights))
     step = Step(state.n_passes, passed.n_steps, passed.loss, float("nan"), 1.0, active, 0.0)
-    return Result(
-        passed.weights, passed.loss, state.n_passes, passed.n_steps, False, PARTIAL, [*history, step], how=HOW
-    )
+    steps = [*history, step]
+    return Result(passed.weights, passed.loss, state.n_passes, passed.n_steps, False, PARTIAL, steps, how=passed.how)
 
 
-def _newton_pass(
+def _again(
     parts: ChainParts, objective: str, state: PartialFit, penalty: Penalty, *, n: float, rng: np.random.Generator
 ) -> Passed | None:
-    """A part of numeric data that came before, for Newton's steps; None where they do not fit (`newton_passes`)."""
-    from crfield.training.chain.newton_passes import NewtonPasses, suits  # rarely needed
+    """A part of data that came before, in the way that suits them; None where that is stochastic steps alone."""
+    from crfield.training.chain import newton_passes, remembered_passes  # rarely needed
 
     count = parts.target.topology.n_sequences
     problem = parts.problem(objective) if 0 < count <= n and state.n_seen >= n * (1 - 1e-9) else None
-    if not isinstance(problem, FusedChain) or not suits(problem, penalty):
+    fused = problem if isinstance(problem, FusedChain) else None
+    few = fused is not None and newton_passes.suits(fused, penalty)
+    known = fused is not None and not few and remembered_passes.suits(fused, penalty, n)
+    if not few:
         state.newton = None
-        return None
+    if not known:
+        state.memory = None
+    if fused is not None and few:
+        return _newton_pass(fused, parts, state, penalty, n=n, rng=rng)
+    if fused is not None and known:
+        return _remembered_pass(fused, parts, objective, state, penalty, n=n, rng=rng)
+    return None
+
+
+def _newton_pass(
+    problem: FusedChain, parts: ChainParts, state: PartialFit, penalty: Penalty, *, n: float, rng: np.random.Generator
+) -> Passed:
+    """A part of numeric data for Newton's steps (`newton_passes`)."""
+    from crfield.training.chain.newton_passes import NewtonPasses
+
     if state.newton is None:
         begun_at = state.weights if state.mean is None else state.mean
         state.newton = NewtonPasses.at(np.stack([begun_at, 0.3 * begun_at, 0.1 * begun_at]))
     loss = state.newton.hear(problem, parts.batch, parts.target.weight, rng)
     if state.newton.over(n):
         state.newton = state.newton.ended(penalty, n)
-    state.n_seen, state.n_passes = state.n_seen + count, state.n_passes + 1
     known = state.newton.points[0] if state.newton.lowest is None else state.newton.lowest
-    state.weights[:] = known
-    return Passed(known.copy(), loss, 1)
+    return _counted(state, problem.n_sequences, Passed(known.copy(), loss, 1, NEWTON))
+
+
+def _remembered_pass(
+    problem: FusedChain,
+    parts: ChainParts,
+    objective: str,
+    state: PartialFit,
+    penalty: Penalty,
+    *,
+    n: float,
+    rng: np.random.Generator,
+) -> Passed | None:
+    """A part of text for the table of a stream or from it (`remembered_passes`); None where nothing is remembered."""
+    from crfield.training.chain.remembered_passes import RememberedPasses, digests
+
+    if state.memory is None or state.memory.n != n:
+        state.memory = RememberedPasses.empty(problem, n)
+    memory = state.memory
+    if memory.lost:
+        return None
+    keys, lengths = digests(parts.batch, parts.target), parts.batch.topology.lengths
+    if not memory.filled:
+        passed = learn_pass(parts, objective, state, penalty, n_sequences=n, rng=rng)
+        state.mean = passed.weights
+        memory.fill(problem, lengths, keys, passed.weights, penalty)
+        return passed
+    places = memory.find(keys)
+    if places is None:
+        state.memory = RememberedPasses.given_up(n)
+        return None
+    loss = memory.learn(problem, lengths, places, penalty, rng)
+    state.mean = memory.mean.copy()
+    passed = Passed(memory.mean.copy(), loss, problem.n_sequences, REMEMBERED)
+    return _counted(state, problem.n_sequences, passed)
+
+
+def _counted(state: PartialFit, count: int, passed: Passed) -> Passed:
+    state.n_seen, state.n_passes = state.n_seen + count, state.n_passes + 1
+    state.weights[:] = passed.weights
+    return passed
 
 
 def _problems(parts: ChainParts, objective: str, pieces: list[np.ndarray]) -> Iterator[tuple[Any, int]]:
