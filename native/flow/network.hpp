@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "accumulator.hpp"
 #include "memory.hpp"
 
 namespace crfield {
@@ -49,6 +50,7 @@ class Network {
   void wake(int32_t n) {
     if (!nodes_[n].queued) nodes_[n].queued = true, active_.push_back(n);
   }
+  void push_across(Accumulator& total);
   int32_t grow(int32_t n);
   double push(int32_t middle);
   void cut_off(int32_t n) { nodes_[n].parent = ORPHAN, orphans_.push_back(n); }
@@ -56,7 +58,6 @@ class Network {
   int32_t distance_of(int32_t n);
 
   std::vector<int64_t> degree_;
-  std::vector<int32_t> free_;
   Buffer<Node> nodes_;
   Buffer<Arc> arcs_;
   std::vector<int32_t> active_, orphans_;
