@@ -7,6 +7,7 @@ import inspect
 import pkgutil
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -90,6 +91,9 @@ def test_the_version_is_that_of_the_package() -> None:
     from importlib.metadata import version
 
     assert crfield.__version__ == version("crfield")
+    root = Path(__file__).parents[2]
+    assert f"\nversion: {crfield.__version__}\n" in (root / "CITATION.cff").read_text("utf-8")
+    assert f"## [{crfield.__version__}]" in (root / "CHANGELOG.md").read_text("utf-8")
 
 
 def test_errors_and_warnings_are_one_tree() -> None:
