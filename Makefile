@@ -34,6 +34,7 @@ $(DEV): $(STAMP)
 	$(PIP) 'crfield[dev]'
 	@touch $(DEV)
 
+demo: export PYTHONDONTWRITEBYTECODE =
 demo: $(STAMP)
 	$(BIN)/crfield demo
 
