@@ -12,21 +12,29 @@ NATIVE := $(shell find native -type f 2>/dev/null)
 .PHONY: demo test check bench docs fuzz sanitize sanitize-threads test-matrix coverage mutants wheels clean setup fast
 setup: $(DEV)
 
+# The libraries are fetched while the compiler runs, and compiled to bytecode when they are imported.
 TOOLS = import shutil, tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], \
   *(tool for tool in ("cmake", "ninja") if not shutil.which(tool)), sep="\n")
+LIBRARIES = import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")
+PIP = $(BIN)/python -m pip --quiet --disable-pip-version-check install
+EDITABLE = PATH="$(abspath $(BIN)):$$PATH" $(PIP) --no-build-isolation --no-deps --editable . --config-settings
 $(STAMP): pyproject.toml CMakeLists.txt $(NATIVE)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
 	@$(BIN)/python -c '$(TOOLS)' > $(VENV)/tools.txt
-	$(BIN)/python -m pip install --quiet --requirement $(VENV)/tools.txt
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pip install --quiet --no-build-isolation --editable .
+	@$(BIN)/python -c '$(LIBRARIES)' > $(VENV)/libraries.txt
+	$(PIP) --no-compile --requirement $(VENV)/tools.txt
+	$(PIP) --no-compile --requirement $(VENV)/libraries.txt & fetched=$$!; \
+	$(EDITABLE) cmake.define.CRFIELD_LEVELS=$(if $(wildcard $(DEV)),all,machine); built=$$?; wait $$fetched && exit $$built
 	@touch $(STAMP)
 
-# What crfield[dev] asks for beside the package, which is there: each of these is built with tools of its own.
+# What crfield[dev] asks for beside the package, which is there: each of these is built with tools of its own. The tests
+# run on all levels: those that this machine's build has left out are added to it.
 $(DEV): $(STAMP)
-	$(BIN)/python -m pip install --quiet 'crfield[dev]'
+	$(EDITABLE) cmake.define.CRFIELD_LEVELS=all
+	$(PIP) 'crfield[dev]'
 	@touch $(DEV)
 
+demo: export PYTHONDONTWRITEBYTECODE =
 demo: $(STAMP)
 	$(BIN)/crfield demo
 

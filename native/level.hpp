@@ -2,12 +2,20 @@
 //
 // A levelled source is compiled once per level with CRFIELD_LEVEL = 2 (SSE4.2), 3 (AVX2, FMA) or 4 (AVX-512),
 // or once with 0 on other processors. Everything in it lives in namespace CRFIELD_LEVEL_NAME, so the copies do
-// not clash; the plain binding source picks one by `best_level()` at run time.
+// not clash; the plain binding source picks one by `at_level` (native/at_level.hpp) at run time. A build for one machine leaves levels out
+// (CRFIELD_LEVELS in CMakeLists.txt): what a level offers is declared CRFIELD_OPTIONAL, and its address is null where the
+// level was not linked in, so that adding levels compiles nothing anew.
 //
 // Trap: a typedef that carries `aligned(8)` must never be used for values in registers (gcc then emits aligned
 // stores for spills and crashes). `V` is the natural type for registers, `Vmem` only for memory access.
 #pragma once
 #include <cstdint>
+
+#if defined(__ELF__)
+#define CRFIELD_OPTIONAL __attribute__((weak))
+#else
+#define CRFIELD_OPTIONAL
+#endif
 
 namespace crfield {
 

@@ -2,6 +2,8 @@
 #pragma once
 #include <cstdint>
 
+#include "level.hpp"
+
 namespace crfield {
 namespace boost {
 
@@ -23,10 +25,10 @@ typedef double (*LogitRows)(const Logits&, int64_t first, int64_t last, double* 
 // All rows; the sum of -log p.
 double logit_pairs(const Logits& logits, int threads);
 
-double logit_rows_level0(const Logits&, int64_t, int64_t, double*);
-double logit_rows_level2(const Logits&, int64_t, int64_t, double*);
-double logit_rows_level3(const Logits&, int64_t, int64_t, double*);
-double logit_rows_level4(const Logits&, int64_t, int64_t, double*);
+CRFIELD_OPTIONAL double logit_rows_level0(const Logits&, int64_t, int64_t, double*);
+CRFIELD_OPTIONAL double logit_rows_level2(const Logits&, int64_t, int64_t, double*);
+CRFIELD_OPTIONAL double logit_rows_level3(const Logits&, int64_t, int64_t, double*);
+CRFIELD_OPTIONAL double logit_rows_level4(const Logits&, int64_t, int64_t, double*);
 
 }  // namespace boost
 }  // namespace crfield

@@ -1,30 +1,19 @@
 // What a round does besides the search: scores to working pairs, and a learner's values to scores.
 #include <algorithm>
-#include <cstdlib>
 #include <vector>
 
 #include "boost/columns.hpp"
 #include "boost/logits.hpp"
-#include "level.hpp"
+#include "at_level.hpp"
 #include "threads.hpp"
 
 namespace crfield {
 namespace boost {
 namespace {
 
-// CRFIELD_LEVEL=2, 3 or 4 in the environment asks for a lower level than the processor has, for tests.
 LogitRows best_rows() {
 #if defined(CRFIELD_X86)
-  int level = best_level();
-  if (const char* wanted = std::getenv("CRFIELD_LEVEL")) {
-    const int asked = std::atoi(wanted);
-    if (asked >= 2 && asked < level) level = asked;
-  }
-  switch (level) {
-    case 4: return logit_rows_level4;
-    case 3: return logit_rows_level3;
-    default: return logit_rows_level2;
-  }
+  return at_level(logit_rows_level2, logit_rows_level3, logit_rows_level4);
 #else
   return logit_rows_level0;
 #endif

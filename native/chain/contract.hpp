@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "level.hpp"
+
 namespace crfield {
 
 // Edge scores spread over less than this (in nats) need no care in the scaled recursion: see sweep.cpp.
@@ -213,9 +215,9 @@ struct Kernels {
                    const double* log_t, int32_t* const* path, double* total);
 };
 
-const Kernels* kernels_level0();
-const Kernels* kernels_level2();
-const Kernels* kernels_level3();
-const Kernels* kernels_level4();
+CRFIELD_OPTIONAL const Kernels* kernels_level0();
+CRFIELD_OPTIONAL const Kernels* kernels_level2();
+CRFIELD_OPTIONAL const Kernels* kernels_level3();
+CRFIELD_OPTIONAL const Kernels* kernels_level4();
 
 }  // namespace crfield

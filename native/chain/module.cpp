@@ -216,6 +216,7 @@ std::vector<T> to_vector(const Array1<const T>& a) {
 NB_MODULE(_chain, module) {
   nanobind::set_leak_warnings(false);  // a model still alive when Python ends is no fault
   using namespace crfield;
+  best_kernels();  // throws where no level that was built is for this processor
   module.def("level", [] { return best_kernels()->level; });
   module.def("sum_product", &sum_product, nb::arg("offsets"), nb::arg("node"), nb::arg("edge"), nb::arg("total"),
              nb::arg("node_out"), nb::arg("edge_out"), nb::arg("each"), nb::arg("n_jobs"),

@@ -93,10 +93,10 @@ struct DualKernels {
   void (*outer)(int64_t n, int labels, int stride, int64_t step, const double* A, const double* B, double* counts);
 };
 
-const DualKernels* dual_kernels_level0();
-const DualKernels* dual_kernels_level2();
-const DualKernels* dual_kernels_level3();
-const DualKernels* dual_kernels_level4();
+CRFIELD_OPTIONAL const DualKernels* dual_kernels_level0();
+CRFIELD_OPTIONAL const DualKernels* dual_kernels_level2();
+CRFIELD_OPTIONAL const DualKernels* dual_kernels_level3();
+CRFIELD_OPTIONAL const DualKernels* dual_kernels_level4();
 
 // What an epoch is told.
 struct DualEpoch {

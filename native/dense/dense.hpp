@@ -5,6 +5,8 @@
 #pragma once
 #include <cstdint>
 
+#include "level.hpp"
+
 namespace crfield {
 namespace dense {
 
@@ -101,7 +103,7 @@ const Loops& loops_in_use();
 
 #define CRFIELD_DENSE_LEVEL(name) \
   namespace name {                \
-  extern const dense::Loops dense_loops; \
+  extern CRFIELD_OPTIONAL const dense::Loops dense_loops; \
   }
 CRFIELD_DENSE_LEVEL(level0)
 CRFIELD_DENSE_LEVEL(level2)

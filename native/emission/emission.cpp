@@ -2,12 +2,11 @@
 #include "emission/emission.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <vector>
 
 #include "emission/sums.hpp"
-#include "level.hpp"
+#include "at_level.hpp"
 #include "threads.hpp"
 
 namespace crfield {
@@ -15,14 +14,6 @@ namespace emission {
 namespace {
 
 constexpr int64_t BLOCK = 256;  // rows at a time
-
-// CRFIELD_LEVEL=2, 3 or 4 in the environment asks for a lower level than the processor has, for tests.
-int level_in_use() {
-  const int best = best_level();
-  const char* wish = std::getenv("CRFIELD_LEVEL");
-  const int asked = wish ? std::atoi(wish) : 0;
-  return asked >= 2 && asked < best ? asked : best;
-}
 
 using ScoresLoop = void (*)(const Scores&, int64_t, int64_t, double*);
 using MomentsLoop = void (*)(const Moments&, int64_t, int64_t, const double*, double*);
@@ -35,14 +26,11 @@ struct Loops {
 // The loops of the level in use; `observed` ones leave out cells that are NaN.
 Loops loops_in_use(bool observed) {
 #if defined(CRFIELD_X86)
-  const int level = level_in_use();
-  if (level >= 4)
-    return observed ? Loops{level4::observed_scores, level4::observed_moments}
-                    : Loops{level4::scores, level4::moments};
-  if (level == 3)
-    return observed ? Loops{level3::observed_scores, level3::observed_moments}
-                    : Loops{level3::scores, level3::moments};
-  return observed ? Loops{level2::observed_scores, level2::observed_moments} : Loops{level2::scores, level2::moments};
+  if (observed)
+    return {at_level(level2::observed_scores, level3::observed_scores, level4::observed_scores),
+            at_level(level2::observed_moments, level3::observed_moments, level4::observed_moments)};
+  return {at_level(level2::scores, level3::scores, level4::scores),
+          at_level(level2::moments, level3::moments, level4::moments)};
 #else
   return observed ? Loops{level0::observed_scores, level0::observed_moments} : Loops{level0::scores, level0::moments};
 #endif

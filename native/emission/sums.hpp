@@ -2,6 +2,8 @@
 #pragma once
 #include <cstdint>
 
+#include "level.hpp"
+
 namespace crfield {
 namespace emission {
 
@@ -25,13 +27,13 @@ inline int64_t stride_of(int64_t labels) { return (labels + 7) / 8 * 8; }
 #define CRFIELD_EMISSION(level)                                                                              \
   namespace level {                                                                                          \
   /* out (count, stride): rows from … from + count - 1 */                                                    \
-  void scores(const emission::Scores& given, int64_t from, int64_t count, double* out);                      \
+  CRFIELD_OPTIONAL void scores(const emission::Scores& given, int64_t from, int64_t count, double* out);                      \
   /* sums (1 + 2 columns, stride) += mass, first and second moments; responsibility (count, stride) */       \
-  void moments(const emission::Moments& given, int64_t from, int64_t count, const double* responsibility,    \
+  CRFIELD_OPTIONAL void moments(const emission::Moments& given, int64_t from, int64_t count, const double* responsibility,    \
                double* sums);                                                                                \
   /* the same of cells that are not NaN; sums (3 columns, stride): a column has a mass of its own */         \
-  void observed_scores(const emission::Scores& given, int64_t from, int64_t count, double* out);             \
-  void observed_moments(const emission::Moments& given, int64_t from, int64_t count,                         \
+  CRFIELD_OPTIONAL void observed_scores(const emission::Scores& given, int64_t from, int64_t count, double* out);             \
+  CRFIELD_OPTIONAL void observed_moments(const emission::Moments& given, int64_t from, int64_t count,                         \
                         const double* responsibility, double* sums);                                         \
   }
 CRFIELD_EMISSION(level0)

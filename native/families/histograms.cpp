@@ -1,12 +1,11 @@
 // The gradient summed by code: which series go together, on which thread, and on how many rows at a time.
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <vector>
 
 #include "families/families.hpp"
 #include "families/sums.hpp"
-#include "level.hpp"
+#include "at_level.hpp"
 #include "threads.hpp"
 
 namespace crfield {
@@ -15,22 +14,11 @@ namespace {
 
 constexpr int64_t ROWS = 1024;  // of the gradient: they stay in the cache while all series take their turn
 
-// CRFIELD_LEVEL=2, 3 or 4 in the environment asks for a lower level than the processor has, for tests.
-int level_in_use() {
-  const int best = best_level();
-  const char* wish = std::getenv("CRFIELD_LEVEL");
-  const int asked = wish ? std::atoi(wish) : 0;
-  return asked >= 2 && asked < best ? asked : best;
-}
-
-void at_level(int level, const Pass& pass, int64_t from, int64_t to) {
+AtLevel<void(const Pass&, int64_t, int64_t)> sums_in_use() {
 #if defined(CRFIELD_X86)
-  if (level >= 4) return level4::sums(pass, from, to);
-  if (level == 3) return level3::sums(pass, from, to);
-  return level2::sums(pass, from, to);
+  return best_of(level2::sums, level3::sums, level4::sums);
 #else
-  (void)level;
-  return level0::sums(pass, from, to);
+  return {0, level0::sums};
 #endif
 }
 
@@ -40,8 +28,8 @@ void histograms(const uint16_t* codes, int64_t series, int64_t nodes, const int6
                 int64_t rows, const double* gradient, int64_t columns, int64_t bins, double* out, int threads) {
   const int64_t jobs = series * n_lists, teams = (jobs + TOGETHER - 1) / TOGETHER;
   if (!jobs || !rows || !columns) return;
-  const int level = level_in_use();
-  const int64_t stride = stride_of(columns, level), size = (bins * stride + LINE - 1) / LINE * LINE;
+  const auto sums = sums_in_use();
+  const int64_t stride = stride_of(columns, sums.level), size = (bins * stride + LINE - 1) / LINE * LINE;
   const int parts = (int)std::max<int64_t>(1, std::min<int64_t>(threads, teams));
   // the last rows once more, with room behind them to read whole vectors
   const int64_t tail = std::min(rows, (stride + columns - 1) / columns), body = rows - tail;
@@ -63,11 +51,11 @@ void histograms(const uint16_t* codes, int64_t series, int64_t nodes, const int6
           pass.table[k] = tables + (team * TOGETHER + k) * size;
         }
         const int64_t end = std::min(from + ROWS, rows), middle = std::max(from, std::min(end, body));
-        at_level(level, pass, from, middle);
+        sums.body(pass, from, middle);
         if (middle == end) continue;
         pass.gradient = copy.data();
         for (int k = 0; k < TOGETHER; k++) pass.lists[k] += body;
-        at_level(level, pass, middle - body, end - body);
+        sums.body(pass, middle - body, end - body);
       }
     for (int64_t team = part; team < teams; team += parts)
       for (int64_t job = team * TOGETHER; job < std::min((team + 1) * TOGETHER, jobs); job++)

@@ -2,6 +2,8 @@
 #pragma once
 #include <cstdint>
 
+#include "level.hpp"
+
 namespace crfield {
 namespace families {
 
@@ -29,7 +31,7 @@ struct Pass {
 
 #define CRFIELD_SUMS(level) \
   namespace level {         \
-  void sums(const families::Pass& pass, int64_t from, int64_t to); \
+  CRFIELD_OPTIONAL void sums(const families::Pass& pass, int64_t from, int64_t to); \
   }
 CRFIELD_SUMS(level0)
 CRFIELD_SUMS(level2)

@@ -5,6 +5,8 @@
 #pragma once
 #include <cstdint>
 
+#include "level.hpp"
+
 namespace crfield {
 namespace forest {
 
@@ -90,10 +92,10 @@ struct Kernels {
   double (*best_cliques)(const Cliques&, int64_t first, int64_t last, const CliqueWork&);
 };
 
-const Kernels* kernels_level0();
-const Kernels* kernels_level2();
-const Kernels* kernels_level3();
-const Kernels* kernels_level4();
+CRFIELD_OPTIONAL const Kernels* kernels_level0();
+CRFIELD_OPTIONAL const Kernels* kernels_level2();
+CRFIELD_OPTIONAL const Kernels* kernels_level3();
+CRFIELD_OPTIONAL const Kernels* kernels_level4();
 
 }  // namespace forest
 }  // namespace crfield

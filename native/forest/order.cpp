@@ -4,23 +4,17 @@
 // positions as possible lie side by side. The middle is found by two searches, as both ends of such a path are
 // farthest from something (Handler 1973).
 #include <cmath>
-#include <cstdlib>
 #include <numeric>
 
 #include "forest/graphs.hpp"
-#include "level.hpp"
+#include "at_level.hpp"
 
 namespace crfield {
 namespace forest {
 
 const Kernels* best_kernels() {
 #if defined(CRFIELD_X86)
-  int level = best_level();
-  if (const char* wanted = std::getenv("CRFIELD_LEVEL")) {
-    const int ask = std::atoi(wanted);
-    if (ask >= 2 && ask < level) level = ask;
-  }
-  return level == 4 ? kernels_level4() : level == 3 ? kernels_level3() : kernels_level2();
+  return at_level(kernels_level2, kernels_level3, kernels_level4)();
 #else
   return kernels_level0();
 #endif

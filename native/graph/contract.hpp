@@ -9,6 +9,8 @@
 #pragma once
 #include <cstdint>
 
+#include "level.hpp"
+
 namespace crfield {
 namespace graph {
 
@@ -63,10 +65,10 @@ struct Kernels {
 };
 
 
-const Kernels* kernels_level0(int labels);
-const Kernels* kernels_level2(int labels);
-const Kernels* kernels_level3(int labels);
-const Kernels* kernels_level4(int labels);
+CRFIELD_OPTIONAL const Kernels* kernels_level0(int labels);
+CRFIELD_OPTIONAL const Kernels* kernels_level2(int labels);
+CRFIELD_OPTIONAL const Kernels* kernels_level3(int labels);
+CRFIELD_OPTIONAL const Kernels* kernels_level4(int labels);
 
 }  // namespace graph
 }  // namespace crfield

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <numeric>
 #include <stdexcept>
 
-#include "level.hpp"
+#include "at_level.hpp"
 
 namespace crfield {
 namespace graph {
@@ -78,12 +77,7 @@ void breadth_first(const Neighbours& near, int64_t first, int64_t last, int32_t*
 
 const Kernels* best_kernels(int labels) {
 #if defined(CRFIELD_X86)
-  int level = best_level();
-  if (const char* wanted = std::getenv("CRFIELD_LEVEL")) {
-    const int ask = std::atoi(wanted);
-    if (ask >= 2 && ask < level) level = ask;
-  }
-  return level == 4 ? kernels_level4(labels) : level == 3 ? kernels_level3(labels) : kernels_level2(labels);
+  return at_level(kernels_level2, kernels_level3, kernels_level4)(labels);
 #else
   return kernels_level0(labels);
 #endif

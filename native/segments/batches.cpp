@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <vector>
 
-#include "level.hpp"
+#include "at_level.hpp"
 #include "memory.hpp"
 #include "segments/contract.hpp"
 #include "segments/given.hpp"
@@ -21,13 +20,9 @@ namespace {
 
 constexpr double INF = std::numeric_limits<double>::infinity();
 
-// CRFIELD_LEVEL=2, 3 or 4 in the environment asks for a lower level than the processor has, for tests.
 const Kernels* best_kernels() {
 #if defined(CRFIELD_X86)
-  const int best = best_level();
-  const char* wish = std::getenv("CRFIELD_LEVEL");
-  const int asked = wish ? std::atoi(wish) : 0, level = asked >= 2 && asked < best ? asked : best;
-  return level >= 4 ? kernels_level4() : level == 3 ? kernels_level3() : kernels_level2();
+  return at_level(kernels_level2, kernels_level3, kernels_level4)();
 #else
   return kernels_level0();
 #endif

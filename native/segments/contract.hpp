@@ -5,6 +5,8 @@
 #pragma once
 #include <cstdint>
 
+#include "level.hpp"
+
 namespace crfield {
 namespace segments {
 
@@ -104,10 +106,10 @@ struct Kernels {
   double (*products)(const Products&);                                      // total; NaN: to be done in logs
 };
 
-const Kernels* kernels_level0();
-const Kernels* kernels_level2();
-const Kernels* kernels_level3();
-const Kernels* kernels_level4();
+CRFIELD_OPTIONAL const Kernels* kernels_level0();
+CRFIELD_OPTIONAL const Kernels* kernels_level2();
+CRFIELD_OPTIONAL const Kernels* kernels_level3();
+CRFIELD_OPTIONAL const Kernels* kernels_level4();
 
 }  // namespace segments
 }  // namespace crfield

@@ -6,12 +6,11 @@
 // many rows: their sums lie in [1, L], so the product of a few hundred of them is taken first.
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <limits>
 #include <stdexcept>
 #include <vector>
 
-#include "level.hpp"
+#include "at_level.hpp"
 #include "sites/field.hpp"
 #include "sites/softmax.hpp"
 
@@ -21,19 +20,9 @@ namespace {
 
 constexpr double INFINITE = std::numeric_limits<double>::infinity();
 
-// CRFIELD_LEVEL=2, 3 or 4 in the environment asks for a lower level than the processor has, for tests.
 Exponentiate exponentiate() {
 #if defined(CRFIELD_X86)
-  int level = best_level();
-  if (const char* wanted = std::getenv("CRFIELD_LEVEL")) {
-    const int asked = std::atoi(wanted);
-    if (asked >= 2 && asked < level) level = asked;
-  }
-  switch (level) {
-    case 4: return level4::exponentiate_rows;
-    case 3: return level3::exponentiate_rows;
-    default: return level2::exponentiate_rows;
-  }
+  return at_level(level2::exponentiate_rows, level3::exponentiate_rows, level4::exponentiate_rows);
 #else
   return level0::exponentiate_rows;
 #endif

@@ -2,6 +2,8 @@
 #pragma once
 #include <cstdint>
 
+#include "level.hpp"
+
 namespace crfield {
 namespace sites {
 
@@ -13,9 +15,9 @@ using Exponentiate = void (*)(int64_t rows, int64_t labels, double* scores, doub
 
 }  // namespace sites
 
-namespace level0 { void exponentiate_rows(int64_t, int64_t, double*, double*, double*); }
-namespace level2 { void exponentiate_rows(int64_t, int64_t, double*, double*, double*); }
-namespace level3 { void exponentiate_rows(int64_t, int64_t, double*, double*, double*); }
-namespace level4 { void exponentiate_rows(int64_t, int64_t, double*, double*, double*); }
+namespace level0 { CRFIELD_OPTIONAL void exponentiate_rows(int64_t, int64_t, double*, double*, double*); }
+namespace level2 { CRFIELD_OPTIONAL void exponentiate_rows(int64_t, int64_t, double*, double*, double*); }
+namespace level3 { CRFIELD_OPTIONAL void exponentiate_rows(int64_t, int64_t, double*, double*, double*); }
+namespace level4 { CRFIELD_OPTIONAL void exponentiate_rows(int64_t, int64_t, double*, double*, double*); }
 
 }  // namespace crfield

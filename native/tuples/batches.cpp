@@ -1,11 +1,10 @@
 // Sequences in groups of similar length, groups dealt to threads, lost sequences done again.
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <numeric>
 #include <vector>
 
-#include "level.hpp"
+#include "at_level.hpp"
 #include "memory.hpp"
 #include "threads.hpp"
 #include "tuples/tuples.hpp"
@@ -16,23 +15,12 @@ namespace {
 
 constexpr int64_t SCRATCH = int64_t(1) << 25;  // doubles of one group; above, sequences go one by one in logarithms
 
-void sweep_at(int level, const Edges& e, Group& g) {
+auto* sweep_in_use() {
 #if defined(CRFIELD_X86)
-  if (level >= 4) return level4::sweep(e, g);
-  if (level == 3) return level3::sweep(e, g);
-  return level2::sweep(e, g);
+  return at_level(level2::sweep, level3::sweep, level4::sweep);
 #else
-  (void)level;
-  return level0::sweep(e, g);
+  return level0::sweep;
 #endif
-}
-
-// CRFIELD_LEVEL=2, 3 or 4 in the environment asks for a lower level than the processor has, for tests.
-int level_in_use() {
-  const int best = best_level();
-  const char* wish = std::getenv("CRFIELD_LEVEL");
-  const int asked = wish ? std::atoi(wish) : 0;
-  return asked >= 2 && asked < best ? asked : best;
 }
 
 }  // namespace
@@ -57,7 +45,7 @@ void sum_product(const Edges& given, const int64_t* offsets, int64_t sequences, 
   std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return length(a) > length(b); });
   const int64_t groups = ((int64_t)order.size() + SIDE - 1) / SIDE;
   const int parts = (int)std::max<int64_t>(1, std::min<int64_t>(n_jobs, groups));
-  const int level = level_in_use();
+  const auto sweep = sweep_in_use();
   std::vector<std::vector<double>> wide((size_t)parts), exact((size_t)parts);
   run_parts(parts, [&](int part) {
     std::vector<double>&sums = wide[part], &direct = exact[part];
@@ -91,7 +79,7 @@ void sum_product(const Edges& given, const int64_t* offsets, int64_t sequences, 
         g.inverse = inverse.data();
         g.spare = spare.data();
         g.alive = alive.data();
-        sweep_at(level, e, g);
+        sweep(e, g);
       }
       for (int b = 0; b < g.width; b++) {
         if (g.lost[b])

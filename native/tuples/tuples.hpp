@@ -2,6 +2,8 @@
 #pragma once
 #include <cstdint>
 
+#include "level.hpp"
+
 namespace crfield {
 namespace tuples {
 
@@ -48,7 +50,7 @@ void max_product(const Edges& e, const int64_t* offsets, int64_t sequences, cons
 
 #define CRFIELD_TUPLES(level)              \
   namespace level {                        \
-  void sweep(const tuples::Edges& e, tuples::Group& g); \
+  CRFIELD_OPTIONAL void sweep(const tuples::Edges& e, tuples::Group& g); \
   }
 CRFIELD_TUPLES(level0)
 CRFIELD_TUPLES(level2)

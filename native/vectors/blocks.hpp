@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "level.hpp"
+#include "at_level.hpp"
 #include "threads.hpp"
 #include "vectors/passes.hpp"
 
@@ -13,11 +13,7 @@ namespace vectors {
 
 inline const Passes& passes() {
 #if defined(CRFIELD_X86)
-  switch (best_level()) {
-    case 4: return level4::passes;
-    case 3: return level3::passes;
-    default: return level2::passes;
-  }
+  return *at_level(&level2::passes, &level3::passes, &level4::passes);
 #else
   return level0::passes;
 #endif

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "level.hpp"
+
 namespace crfield {
 namespace vectors {
 
@@ -70,7 +72,7 @@ inline const HistoryPasses<double>& Passes::history<double>() const { return wid
 
 #define CRFIELD_VECTORS_LEVEL(name) \
   namespace name {                  \
-  extern const vectors::Passes passes; \
+  extern CRFIELD_OPTIONAL const vectors::Passes passes; \
   }
 CRFIELD_VECTORS_LEVEL(level0)
 CRFIELD_VECTORS_LEVEL(level2)

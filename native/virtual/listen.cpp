@@ -4,10 +4,9 @@
 #include "virtual/listen.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <vector>
 
-#include "level.hpp"
+#include "at_level.hpp"
 #include "threads.hpp"
 #include "virtual/two_labels.hpp"
 
@@ -160,15 +159,9 @@ void listen_part(const Round& r, Range range, Sums& sums) {
   loss.finish();
 }
 
-// CRFIELD_LEVEL=2, 3 or 4 in the environment asks for a lower level than the processor has, for tests.
 TwoLabels* two_labels() {
 #if defined(CRFIELD_X86)
-  int level = best_level();
-  if (const char* wanted = std::getenv("CRFIELD_LEVEL")) {
-    const int asked = std::atoi(wanted);
-    if (asked >= 2 && asked < level) level = asked;
-  }
-  return level == 4 ? two_labels_level4 : level == 3 ? two_labels_level3 : two_labels_level2;
+  return at_level(two_labels_level2, two_labels_level3, two_labels_level4);
 #else
   return two_labels_level0;
 #endif

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "level.hpp"
 #include "virtual/listen.hpp"
 
 namespace crfield {
@@ -46,7 +47,7 @@ struct Loss {
 // Nodes [from, to): messages, beliefs and pairs are written, sums and loss added to.
 typedef void TwoLabels(const Round&, int64_t from, int64_t to, std::vector<TwoSums>& sums, Loss& loss);
 
-TwoLabels two_labels_level0, two_labels_level2, two_labels_level3, two_labels_level4;
+CRFIELD_OPTIONAL TwoLabels two_labels_level0, two_labels_level2, two_labels_level3, two_labels_level4;
 
 }  // namespace virtual_evidence
 }  // namespace crfield
