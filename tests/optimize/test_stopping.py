@@ -12,7 +12,8 @@ from crfield.core.topology import Chains
 from crfield.data.batch import Batch, Columns
 from crfield.optimize.lbfgs import minimize
 from crfield.optimize.penalty import Penalty
-from crfield.optimize.stopping import Planes, Stopping
+from crfield.optimize.planes import Planes
+from crfield.optimize.stopping import Stopping
 from crfield.scoring.layout import Layout
 from crfield.training.chain import warm_start
 from crfield.training.likelihood import FusedChain, choose, fit_likelihood, history_pairs
