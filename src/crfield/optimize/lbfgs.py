@@ -149,7 +149,7 @@ class _Run:
         self.history.restore({name.removeprefix("history/"): part for name, part in found.arrays.items()})
         if self.provable and "heights" in found.header:
             self.proof = Proof(self.stopping.convexity, n)
-            self.proof.restore(found, self.here.value)
+            self.proof.restore(found, self.here)
         self.there.weights[:] = self.here.weights
         refuse_other_value(self.objective, self.there, self.here.value)
         self.here.error = self.there.error

@@ -218,15 +218,19 @@ class Proof:
         header, arrays = self.planes.state()
         return header | {"lower_bound": self.bound}, arrays
 
-    def restore(self, found: Found, value: float) -> None:
-        """Go on where the one whose `state` this is was, at F = ``value``."""
+    def restore(self, found: Found, here: Point) -> None:
+        """Go on where the one whose `state` this is was, at ``here``, which no plane may be above."""
         if self.planes is None or found.header.get("heights") is None:
             self.planes = None
             return
         self.planes.restore(found, self.n_weights)
         self.bound = found.number("lower_bound")
-        if self.bound > value + 1e-9 * abs(value):
-            refuse_state(f"it says that F is {value:g}, and at least {self.bound:g}")
+        slack, square = 1e-9 * max(abs(here.value), 1.0), vectors.dot(here.weights, here.weights)
+        data = here.value - 0.5 * self.planes.l2 * square
+        heights = self.planes.heights - self.planes.errors * math.sqrt(square)
+        tops = [vectors.dot(slope.astype(float), here.weights) + h for slope, h in zip(self.planes.slopes, heights)]
+        if self.bound > here.value + slack or max(tops, default=-math.inf) > data + slack:
+            refuse_state(f"it says that F is {here.value:g}, and its planes that it is more")
 
 
 def relative_gap(value: float, bound: float) -> float:
