@@ -3,10 +3,11 @@
 Each run goes far beyond the default tolerance. Its history holds the estimated gap at every step, which does not
 depend on the tolerance, so one run tells where every tolerance would have stopped it; proofs from planes do depend on
 it, and can only come sooner. The least value that any run on the same data and penalty met stands for the optimum.
-Where none of these came to an end the optimum is not known; such runs, which are the hardest, are left out and counted. Kinds of data: text, numeric columns on one
-scale, and the same in raw units; penalties weak and strong, with l1 and without; from zero, from stochastic epochs,
-and by primal–dual epochs, which are not for numeric columns. Phrases, parts of speech and letters are of the data
-that the rule's factors were chosen on; Spanish names and sensors are not.
+Where none of these came to an end the optimum is not known; such runs, which are the hardest, are left out and
+counted. Kinds of data: text, numeric columns on one scale, and the same in raw units; penalties weak and strong,
+with l1 and without; from zero, from stochastic epochs, and by primal–dual epochs, which are not for numeric columns.
+Phrases, parts of speech and letters are of the data that the rule's factors were chosen on; Spanish names and
+sensors are not.
 """
 
 from __future__ import annotations
