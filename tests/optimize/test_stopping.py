@@ -12,7 +12,7 @@ from crfield.core.topology import Chains
 from crfield.data.batch import Batch, Columns
 from crfield.optimize.lbfgs import minimize
 from crfield.optimize.penalty import Penalty
-from crfield.optimize.stopping import Planes, Stopping
+from crfield.optimize.stopping import Stopping
 from crfield.scoring.layout import Layout
 from crfield.training.chain import warm_start
 from crfield.training.likelihood import FusedChain, choose, fit_likelihood, history_pairs
@@ -238,40 +238,6 @@ def test_what_auto_picks() -> None:
     assert choose("auto", text, start=None, penalty=Penalty(l2=1.0), n_jobs=8) == "warm"
     assert choose("auto", text, start=np.ones(text.n_weights), penalty=Penalty(l2=1.0)) == "lbfgs"
     assert history_pairs(50, Penalty(l1=1.0)) is None
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_planes_in_single_precision_prove_nothing_that_is_not_so(seed: int) -> None:
-    # f(w) = aᵀw is its own plane, and F* = −‖a‖² / (2 l2): rounding a may shorten it
-    rng = np.random.default_rng(seed)
-    a, l2 = rng.normal(size=40_000) * np.exp(rng.normal(size=40_000)), 0.7
-    planes = Planes(l2)
-    planes.add(a, 0.0)
-    planes.add(a.copy(), 0.0)
-    exact = -float(a @ a) / (2 * l2)
-    assert exact * (1 + 1e-6) <= planes.bound() <= exact
-
-
-def test_planes_bound_the_minimum_of_a_convex_function() -> None:
-    rng = np.random.default_rng(3)
-    X, l2 = rng.normal(size=(60, 20)), 0.5
-
-    def f(w: np.ndarray) -> tuple[float, np.ndarray]:
-        p = 1 / (1 + np.exp(-X @ w))
-        return float(np.logaddexp(0, X @ w).sum()), X.T @ p
-
-    w = np.zeros(20)
-    for _ in range(3000):
-        w -= 0.02 * (f(w)[1] + l2 * w)
-    least = f(w)[0] + 0.5 * l2 * float(w @ w)
-    planes, bounds = Planes(l2, capacity=5), []
-    for distance in np.geomspace(1.0, 1e-3, 12):
-        here = w + distance * rng.normal(size=20)
-        value, slope = f(here)
-        planes.add(slope, value - float(slope @ here))
-        bounds.append(planes.bound())
-    assert max(bounds) <= least * (1 + 1e-9)
-    assert bounds[-1] == pytest.approx(least, rel=1e-4)
 
 
 def test_what_another_solver_began_is_judged_when_it_is_as_old() -> None:

@@ -19,7 +19,7 @@ sequence:
 
 An epoch of AdaGrad instead goes w_f −= rate x / √s_f with x = v_f + l2 w_f / n_f and s_f = 1 + Σ x² kept where τ is,
 and leaves in the table what it met (γ = 1). A mixture of distributions has at least the mixture of their entropies,
-so Σ h_i + dᵀw is never above the data's part of F at any w: a plane below it (`Planes` of `optimize.stopping`).
+so Σ h_i + dᵀw is never above the data's part of F at any w: a plane below it (`optimize.planes`).
 
 Sequences are taken in *blocks* of up to ``width`` of similar length, whose marginals are computed together at the
 weights before the first of their steps; the steps themselves come one after the other. The compiled body keeps

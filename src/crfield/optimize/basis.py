@@ -275,6 +275,11 @@ class InBasis(Penalised):
         """No: second derivatives are differences of gradients."""
         return False
 
+    @property
+    def offers_planes(self) -> bool:
+        """No: here a gradient is one of coordinates, and the ridge is one of weights."""
+        return False
+
     def evaluate(self, point: Point, *, direction: np.ndarray | None = None, l1_norm: float | None = None) -> None:
         """Fill value, gradient, slope along ``direction`` and squared norm at ``point.weights``."""
         there = Point(self.basis.outward(point.weights), point.gradient)

@@ -14,6 +14,7 @@ rounded, not weights or gradients, so the optimum reached is the same.
 
 Far from the end a problem is evaluated in single precision if it offers that (`optimize.penalty`), then in double for
 good: the point is evaluated again and estimates of the gap begin anew, so claims and the value told are of double.
+Near the end, where evaluations are dear, planes may prove the gap before the estimate is sure (`optimize.planes`).
 
 Everything is deterministic: the same problem, start and options give the same bits, whatever ``n_jobs``, as long as
 the problem itself does.
@@ -33,25 +34,26 @@ from crfield.optimize.basis import Basis, InBasis, gain_on_face
 from crfield.optimize.history import CALLBACK, INTERRUPTED, MAX_ITER, NO_IMPROVEMENT, TOLERANCE, Result, Step
 from crfield.optimize.line_search import orthant_search, wolfe_search
 from crfield.optimize.penalty import Penalised, Penalty, Point
+from crfield.optimize.planes import FINEST, Proof
 from crfield.optimize.problem import Problem
 from crfield.optimize.resume import (
     Found,
     RunState,
     State,
     WithModel,
+    refuse_other_value,
     refuse_state,
     steps_of_table,
     steps_table,
     taking_over,
 )
-from crfield.optimize.stopping import PROVED, Renewal, Stopping, renewal, steps_left
+from crfield.optimize.stopping import PROVED, Renewal, Stopping, renewal
 
 Callback = Callable[[Step, np.ndarray], bool | None]
 
 SINGLE_ABOVE = 100_000  # weights; below, the history is small in any precision
 HISTORY_BYTES = 256_000_000  # what a history of default length may take
 LONGEST, SHORTEST = 10, 3  # pairs of a history of default length
-RECENT = 6  # steps whose fall is believed to go on
 LONGEST_SINGLE = 4  # where weights are many: chosen for its memory; more pairs saved no steps reliably
 
 
@@ -86,11 +88,14 @@ class _Run:
     ) -> None:
         self.objective, self.history, self.stopping = objective, history, stopping
         self.renewal = Renewal(len(start), wanted=renew)
+        self.proof: Proof | None = None  # from where planes are first asked for
         self.first_step, self.callback, self.run_state = first_step, callback, run_state
         self.here = Point(start, np.empty(len(start)))
         self.there = Point(np.empty(len(start)), np.empty(len(start)))
         self.direction = np.empty(len(start))
         self.sparse = objective.penalty.l1 > 0
+        provable = objective.offers_planes and not self.sparse and self.renewal.after is None
+        self.provable = provable and stopping.convexity > 0 and stopping.tol >= FINEST
         objective.rough = objective.offers_rough and not stopping.age  # what another solver began is near its end
         self.steps: list[Step] = []
         self.gap = math.inf
@@ -108,9 +113,10 @@ class _Run:
             "stopping": self.stopping.memory(),
             "rough": self.objective.rough,
         }
-        header |= self.renewal.state()
+        proved, planes = ({}, {}) if self.proof is None else self.proof.state()
+        header |= self.renewal.state() | proved
         arrays = {"weights": here.weights, "gradient": here.gradient, "direction": self.direction}
-        arrays["steps"] = steps_table(self.steps)
+        arrays |= {"steps": steps_table(self.steps), **planes}
         if isinstance(self.objective, InBasis):
             arrays |= {f"basis/{name}": part for name, part in self.objective.basis.state().items()}
         return header, arrays | {f"history/{name}": part for name, part in self.history.state().items()}
@@ -141,17 +147,11 @@ class _Run:
         self.steps = steps_of_table(found.arrays["steps"])
         self.began = time.perf_counter() - (self.steps[-1].seconds if self.steps else 0.0)
         self.history.restore({name.removeprefix("history/"): part for name, part in found.arrays.items()})
-        self.look_again()
-
-    def look_again(self) -> None:
-        """Refuse a state whose value is not that of its weights: it was put together, and may lead anywhere."""
-        counted = self.objective.n_evaluations
+        if self.provable and "heights" in found.header:
+            self.proof = Proof(self.stopping.convexity, n)
+            self.proof.restore(found, self.here)
         self.there.weights[:] = self.here.weights
-        self.objective.evaluate(self.there)
-        self.objective.n_evaluations = counted
-        slack = 1e-9 + 2 * self.there.error / max(abs(self.here.value), 1e-9)
-        if not math.isclose(self.there.value, self.here.value, rel_tol=slack, abs_tol=1e-9):
-            refuse_state(f"its weights have the value {self.there.value:g}, and it says {self.here.value:g}")
+        refuse_other_value(self.objective, self.there, self.here.value)
         self.here.error = self.there.error
 
     def result(self, reason: str) -> Result:
@@ -311,10 +311,13 @@ class _Run:
             if self.renewal.round:
                 self.gap = min(self.gap, self.promise(-slope if self.renewal.believed else before))
             elif self.gap <= stopping.tol and self.wants_proof:
-                if self.guarantee_near:
+                if self.renewal.guarantee_near(stopping, self.steps, self.here.squared_norm):
                     self.gap = stopping.bound
                 else:
                     slope, size = self.renew()
+            elif self.provable and stopping.near(self.gap) and not self.objective.rough:
+                self.proof = self.proof or Proof(stopping.convexity, len(self.direction))
+                self.gap = min(self.gap, self.proof.gap(self.here, self.there.gradient))
             enough = self.report(taken)
             if self.gap <= stopping.tol:
                 return TOLERANCE
@@ -328,18 +331,6 @@ class _Run:
     def wants_proof(self) -> bool:
         """Whether an estimate that is within the tolerance is to be proved."""
         return self.here.squared_norm > 0 and self.renewal.wants_proof(self.stopping, self.objective.n_evaluations)
-
-    @property
-    def guarantee_near(self) -> bool:
-        """Whether the guarantee of a ridge comes sooner than the second derivative, which is a proof too."""
-        if not self.stopping.bound < math.inf:
-            return False
-        if not self.renewal.count and self.renewal.since < (self.renewal.after or 0):
-            return True
-        first = len(self.steps) - min(self.renewal.since - 1, RECENT)
-        squares = [step.gradient_norm**2 for step in self.steps[first:]]
-        goal = self.here.squared_norm * self.stopping.tol / self.stopping.bound
-        return steps_left([*squares, self.here.squared_norm], goal) < len(self.direction)
 
     def renew(self) -> tuple[float, float]:
         """Go on in a basis made of the second derivative here; slope and first size along the new direction.
@@ -411,7 +402,8 @@ def minimize(
 ) -> Result:
     """Make F(w) = f(w) + l1 Σ|w_k| + ½ l2 Σ w_k² small, from ``start`` (W,), which is left alone.
 
-    It ends when the relative gap to the optimum is estimated to be at most ``tol`` (`optimize.stopping`), after
+    It ends when the relative gap to the optimum is estimated (`optimize.stopping`) or proved (`optimize.planes`, for
+    problems whose ``planes_pay``) to be at most ``tol``, after
     ``max_iter`` steps, when ``callback(step, weights)`` gives True (the weights are a read-only view of what changes
     with the next step), or at Ctrl-C; the result has the best weights in each case and says which it was. When no
     step can improve F any more, the run counts as converged if the estimated gap is at most ``tol`` or rounding.

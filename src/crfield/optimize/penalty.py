@@ -97,6 +97,11 @@ class Penalised:
         """Whether the problem has evaluations in single precision that are worth it."""
         return bool(getattr(self.problem, "rough", False))
 
+    @property
+    def offers_planes(self) -> bool:
+        """Whether f is convex and its evaluations are so dear that planes below it pay (`optimize.planes`)."""
+        return bool(getattr(self.problem, "planes_pay", False))
+
     def far(self, point: Point, gap: float, stopping: Watch) -> bool:
         """Whether single precision will do for the next step: its error is small beside the gap that is left.
 

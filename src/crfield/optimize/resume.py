@@ -24,6 +24,7 @@ import numpy as np
 
 from crfield.errors import InputError, ModelFileError
 from crfield.optimize.history import Step
+from crfield.optimize.penalty import Penalised, Point
 
 State = tuple[dict[str, Any], dict[str, np.ndarray]]
 
@@ -97,6 +98,19 @@ class Found:
 def refuse_state(problem: str) -> NoReturn:
     """The error for a state that no run can resume."""
     raise ModelFileError(f"the checkpoint cannot be resumed: {problem}. Delete it to begin anew.")
+
+
+def refuse_other_value(objective: Penalised, there: Point, value: float) -> None:
+    """Refuse a state whose value is not that of its weights: it was put together, and may lead anywhere.
+
+    ``there`` has the weights; the evaluation counts for nothing.
+    """
+    counted = objective.n_evaluations
+    objective.evaluate(there)
+    objective.n_evaluations = counted
+    slack = 1e-9 + 2 * there.error / max(abs(value), 1e-9)
+    if not math.isclose(there.value, value, rel_tol=slack, abs_tol=1e-9):
+        refuse_state(f"its weights have the value {there.value:g}, and it says {value:g}")
 
 
 @contextmanager

@@ -28,9 +28,9 @@ A run that goes on where another solver stopped begins with what that solver lef
 few steps, above rates too slow for it. Its first falls say nothing of the latter. So until it is as old as what came
 before it, and for ``YOUNG`` steps at most, only a proof counts (``age``).
 
-**Planes.** The guarantee 3 is the best that one gradient proves. Several prove more (`Planes`): each gradient of the
-data's part f is a plane below it, f(v) ≥ aᵀv + b, and so is every mixture of planes, whose least sum with the ridge
-is known. Primal–dual epochs (`training.chain.primal_dual`), whose table is a plane of its own, stop by it.
+The guarantee 3 is the best that one gradient proves. Several prove more: planes below the data's part of F
+(`optimize.planes`), by which primal–dual epochs stop, and L-BFGS where the estimate is within ``NEAR`` tolerances,
+evaluations are dear and every weight has a ridge.
 
 The gap is relative to |F|. A minimum of zero (separable data without a penalty) would never be met so; F counts as
 no smaller than a millionth of its first value.
@@ -49,9 +49,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from crfield.kernels import vectors
 from crfield.optimize.history import Step
 from crfield.optimize.resume import Found
 
@@ -63,11 +60,12 @@ IN_A_ROW = 3
 YOUNG, IN_A_ROW_YOUNG = 20, 4  # a run of so few steps has seen few rates: one more must agree
 STALLED_STEPS = 10
 STALLED = 1e-14  # a relative fall over so many steps that is rounding alone
+RECENT = 6  # steps whose fall is believed to go on
+NEAR = 10.0  # tolerances; an estimate within so many of them is worth a proof
 SOONEST, FEW = 30, 800  # steps before a derivative is computed anew, and weights that may have one
 PROOF_FACTOR = 4.0  # what Newton gains on a function that is no bowl is low: by 2 of one that falls like exp(−t)
 ROUND = 0.01  # of Newton's gain left by a step along which the second derivative hardly changed
 PROVED = 150  # weights that may be proved whatever the run took
-PIECE = 1 << 14  # numbers of a plane that are doubles at a time
 
 
 def steps_left(values: Sequence[float], goal: float) -> float:
@@ -140,6 +138,14 @@ class Stopping:
     def certain(self) -> bool:
         """Whether the guarantee alone is within the tolerance."""
         return self.bound <= self.tol
+
+    def near(self, gap: float) -> bool:
+        """Whether a gap is near the tolerance and not within it.
+
+        >>> [Stopping(1e-4).near(gap) for gap in (2e-3, 5e-4, 1e-4)]
+        [False, True, False]
+        """
+        return self.tol < gap <= NEAR * self.tol
 
     def relative(self, gap: float) -> float:
         """A gap as a share of |F|, where F counts as no smaller than a millionth of its first value."""
@@ -263,6 +269,15 @@ class Renewal:
         """Whether an estimate that is within the tolerance is to be proved, at a price no higher than the run's."""
         return self.possible and self.n_weights <= max(PROVED, 2 * n_evaluations) and not stopping.certain
 
+    def guarantee_near(self, stopping: Stopping, steps: Sequence[Step], squared_norm: float) -> bool:
+        """Whether the guarantee of a ridge comes sooner than the second derivative, which is a proof too."""
+        if not stopping.bound < math.inf:
+            return False
+        if not self.count and self.since < (self.after or 0):
+            return True
+        squares = [step.gradient_norm**2 for step in steps[len(steps) - min(self.since - 1, RECENT) :]]
+        return steps_left([*squares, squared_norm], squared_norm * stopping.tol / stopping.bound) < self.n_weights
+
     def promise(self, gain: float, stopping: Stopping) -> float:
         """The relative gap, from what Newton's method is about to gain, with a margin."""
         return stopping.relative(PROOF_FACTOR * gain)
@@ -278,115 +293,3 @@ class Renewal:
             found.integer(name, within=found.header.get(name, 0)) for name in ("since", "n_renewed")
         )
         self.round, self.believed = (name in found.header and found.flag(name) for name in ("round", "believed"))
-
-
-class Planes:
-    """A lower bound on the minimum of F(w) = f(w) + ½ l2 ‖w‖² from planes below the convex f.
-
-        f(w) ≥ a_kᵀw + b_k  for all w        F* ≥ max over c of  cᵀb − ‖Σ c_k a_k‖² / (2 l2),   c ≥ 0, Σ c_k = 1
-
-    For each c the right side is the least value of a function below F, so any c is a proof, and the best c is found
-    from the products of the a_k alone: a dual of the cutting planes of Teo et al. 2010 (*Bundle methods for
-    regularized risk minimization*). With one plane, the gradient at w, it says F(w) − F* ≤ |∇F(w)|² / (2 l2); with
-    several it says far more, since errors of different planes cancel. Cost: K products of W numbers for each new
-    plane, and the K planes are kept; the one that takes least part gives way to a new one.
-
-    They are kept in single precision. With e_k = ‖a_k − what is kept of it‖, Σ c_k a_k is at most e = Σ c_k e_k
-    longer than it seems, and the bound is lowered by what that may make: e (2 ‖Σ c_k a_k‖ + e) / (2 l2).
-
-    >>> planes = Planes(2.0)
-    >>> planes.add(np.array([-2.0]), 1.0)   # f(w) = (w − 1)² at 0, and at 1
-    >>> round(planes.bound(), 6)
-    0.0
-    >>> planes.add(np.array([0.0]), 0.0)
-    >>> round(planes.bound(), 6)            # F* = ½, at w = ½, where f has the slope −1
-    0.25
-    >>> planes.add(np.array([-1.0]), 0.75)
-    >>> round(planes.bound(), 6)
-    0.5
-    """
-
-    def __init__(self, l2: float, capacity: int = 8) -> None:
-        self.l2, self.capacity = l2, capacity
-        self.slopes: list[np.ndarray] = []  # float32
-        self.heights, self.errors = np.zeros(0), np.zeros(0)
-        self.products = np.zeros((0, 0))
-        self.shares = np.zeros(0)
-
-    def add(self, slope: np.ndarray, height: float) -> None:
-        """One more plane, with the slope (W,)."""
-        if not math.isfinite(height):
-            return
-        kept = slope.astype(np.float32)
-        if len(self.slopes) == self.capacity:
-            least = int(self.shares.argmin())
-            self.slopes.pop(least)
-            self.heights, self.errors = np.delete(self.heights, least), np.delete(self.errors, least)
-            self.shares = np.delete(self.shares, least)
-            self.products = np.delete(np.delete(self.products, least, axis=0), least, axis=1)
-        row = np.array([_product(kept, other) for other in (*self.slopes, kept)])
-        self.slopes.append(kept)
-        self.errors = np.append(self.errors, _distance(slope, kept))
-        n = len(self.slopes)
-        grown = np.empty((n, n))
-        grown[:-1, :-1], grown[-1], grown[:, -1] = self.products, row, row
-        self.products, self.heights = grown, np.append(self.heights, height)
-        self.shares = np.append(self.shares, 1.0 if n == 1 else 0.0)
-
-    def bound(self) -> float:
-        """The largest lower bound on F* that the planes prove; −∞ without any.
-
-        The planes that take part are found one by one, as Lawson & Hanson 1974 find those of a least-squares fit: the
-        one that gains most joins, and what the optimum on those that have joined would make negative leaves.
-        """
-        if not self.slopes:
-            return -math.inf
-        curved, shares = self.products / self.l2, self.shares
-        slack = 1e-12 * max(1.0, float(np.abs(self.heights).max()))
-        settled = False  # whether the shares are best on the planes that take part
-        for _ in range(8 * len(shares)):
-            gains = self.heights - curved @ shares
-            best = int(gains.argmax())
-            gaining = gains[best] - float(gains @ shares) > slack
-            if settled and not gaining:
-                break
-            joined = shares > 0
-            joined[best] |= gaining
-            moved = self._optimum(curved, joined)
-            falls = np.where(moved < 0, shares - moved, 1.0)
-            reach = float(np.where(moved < 0, shares / falls, 1.0).min())
-            shares = shares + reach * (moved - shares)
-            shares[shares <= 1e-15] = 0.0
-            shares /= shares.sum()
-            settled = reach >= 1.0
-        if self._value(curved, shares) > self._value(curved, self.shares):
-            self.shares = shares
-        return self._value(curved, self.shares)
-
-    def _value(self, curved: np.ndarray, shares: np.ndarray) -> float:
-        squares, error = max(float(shares @ curved @ shares), 0.0), float(self.errors @ shares)
-        slack = error * (2 * math.sqrt(squares * self.l2) + error) / (2 * self.l2)
-        return float(self.heights @ shares) - 0.5 * squares - slack
-
-    def _optimum(self, curved: np.ndarray, joined: np.ndarray) -> np.ndarray:
-        """Shares that sum to one and are best on the joined planes, of either sign."""
-        at = np.flatnonzero(joined)
-        n = len(at)
-        system = np.zeros((n + 1, n + 1))
-        system[:n, :n], system[n, :n], system[:n, n] = curved[np.ix_(at, at)], 1.0, 1.0
-        system[:n, :n] += 1e-13 * np.trace(system[:n, :n]) * np.eye(n)
-        shares = np.zeros(len(joined))
-        shares[at] = np.linalg.lstsq(system, np.append(self.heights[at], 1.0), rcond=None)[0][:n]
-        return shares
-
-
-def _product(a: np.ndarray, b: np.ndarray) -> float:
-    """aᵀb of single-precision vectors, in double precision, without a copy of either."""
-    pieces = range(0, len(a), PIECE)
-    return sum(vectors.dot(a[k : k + PIECE].astype(float), b[k : k + PIECE].astype(float)) for k in pieces)
-
-
-def _distance(a: np.ndarray, kept: np.ndarray) -> float:
-    """‖a − kept‖."""
-    pieces = (a[k : k + PIECE] - kept[k : k + PIECE] for k in range(0, len(a), PIECE))
-    return math.sqrt(sum(vectors.dot(piece, piece) for piece in pieces))

@@ -59,6 +59,7 @@ SHORT, LONGEST = 10, 100
 SPARSE, SPARSE_LEAST, SPARSE_MOST = 10_000_000, 20, 60  # the same with an l1 penalty: numbers, pairs
 SPARSE_FEW = 400  # weights of numeric columns whose l1 penalty has proximal Newton
 SPARSE_FROM, SPARSE_BYTES = 5_000, 256_000_000
+PLANES_FROM = 60_000  # steps × labels, beside as many as there are weights: planes then cost a third of an evaluation
 ROUGH_WEIGHTS, ROUGH_STEPS = 5_000, 20_000  # from which on L-BFGS begins in single precision
 
 NUMBERS, LARGEST_NUMBER = 0.1, 16.0  # of what is there: the share that may be other than one, and how large
@@ -151,6 +152,12 @@ class FusedChain:
         """Whether single precision (`evaluate_single`) is possible, if transitions do not spread far, and pays."""
         many = self.n_weights >= ROUGH_WEIGHTS and self.n_steps >= ROUGH_STEPS
         return many and self._plain and primal_dual.compiled()
+
+    @property
+    def planes_pay(self) -> bool:
+        """Whether planes below the likelihood are planes, and cheap beside an evaluation (`optimize.planes`)."""
+        many = self.n_steps * self.layout.n_labels >= PLANES_FROM + self.n_weights
+        return many and not self.partial
 
     def evaluate_single(self, weights: np.ndarray, gradient: np.ndarray) -> tuple[float, float]:
         """The value in single precision, and about how far off it may be; sums stay in double."""

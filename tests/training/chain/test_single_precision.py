@@ -98,3 +98,17 @@ def test_only_columns_that_are_there_or_not() -> None:
         assert FusedChain(layout, batch, target).rough
     with choice.use("numpy"):
         assert not FusedChain(layout, batch, target).rough
+
+
+def test_planes_are_for_known_labels_and_dear_evaluations(monkeypatch: pytest.MonkeyPatch) -> None:
+    layout, batch, target = learnable()
+    problem = FusedChain(layout, batch, target)
+    assert not problem.planes_pay
+    size = problem.n_steps * layout.n_labels - problem.n_weights
+    monkeypatch.setattr(likelihood, "PLANES_FROM", size)
+    assert problem.planes_pay
+    problem.partial = True
+    assert not problem.planes_pay
+    problem.partial = False
+    monkeypatch.setattr(likelihood, "PLANES_FROM", size + 1)
+    assert not problem.planes_pay

@@ -19,7 +19,7 @@ transitions. An epoch takes away a third to a half of the distance to the optimu
 corpus that was tried, and no step size is searched for. The first epoch is AdaGrad's (Duchi, Hazan & Singer 2011).
 
 **The end.** A check evaluates F and its gradient, and the planes of gradients and of the table prove a lower bound
-on the minimum (`optimize.stopping.Planes`). What is proved is eight times the true gap on a run that leaves half of
+on the minimum (`optimize.planes`). What is proved is eight times the true gap on a run that leaves half of
 the distance at every epoch, and near the true gap on a slow one. So a run ends when the tolerance is proved; or when
 the gap is proved to be within a multiple of it, from ``PROVED`` (3.5) for fast runs down to one for slow ones, and
 the trend of F, extrapolated over three checks and taken ``TREND`` (3) times, is within it. Where nothing is proved
@@ -44,18 +44,20 @@ from crfield.kernels import choice, vectors
 from crfield.kernels.dual import WIDTH, PrimalDual, Table
 from crfield.optimize.history import CALLBACK, INTERRUPTED, MAX_ITER, TOLERANCE, Callback, Result, Step
 from crfield.optimize.penalty import Penalised, Penalty, Point
+from crfield.optimize.planes import Planes, capacity
 from crfield.optimize.resume import (
     Found,
     RunState,
     State,
     random_state,
+    refuse_other_value,
     refuse_state,
     set_random_state,
     steps_of_table,
     steps_table,
     taking_over,
 )
-from crfield.optimize.stopping import STEADY, Planes
+from crfield.optimize.stopping import STEADY
 
 if TYPE_CHECKING:
     from crfield.training.likelihood import FusedChain
@@ -169,7 +171,7 @@ class _Run:
         self.dual = PrimalDual(problem.compiled, penalty.penalised, width=self.width)
         self.provable = penalty.l2 > 0 and penalty.l1 == 0 and penalty.penalised is None
         n = problem.n_weights
-        self.planes = Planes(penalty.l2 or 1.0, capacity=int(min(max(4_000_000 // max(n, 1), 3), 8)))
+        self.planes = Planes(penalty.l2 or 1.0, capacity(n))
         self.best, self.value = np.zeros(n), math.inf
         self.bound, self.proved, self.gap = -math.inf, math.inf, math.inf
         self.epoch, self.next_check, self.waited = 0, FIRST_CHECK, 0
@@ -383,8 +385,6 @@ class _Run:
             "gap": self.gap if math.isfinite(self.gap) else None,
             "n_evaluations": self.objective.n_evaluations,
             "random": random_state(self.rng),
-            "heights": self.planes.heights.tolist(),
-            "errors": self.planes.errors.tolist(),
         }
         arrays = {
             "weights": self.dual.weights(),
@@ -395,9 +395,9 @@ class _Run:
             "told": table.told,
             "best": self.best,
             "steps": steps_table(self.steps),
-            "shares": self.planes.shares,
         }
-        return header, arrays | {f"plane/{k}": slope.astype(float) for k, slope in enumerate(self.planes.slopes)}
+        known, planes = self.planes.state()
+        return header | known, arrays | planes
 
     def restore(self, state: State) -> None:
         """Go on where the run whose `state` this is was."""
@@ -427,15 +427,7 @@ class _Run:
         self.objective.n_evaluations = found.integer("n_evaluations")
         self.steps = steps_of_table(found.arrays["steps"])
         self.began = time.perf_counter() - (self.steps[-1].seconds if self.steps else 0.0)
-        heights = [found.number("height", within=x) for x in found.header["heights"]]
-        known = "errors" in found.header  # older versions kept planes in double precision
-        errors = found.listed("errors", len(heights)) if known else [0.0] * len(heights)
-        for number, height in enumerate(heights[: self.planes.capacity]):
-            self.planes.add(found.vector(f"plane/{number}", n), height)
-            self.planes.errors[-1] += found.number("error", within=errors[number], least=0.0)
-        shares = found.vector("shares", len(heights))
-        if len(shares):
-            self.planes.shares = shares.copy()
+        self.planes.restore(found, n)
         set_random_state(self.rng, found.header["random"])
         self.look_again()
 
@@ -443,9 +435,6 @@ class _Run:
         """Refuse a state whose value is not that of its weights, or whose bound is above it: it was put together."""
         if not math.isfinite(self.value):
             return
-        here = Point(self.best, np.empty_like(self.best))
-        counted = self.objective.n_evaluations
-        self.objective.evaluate(here)
-        self.objective.n_evaluations = counted
-        if not math.isclose(here.value, self.value, rel_tol=1e-9, abs_tol=1e-9) or self.bound > self.value:
-            refuse_state(f"its weights have the value {here.value:g}, and it says {self.value:g}")
+        refuse_other_value(self.objective, Point(self.best, np.empty_like(self.best)), self.value)
+        if self.bound > self.value:
+            refuse_state(f"it says that F is {self.value:g}, and at least {self.bound:g}")
