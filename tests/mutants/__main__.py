@@ -5,8 +5,9 @@
 A mutant is one change in the syntax tree: another comparison or arithmetic operator, ``and`` for ``or``, a number
 and one more, ``not`` or a minus left out. Mutants are drawn with a seed from all of a room. Each is written into a
 copy of the package that shares everything else with the source tree, so that the tree itself is never touched, and
-the room's tests run on it until the first failure. One that all tests pass *survives*: a gap in the tests, or a
-change that makes no difference (a tolerance, a guard against rounding). Looking at survivors is the purpose; the
+tests run on it until the first failure, which is listed beside it: the room's own, those of the same name first, and
+where these see nothing, whatever other test imports the file. One that all tests pass *survives*: a gap in the tests,
+or a change that makes no difference (a tolerance, a guard against rounding). Looking at survivors is the purpose; the
 count is not.
 
 Own code rather than a package: mutants of compiled and NumPy bodies, rooms whose tests lie elsewhere too, and a
@@ -20,6 +21,7 @@ import ast
 import copy
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -49,6 +51,7 @@ TESTS = {  # the tests of a room, the quickest first
     ],
     "inference": ["tests/inference", "tests/contracts/test_engines.py", "src/crfield/inference"],
 }
+FAR = 600.0  # seconds that tests of other rooms may take
 INSTEAD = """
 import sys
 sys.meta_path[:] = [f for f in sys.meta_path if not type(f).__module__.startswith("_editable")]
@@ -115,8 +118,22 @@ def mutated(tree: ast.Module, number: int) -> tuple[str, int]:
     return ast.unparse(ast.fix_missing_locations(tree)), line
 
 
-def survives(package: Path, path: Path, source: str, tests: list[str], seconds: float) -> bool | None:
-    """Whether all tests pass on the mutant; None where they took too long, which counts as noticed."""
+SLOW = "too long"  # an endless loop is noticed by whoever waits for it
+
+
+def importers(path: Path) -> list[str]:
+    """Files of tests that name the module and are not among its room's own."""
+    name = "crfield." + ".".join(path.relative_to(SOURCES).with_suffix("").parts)
+    named, own = re.compile(re.escape(name) + r"\b"), TESTS[path.relative_to(SOURCES).parts[0]]
+    found = sorted(
+        each for each in (ROOT / "tests").rglob("test_*.py") if named.search(each.read_text(encoding="utf-8"))
+    )
+    places = [str(each.relative_to(ROOT)) for each in found]
+    return [place for place in places if not place.startswith(("tests/real", *own))]
+
+
+def first_failure(package: Path, path: Path, source: str, tests: list[str], seconds: float) -> str | None:
+    """The test that notices the mutant, ``SLOW``, or None where all pass."""
     place = package / "crfield" / path.relative_to(SOURCES)
     kept = place.read_text()
     place.write_text(source)
@@ -129,12 +146,25 @@ def survives(package: Path, path: Path, source: str, tests: list[str], seconds: 
             capture_output=True,
             timeout=seconds,
             check=False,
+            text=True,
         )
     except subprocess.TimeoutExpired:
-        return None
+        return SLOW
     finally:
         place.write_text(kept)
-    return done.returncode == 0
+    if done.returncode == 0:
+        return None
+    told = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+    return told[1].replace(str(package), "src") if told else "import"
+
+
+def noticed_by(package: Path, path: Path, source: str, seconds: float) -> str | None:
+    """The test that notices the mutant: of its room, else of those that import the file."""
+    room = TESTS[path.relative_to(SOURCES).parts[0]]
+    same = [str(each.relative_to(ROOT)) for each in (ROOT / room[0]).rglob(f"test_{path.stem}.py")]
+    found = first_failure(package, path, source, [str(path.relative_to(ROOT)), *same, *room], seconds)
+    others = importers(path)
+    return found if found or not others else first_failure(package, path, source, others, FAR)
 
 
 def _compiled() -> list[Path]:
@@ -162,8 +192,8 @@ def main(arguments: list[str]) -> int:
             random.Random(given.seed).shuffle(drawn)
             began = time.monotonic()
             first = next(iter(trees))
-            if not survives(package, first, first.read_text(), TESTS[room], 1800):
-                print(f"{room}: its tests fail without any change")
+            if told := first_failure(package, first, first.read_text(), TESTS[room], 1800):
+                print(f"{room}: its tests fail without any change: {told}")
                 return 1
             seconds = 5 * (time.monotonic() - began) + 10
             noticed = left = 0
@@ -171,11 +201,10 @@ def main(arguments: list[str]) -> int:
                 if time.monotonic() > end:
                     break
                 source, line = mutated(trees[path], number)
-                if survives(package, path, source, TESTS[room], seconds):
-                    left += 1
-                    print(f"  survives: {path.relative_to(ROOT)}:{line}  {what}", flush=True)
-                else:
-                    noticed += 1
+                found = noticed_by(package, path, source, seconds)
+                noticed, left = noticed + bool(found), left + (not found)
+                told = f"noticed by {found}" if found else "SURVIVES"
+                print(f"  {path.relative_to(ROOT)}:{line}  {what}  {told}", flush=True)
             print(f"{room}: {noticed} noticed, {left} survive, of {len(drawn)} possible", flush=True)
     return 0
 
