@@ -6,7 +6,8 @@ A mutant is one change in the syntax tree: another comparison or arithmetic oper
 and one more, ``not`` or a minus left out. Mutants are drawn with a seed from all of a room. Each is written into a
 copy of the package that shares everything else with the source tree, so that the tree itself is never touched, and
 tests run on it until the first failure, which is listed beside it: the file's own examples and the tests of its name,
-then those of the room, then whatever other test imports the file. A test that fails without the change too has
+tests of the room that import it, all of the room, then whatever other test imports it (``--near`` ends after the
+second of these, to be quick). A test that fails without the change too has
 noticed nothing, and ends the run. Time is that of the processor, so that a busy machine notices no more than an idle
 one. A mutant that all tests pass *survives*: a gap in the tests, or a change that makes no difference (a tolerance, a
 guard against rounding). Looking at survivors is the purpose; the count is not.
@@ -124,14 +125,22 @@ SLOW = "too long"
 
 
 def importers(path: Path) -> list[str]:
-    """Files of tests that name the module and are not among its room's own."""
-    name = "crfield." + ".".join(path.relative_to(SOURCES).with_suffix("").parts)
-    named, own = re.compile(re.escape(name) + r"\b"), TESTS[path.relative_to(SOURCES).parts[0]]
-    found = sorted(
-        each for each in (ROOT / "tests").rglob("test_*.py") if named.search(each.read_text(encoding="utf-8"))
-    )
-    places = [str(each.relative_to(ROOT)) for each in found]
-    return [place for place in places if not place.startswith(("tests/real", *own))]
+    """Files of tests that name the module."""
+    named = re.compile(re.escape("crfield." + ".".join(path.relative_to(SOURCES).with_suffix("").parts)) + r"\b")
+    found = [each for each in (ROOT / "tests").rglob("test_*.py") if named.search(each.read_text(encoding="utf-8"))]
+    places = sorted(str(each.relative_to(ROOT)) for each in found)
+    return [place for place in places if not place.startswith("tests/real")]
+
+
+def stages(path: Path, *, near: bool) -> Iterator[list[str]]:
+    """Tests that may notice a change of the file, the nearest first."""
+    room, named = TESTS[path.relative_to(SOURCES).parts[0]], importers(path)
+    same = [str(each.relative_to(ROOT)) for each in (ROOT / "tests").rglob(f"test_{path.stem}.py")]
+    yield [str(path.relative_to(ROOT)), *same]
+    yield [place for place in named if place.startswith(tuple(room)) and place not in same]
+    if not near:
+        yield room
+        yield [place for place in named if not place.startswith(tuple(room)) and place not in same]
 
 
 def first_failure(package: Path, tests: list[str]) -> str | None:
@@ -167,16 +176,14 @@ def first_failure(package: Path, tests: list[str]) -> str | None:
     return told[1] if told else "import"
 
 
-def noticed_by(package: Path, path: Path, source: str) -> str | None:
+def noticed_by(package: Path, path: Path, source: str, *, near: bool) -> str | None:
     """The test that notices the mutant; None where it survives."""
-    room, own = TESTS[path.relative_to(SOURCES).parts[0]], str(path.relative_to(ROOT))
-    same = [str(each.relative_to(ROOT)) for each in (ROOT / "tests").rglob(f"test_{path.stem}.py")]
     place = package / "crfield" / path.relative_to(SOURCES)
     kept = place.read_text()
     place.write_text(source)
     try:
-        stages = ([own, *same], room, importers(path))
-        return next((found for tests in stages if tests and (found := first_failure(package, tests))), None)
+        asked = (first_failure(package, tests) for tests in stages(path, near=near) if tests)
+        return next((found for found in asked if found), None)
     finally:
         place.write_text(kept)
 
@@ -193,6 +200,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--count", type=int, default=25, help="mutants of each room")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=60, help="no new mutant after so long")
+    parser.add_argument("--near", action="store_true", help="only tests of the file's name, or of the room by import")
     given = parser.parse_args(arguments)
     end = time.monotonic() + 60 * given.minutes
     with tempfile.TemporaryDirectory() as folder:
@@ -210,7 +218,7 @@ def main(arguments: list[str]) -> int:
                 if time.monotonic() > end:
                     break
                 source, line = mutated(trees[path], number)
-                found = noticed_by(package, path, source)
+                found = noticed_by(package, path, source, near=given.near)
                 if found and "::" in found and found not in trusted:
                     if first_failure(package, [found]):
                         print(f"{room}: {found} fails without any change")
