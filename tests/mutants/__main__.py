@@ -7,10 +7,10 @@ and one more, ``not`` or a minus left out. Mutants are drawn with a seed from al
 copy of the package that shares everything else with the source tree, so that the tree itself is never touched, and
 tests run on it until the first failure, which is listed beside it: the file's own examples and the tests of its name,
 tests of the room that import it, all of the room, then whatever other test imports it (``--near`` ends after the
-second of these, to be quick). A test that fails without the change too has
-noticed nothing, and ends the run. Time is that of the processor, so that a busy machine notices no more than an idle
-one. A mutant that all tests pass *survives*: a gap in the tests, or a change that makes no difference (a tolerance, a
-guard against rounding). Looking at survivors is the purpose; the count is not.
+second of these, to be quick). A test that fails without the change too has noticed nothing, and ends the run. Time is
+that of the processor, so that a busy machine notices no more than an idle one. A mutant that all tests pass
+*survives*: a gap in the tests, or a change that makes no difference (a tolerance, a guard against rounding). Looking
+at survivors is the purpose; the count is not.
 
 Own code rather than a package: mutants of compiled and NumPy bodies, rooms whose tests lie elsewhere too, and a
 sample within a time limit are a hundred lines here.
@@ -220,7 +220,8 @@ def main(arguments: list[str]) -> int:
                 source, line = mutated(trees[path], number)
                 found = noticed_by(package, path, source, near=given.near)
                 if found and "::" in found and found not in trusted:
-                    if first_failure(package, [found]):
+                    again = str(path.relative_to(ROOT)) if found.startswith("::") else found  # an example of the file
+                    if first_failure(package, [again]):
                         print(f"{room}: {found} fails without any change")
                         return 1
                     trusted.add(found)
