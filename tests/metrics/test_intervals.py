@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from crfield.errors import ShapeError
+from crfield.metrics import intervals
 from crfield.metrics.intervals import ratio_intervals, score_intervals
 from crfield.metrics.span_scores import span_counts, span_report
 
@@ -25,6 +26,14 @@ def test_a_plain_loop_gives_the_same() -> None:
         sums = [sum(int(n) * table[k] for k, n in enumerate(times)) for table in (part, whole)]
         drawn.append(sums[0] / sums[1])
     np.testing.assert_allclose(ratio_intervals(part, whole), np.quantile(drawn, [0.025, 0.975], axis=0).T, rtol=1e-12)
+
+
+def test_many_sequences_are_drawn_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    part, whole = some_counts()
+    at_once = ratio_intervals(part, whole, seed=4)
+    monkeypatch.setattr(intervals, "_CELLS", 30 * 7)  # 500 is not a multiple of seven
+    np.testing.assert_allclose(ratio_intervals(part, whole, seed=4), at_once, rtol=1e-12)
+    assert (ratio_intervals(part, whole, seed=5) != at_once).any()
 
 
 def test_they_cover_what_they_are_of_about_as_often_as_they_say() -> None:

@@ -120,6 +120,12 @@ def test_a_problem_that_finds_nothing_to_round_is_not_evaluated_twice() -> None:
     assert found.value == expected.value
 
 
+def test_what_another_solver_began_goes_on_in_double() -> None:
+    problem = Valley()
+    assert minimize(problem, np.zeros(N), Penalty(l2=0.1), tol=1e-4, age=40).converged
+    assert set(problem.calls) == {"double"}
+
+
 def test_a_start_at_the_minimum() -> None:
     plain = minimize(Plain(), np.zeros(N), Penalty(l2=0.1), tol=1e-14, max_iter=3000)
     found = minimize(Valley(), plain.weights, Penalty(l2=0.1))

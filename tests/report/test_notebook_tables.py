@@ -14,8 +14,9 @@ from crfield.estimators.tuning.group_folds import GroupPredictions
 from crfield.metrics import confusion, label_report, segment_report, span_report
 from crfield.metrics.notebook import MOST_ROWS, Table
 from crfield.report.calibration import reliability
+from crfield.report.importance import FeatureImportance, ImportanceList
 from crfield.report.marginals import SequenceMarginals
-from crfield.report.weights import FeatureList, FeatureWeight, TransitionTable
+from crfield.report.weights import FeatureList, FeatureWeight, LabelPair, TransitionTable
 
 GOLD, SAID = [["B-X", "I-X", "O", "B-Y"]], [["B-X", "I-X", "O", "O"]]
 HOSTILE = "<script>alert(1)</script>&\x1b[31m"
@@ -111,6 +112,7 @@ def test_what_a_model_tells(model: Any) -> None:
     assert [row[0] for row in read(important).rows[1:]] == [item.name for item in important]
     errors = crfield.error_groups(model, X, y)
     assert read(errors).rows[1][:3] == ["A", "B", "1"]
+    assert "examples" in read(errors).texts, "the second table has a title of its own"
     assert read(crfield.error_groups(model, X, [["A", "B"]])).texts[0] == "no errors in 2 steps"
     assert read(model.top_features()).rows[0] == ["name", "label", "weight"]
     assert len(read(model.transitions_).rows) == 3
@@ -143,6 +145,11 @@ def test_other_tables() -> None:
         ["mean", "0.750"],
     ]
     assert str(groups).splitlines()[2].split()[:2] == ["bob", "0.500"]
+
+
+def test_labels_of_two_steps_are_shown_as_a_pair() -> None:
+    listed = ImportanceList((FeatureImportance("w=dog", LabelPair("B", "I"), 0.75, 0.6, 2, "edge"),))
+    assert read(listed).rows[1][:2] == ["w=dog", "B → I"]
 
 
 def test_texts_are_shown_and_not_obeyed() -> None:

@@ -24,7 +24,8 @@ from crfield.optimize.penalty import Penalty
 from crfield.scoring.latent import ClassScorer
 from crfield.scoring.layout import Layout
 from crfield.training.column_basis import Moments, measured
-from crfield.training.latent import HiddenClasses, fit_start
+from crfield.training.latent.best import fit_start
+from crfield.training.latent.classes import HiddenClasses
 from crfield.training.likelihood import FusedChain, fit_likelihood
 from tests.cases.optimize_problems import dense
 

@@ -37,7 +37,9 @@ from crfield.inference.chain import ChainEngine
 from crfield.objectives.contrast import Contrast
 from crfield.optimize.penalty import Penalty
 from crfield.scoring.latent import ClassScorer
-from crfield.training.latent import HiddenClasses, fit_em, fit_start, weighed_beliefs
+from crfield.training.latent.best import fit_start
+from crfield.training.latent.classes import HiddenClasses, weighed_beliefs
+from crfield.training.latent.em import fit_em
 from tests.cases.estimators import KINDS, Kind
 from tests.cases.model_file_fuzz import edited
 from tests.estimators.latent.test_latent_dynamic import slopes_along

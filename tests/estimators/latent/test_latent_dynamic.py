@@ -24,7 +24,9 @@ from crfield.optimize.history import CALLBACK
 from crfield.optimize.penalty import Penalty
 from crfield.scoring.layout import Layout
 from crfield.scoring.linear import LinearScorer
-from crfield.training.latent import LatentChain, fit_best, fit_em
+from crfield.training.latent.best import fit_best
+from crfield.training.latent.chain import LatentChain
+from crfield.training.latent.em import fit_em
 from tests.cases.estimators import KINDS, Kind, as_arrays, as_strings, world
 from tests.cases.model_file_fuzz import edited
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -96,6 +98,8 @@ def test_only_columns_that_are_there_or_not() -> None:
     layout, batch, target = learnable()
     with choice.use("native"):
         assert FusedChain(layout, batch, target).rough
+        numbers = replace(batch.node, values=np.full(len(batch.node.indices), 0.5))
+        assert not FusedChain(layout, replace(batch, node=numbers), target).rough
     with choice.use("numpy"):
         assert not FusedChain(layout, batch, target).rough
 

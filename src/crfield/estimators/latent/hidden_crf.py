@@ -37,7 +37,7 @@ from crfield.estimators.latent.training import LatentTraining
 from crfield.features.columns.step_windows import MOST
 from crfield.inference.chain import ChainEngine
 from crfield.scoring.latent import ClassScorer
-from crfield.training.latent import HiddenClasses, class_totals, pooled
+from crfield.training.latent.classes import HiddenClasses, class_totals, pooled
 
 
 class HiddenCRF(
@@ -65,7 +65,7 @@ class HiddenCRF(
     min_count : int
         Columns seen on fewer steps are dropped.
     training : "gradient" or "em"
-        How the objective is made small; see `crfield.training.latent`.
+        How the objective is made small; see `crfield.training.latent.best`.
     n_init : int
         Random starts, of which the best is kept.
     start_scale : float

@@ -8,10 +8,10 @@ its own, and nobody has to say which step is in which (Morency, Quattoni & Darre
 are disjoint, so the sum over the states that a labelling allows is exact, by the chain engine with a mask. With one
 state for each label it is `ChainCRF`.
 
-Training is not convex any more: `crfield.training.latent`. Decoding a label sequence exactly is hard, since it is a
-maximum over sums. ``decode="marginal"``, the authors' choice, takes for each step the label whose states have most
-probability together; ``decode="viterbi"`` takes the labels of the single best path of states, which is the labelling
-as a whole only where one path dominates.
+Training is not convex any more: `crfield.training.latent.best`. Decoding a label sequence exactly is hard, since it
+is a maximum over sums. ``decode="marginal"``, the authors' choice, takes for each step the label whose states have
+most probability together; ``decode="viterbi"`` takes the labels of the single best path of states, which is the
+labelling as a whole only where one path dominates.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from crfield.estimators.latent.model import LatentChainModel
 from crfield.estimators.latent.training import LatentTraining
 from crfield.inference.decode import DECODERS, check_decoder
 from crfield.report.weights import FeatureList, TransitionTable
-from crfield.training.latent import LatentChain
+from crfield.training.latent.chain import LatentChain
 
 
 class LatentDynamicCRF(
@@ -78,10 +78,10 @@ class LatentDynamicCRF(
     penalize_intercepts : bool
         Whether the penalties touch those scores.
     training : "gradient" or "em"
-        How the objective is made small; see `crfield.training.latent`.
+        How the objective is made small; see `crfield.training.latent.best`.
     n_init : int
         Starts, of which the best is kept. They are random; on numeric columns the first looks at the columns, and all
-        run a few steps before the lowest goes on alone (`crfield.training.latent_starts`).
+        run a few steps before the lowest goes on alone (`crfield.training.latent.starts`).
     start_scale : float
         Standard deviation of the weights at a random start.
     tol, max_iter

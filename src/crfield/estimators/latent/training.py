@@ -14,7 +14,9 @@ from crfield.estimators.base.groups import Optimised, Penalised, Threaded
 from crfield.estimators.base.progress import Progress
 from crfield.optimize.history import Result, Step
 from crfield.optimize.penalty import Penalty
-from crfield.training.latent import TRAININGS, Halves, LatentChain, fit_best
+from crfield.training.latent.best import TRAININGS, fit_best
+from crfield.training.latent.chain import LatentChain
+from crfield.training.latent.em import Halves
 
 
 class LatentTraining(Penalised, Optimised, Threaded):

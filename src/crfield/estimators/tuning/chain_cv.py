@@ -40,7 +40,8 @@ from crfield.estimators.base.reported import Reported
 from crfield.estimators.base.sequences import taken, without_weightless
 from crfield.estimators.chain.crf import ChainCRF
 from crfield.estimators.chain.early_stopping import HeldOut, numbered
-from crfield.estimators.chain.training import SCORES, TrainedChain
+from crfield.estimators.chain.options import SCORES
+from crfield.estimators.chain.training import TrainedChain
 from crfield.estimators.export.step_scores import StepScorer
 from crfield.estimators.export.streaming import Streaming
 from crfield.optimize.history import INTERRUPTED, Result, Step

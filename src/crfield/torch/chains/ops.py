@@ -1,13 +1,9 @@
-"""Sums and best paths of padded chains as operators of PyTorch, with their derivatives.
+"""Sums and best paths of padded chains as operators of PyTorch (`crfield.torch.operators`), with derivatives.
 
     chain_sums      Σ_b w_b total_b, the totals, and the gradient of that sum in all scores; `kernels.padded`
     chain_tangent   the derivative of that gradient along a direction: products with the second derivative
     chain_pairs     marginals of neighbouring labels at every step; `pairs_tangent` is its derivative
     chain_best      the best labelling
-
-Why operators (`torch.library.custom_op`) and not ``autograd.Function``: the compiler would trace into the body of the
-latter, and stop at NumPy. An operator is one node for it, whose shapes it learns from the ``register_fake``
-functions.
 
 A gradient is an *output* of `chain_sums`, made by the sweep that makes the value: going back multiplies it by one
 number. As an output it has a derivative of its own, so a second backward pass arrives at `chain_tangent`, which is
@@ -31,8 +27,8 @@ from crfield.inference.labellings import segment_sums
 from crfield.inference.tangent import chain_tangent as belief_change
 from crfield.kernels import chain
 from crfield.kernels.padded import Packed, pack, padded_best, padded_sums
+from crfield.torch.operators import Maybe, as_array, keep, operator
 
-Maybe = Tensor | None
 SCORES = 4  # score, edge, start, end come first everywhere
 
 
@@ -49,7 +45,7 @@ class Given(NamedTuple):
 
     def padded(self) -> dict[str, Any]:
         """As `kernels.padded` wants them."""
-        return {name: _array(tensor) for name, tensor in zip(self._fields, self)}
+        return {name: as_array(tensor) for name, tensor in zip(self._fields, self)}
 
     def packed(self, unknown: int) -> Packed:
         """Steps of the mask side by side."""
@@ -70,33 +66,7 @@ _SCHEMA = "Tensor score, Tensor edge, Tensor start, Tensor end, Tensor? tags, Te
 
 
 def _operator(schema: str, fake: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
-    """An operator crfield::name (`Given`, then ``schema``), whose body and shapes are functions of a `Given`."""
-    options, returns = schema.split(" -> ")
-
-    def made(body: Callable[..., Any]) -> Any:
-        def whole(*arguments: Any) -> Any:
-            return body(Given(*arguments[:7]), *arguments[7:])
-
-        def shapes(*arguments: Any) -> Any:
-            return fake(Given(*arguments[:7]), *arguments[7:])
-
-        operator = torch.library.custom_op(
-            f"crfield::{body.__name__}",
-            whole,
-            mutates_args=(),
-            device_types="cpu",
-            schema=f"({_SCHEMA}{options}) -> {returns}",
-        )
-        operator.register_fake(shapes)
-        operator.__doc__ = body.__doc__
-        return operator
-
-    return made
-
-
-def _array(tensor: Maybe) -> Any:
-    """The tensor as NumPy sees it, without a copy where it is contiguous."""
-    return None if tensor is None else tensor.detach().numpy()
+    return operator(Given, _SCHEMA, schema, fake)
 
 
 def _like(array: np.ndarray, other: Tensor) -> Tensor:
@@ -121,7 +91,7 @@ def _sums_shapes(given: Given, *options: Any) -> tuple[Tensor, ...]:
 )
 def chain_sums(given: Given, weight: Maybe, unknown: int, contrast: bool, n_jobs: int) -> tuple[Tensor, ...]:
     """Σ_b w_b total_b, totals (B,) and the gradient of the sum in score, edge, start and end."""
-    by = _array(weight)
+    by = as_array(weight)
     found = padded_sums(**given.padded(), unknown=unknown, contrast=contrast, weight=by, n_jobs=n_jobs)
     value = found.total.sum() if by is None else found.total @ by.astype(np.float64)
     return (
@@ -132,13 +102,6 @@ def chain_sums(given: Given, weight: Maybe, unknown: int, contrast: bool, n_jobs
         _like(found.start, given.start),
         _like(found.end, given.end),
     )
-
-
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    *tensors, unknown, contrast, n_jobs = inputs
-    ctx.save_for_backward(*tensors, *output)
-    ctx.options = (unknown, contrast, n_jobs)
-    ctx.set_materialize_grads(False)
 
 
 def _sums_backward(ctx: Any, value: Maybe, totals: Maybe, *slopes: Maybe) -> tuple[Any, ...]:
@@ -165,7 +128,7 @@ def _sums_backward(ctx: Any, value: Maybe, totals: Maybe, *slopes: Maybe) -> tup
     return (*grads, None, None, None, None if weight is None or by is None else by.to(weight.dtype), None, None, None)
 
 
-chain_sums.register_autograd(_sums_backward, setup_context=_keep)
+chain_sums.register_autograd(_sums_backward, setup_context=keep)
 
 
 # ---------------------------------------------------------------------------------------------- tangent
@@ -192,9 +155,9 @@ def chain_tangent(
     The second is (B,), for each sequence by itself and without its weight: the derivative of the gradient, taken
     along the direction, in the weights.
     """
-    along_node = pack(_array(score_dot), _array(start_dot), _array(end_dot), _array(given.mask)).node
-    along_edge = _array(edge_dot).astype(np.float64)[None]
-    by = None if weight is None else _array(weight).astype(np.float64)
+    along_node = pack(as_array(score_dot), as_array(start_dot), as_array(end_dot), as_array(given.mask)).node
+    along_edge = as_array(edge_dot).astype(np.float64)[None]
+    by = None if weight is None else as_array(weight).astype(np.float64)
     packed = given.packed(unknown)
     node, table, along = np.zeros_like(packed.node), np.zeros_like(along_edge), np.zeros(len(given.score))
     for sign, clamped in ((1.0, True), (-1.0, False)) if contrast else ((1.0, True),):
@@ -224,7 +187,7 @@ chain_tangent.register_autograd(_third, setup_context=_keep_nothing)
 def _potentials(packed: Packed, edge: Tensor, *, clamped: bool) -> Potentials:
     """Scores of the labels that are left, or of all."""
     node = np.where(packed.left, packed.node, -np.inf) if clamped else packed.node
-    return Potentials(node, _array(edge)[None], Chains(packed.offsets))
+    return Potentials(node, as_array(edge)[None], Chains(packed.offsets))
 
 
 def _expected(scores: Potentials, node: np.ndarray, edge: np.ndarray, *, n_jobs: int) -> np.ndarray:
@@ -296,7 +259,7 @@ def pairs_tangent(given: Given, pairs_dot: Tensor, unknown: int, n_jobs: int) ->
     _, steps, labels = given.score.shape
     along = pairs_dot.detach().reshape(-1, labels, labels)[_edge_places(packed, steps)]
     scores = _potentials(packed, given.edge, clamped=True).each()
-    node, pairs = belief_change(scores, np.zeros_like(packed.node), _array(along.double()), n_jobs=n_jobs)
+    node, pairs = belief_change(scores, np.zeros_like(packed.node), as_array(along.double()), n_jobs=n_jobs)
     return _spread(packed, node, pairs.sum(axis=0), given)
 
 

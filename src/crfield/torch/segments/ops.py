@@ -10,8 +10,9 @@ exact, but with the time and the memory, B · T · D · L numbers, of plain torc
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -24,12 +25,37 @@ from crfield.inference.labellings import segment_sums as sums_of_runs
 from crfield.kernels import segments
 from crfield.kernels.padded import pack
 from crfield.kernels.segments import Marks, Parts
+from crfield.torch.operators import Maybe, as_array, keep, operator
 from crfield.torch.segments import plain
 
-Maybe = Tensor | None
 _SCORES = "Tensor score, Tensor? first, Tensor? last, Tensor edge, Tensor start, Tensor end, Tensor length, "
 _GIVEN = "Tensor limit, Tensor? tags, Tensor? begins, Tensor? allowed, Tensor? mask, "
-SCORES, TENSORS = 7, 13
+SCORES, TENSORS = 7, 13  # gradients are taken in the first seven; the weight is the last tensor
+
+
+class Given(NamedTuple):
+    """What every operator is given first: scores, and what is known of labels, steps and segments."""
+
+    score: Tensor  # (B, T, L)
+    first: Maybe  # (B, T, L)
+    last: Maybe  # (B, T, L)
+    edge: Tensor  # (L, L)
+    start: Tensor  # (L,)
+    end: Tensor  # (L,)
+    length: Tensor  # (D, L)
+    limit: Tensor  # (L,)
+    tags: Maybe = None  # (B, T)
+    begins: Maybe = None  # (B, T)
+    allowed: Maybe = None  # (B, T, L)
+    mask: Maybe = None  # (B, T)
+
+    def each_total(self) -> Tensor:
+        """What totals look like, for the compiler."""
+        return self.score.new_empty((self.score.shape[0],), dtype=torch.float64)
+
+
+def _operator(schema: str, fake: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
+    return operator(Given, _SCORES + _GIVEN, schema, fake)
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,35 +72,21 @@ class Sequences:
     place: np.ndarray  # (N,) of the step among B · T
 
     @classmethod
-    def read(
-        cls,
-        score: Tensor,
-        first: Maybe,
-        last: Maybe,
-        edge: Tensor,
-        start: Tensor,
-        end: Tensor,
-        length: Tensor,
-        limit: Tensor,
-        tags: Maybe,
-        begins: Maybe,
-        allowed: Maybe,
-        mask: Maybe,
-        unknown: int,
-    ) -> Sequences:
+    def read(cls, given: Given, unknown: int) -> Sequences:
         """From tensors; LabelError for a tag that is no label."""
-        x, none = _array(score), np.zeros(score.shape[2])
-        packed = pack(x, none, none, _array(mask), _array(tags), _array(allowed), unknown)
+        score, tags, begins = given.score, given.tags, given.begins
+        x, none = as_array(score), np.zeros(score.shape[2])
+        packed = pack(x, none, none, as_array(given.mask), as_array(tags), as_array(given.allowed), unknown)
         place, offsets = packed.place, packed.offsets
         if not (packed.node < np.inf).all():
             raise InputError("emissions must be finite or -inf (forbidden), got NaN or +inf.")
 
-        def rows(given: Maybe) -> np.ndarray:
-            if given is None:
+        def rows(tensor: Maybe) -> np.ndarray:
+            if tensor is None:
                 return np.zeros_like(packed.node)
-            return _array(given).reshape(-1, score.shape[2])[place].astype(np.float64)
+            return as_array(tensor).reshape(-1, score.shape[2])[place].astype(np.float64)
 
-        label = np.full(len(place), -1) if tags is None else _array(tags).reshape(-1)[place]
+        label = np.full(len(place), -1) if tags is None else as_array(tags).reshape(-1)[place]
         wrong = (label != unknown) & ((label < 0) | (label >= score.shape[2]))
         if tags is not None and wrong.any():
             b, t = divmod(int(place[np.argmax(wrong)]), score.shape[1])
@@ -83,17 +95,17 @@ class Sequences:
                 f"{int(label[np.argmax(wrong)])} at sequence {b}, step {t}. Mask out what is padding."
             )
         filled = np.diff(offsets) > 0
-        at_first, at_last = rows(first), rows(last)
-        at_first[offsets[:-1][filled]] += _array(start)
-        at_last[offsets[1:][filled] - 1] += _array(end)
+        at_first, at_last = rows(given.first), rows(given.last)
+        at_first[offsets[:-1][filled]] += as_array(given.start)
+        at_last[offsets[1:][filled] - 1] += as_array(given.end)
         return cls(
             Chains(offsets),
-            Parts(packed.node, _array(length), at_first, at_last),
-            _array(limit),
-            _array(edge).astype(np.float64)[None],
+            Parts(packed.node, as_array(given.length), at_first, at_last),
+            as_array(given.limit),
+            as_array(given.edge).astype(np.float64)[None],
             packed.left,
             np.where(label == unknown, -1, label),
-            None if begins is None else _array(begins).reshape(-1)[place],
+            None if begins is None else as_array(begins).reshape(-1)[place],
             place,
         )
 
@@ -154,10 +166,6 @@ class Sequences:
         return total, found, pairs
 
 
-def _array(tensor: Maybe) -> Any:
-    return None if tensor is None else tensor.detach().numpy()
-
-
 def _plus(one: Parts, sign: float, other: Parts) -> Parts:
     pairs = ((getattr(one, name), getattr(other, name)) for name in ("node", "length", "first", "last"))
     return Parts(*(a + sign * b for a, b in pairs))
@@ -181,44 +189,33 @@ def _contrast(given: Sequences, weight: np.ndarray | None, n_jobs: int) -> tuple
     return np.minimum(total - free, 0.0), _plus(found, -1.0, slope), own_pairs - pairs
 
 
-@torch.library.custom_op(
-    "crfield::segment_sums",
-    mutates_args=(),
-    device_types="cpu",
-    schema=f"({_SCORES}{_GIVEN}Tensor? weight, int unknown, bool contrast, int n_jobs) -> "
+def _sums_shapes(given: Given, *options: Any) -> tuple[Tensor, ...]:
+    total = given.each_total()
+    like = (
+        total.new_empty((0,), dtype=given.score.dtype) if x is None else torch.empty_like(x) for x in given[:SCORES]
+    )
+    return total.new_empty(()), total, *(x.contiguous() for x in like)
+
+
+@_operator(
+    "Tensor? weight, int unknown, bool contrast, int n_jobs -> "
     "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+    _sums_shapes,
 )
-def segment_sums(
-    score: Tensor,
-    first: Maybe,
-    last: Maybe,
-    edge: Tensor,
-    start: Tensor,
-    end: Tensor,
-    length: Tensor,
-    limit: Tensor,
-    tags: Maybe,
-    begins: Maybe,
-    allowed: Maybe,
-    mask: Maybe,
-    weight: Maybe,
-    unknown: int,
-    contrast: bool,
-    n_jobs: int,
-) -> tuple[Tensor, ...]:
+def segment_sums(given: Given, weight: Maybe, unknown: int, contrast: bool, n_jobs: int) -> tuple[Tensor, ...]:
     """Σ_b w_b total_b, totals (B,) and the gradient of the sum in each of the scores (empty for those not given)."""
-    given = Sequences.read(score, first, last, edge, start, end, length, limit, tags, begins, allowed, mask, unknown)
-    by = None if weight is None else _array(weight).astype(np.float64)
-    total, slope, pairs = _contrast(given, by, n_jobs) if contrast else given.totals(given.clamped, by, n_jobs)
+    read, score = Sequences.read(given, unknown), given.score
+    by = None if weight is None else as_array(weight).astype(np.float64)
+    total, slope, pairs = _contrast(read, by, n_jobs) if contrast else read.totals(read.clamped, by, n_jobs)
     value = total.sum() if by is None else total @ by
-    filled = given.chains.lengths > 0
-    offsets = given.chains.offsets
+    filled = read.chains.lengths > 0
+    offsets = read.chains.offsets
 
     def rows(x: np.ndarray | None, other: Maybe) -> Tensor:
         if other is None or x is None:
             return score.new_empty((0,))
         out = np.zeros(tuple(score.shape))
-        out.reshape(-1, score.shape[2])[given.place] = x
+        out.reshape(-1, score.shape[2])[read.place] = x
         return torch.from_numpy(out).to(other.dtype)
 
     assert slope.first is not None
@@ -227,33 +224,13 @@ def segment_sums(
         torch.tensor(value, dtype=torch.float64),
         torch.from_numpy(total),
         rows(slope.node, score),
-        rows(slope.first, first),
-        rows(slope.last, last),
-        torch.from_numpy(pairs[0]).to(edge.dtype),
-        torch.from_numpy(slope.first[offsets[:-1][filled]].sum(axis=0)).to(start.dtype),
-        torch.from_numpy(slope.last[offsets[1:][filled] - 1].sum(axis=0)).to(end.dtype),
-        torch.from_numpy(slope.length).to(length.dtype),
+        rows(slope.first, given.first),
+        rows(slope.last, given.last),
+        torch.from_numpy(pairs[0]).to(given.edge.dtype),
+        torch.from_numpy(slope.first[offsets[:-1][filled]].sum(axis=0)).to(given.start.dtype),
+        torch.from_numpy(slope.last[offsets[1:][filled] - 1].sum(axis=0)).to(given.end.dtype),
+        torch.from_numpy(slope.length).to(given.length.dtype),
     )
-
-
-@segment_sums.register_fake
-def _(
-    score: Tensor, first: Maybe, last: Maybe, edge: Tensor, start: Tensor, end: Tensor, length: Tensor, *others: Any
-) -> tuple[Tensor, ...]:
-    total = score.new_empty((score.shape[0],), dtype=torch.float64)
-    scores = (score, first, last, edge, start, end, length)
-    return (
-        total.new_empty(()),
-        total,
-        *(score.new_empty((0,)) if x is None else torch.empty_like(x).contiguous() for x in scores),
-    )
-
-
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    *tensors, unknown, contrast, n_jobs = inputs
-    ctx.save_for_backward(*tensors, *output)
-    ctx.options = (unknown, contrast, n_jobs)
-    ctx.set_materialize_grads(False)
 
 
 def _tangent(given: Any, directions: list[Tensor], unknown: int, contrast: bool) -> list[Maybe]:
@@ -304,46 +281,23 @@ def _backward(ctx: Any, value: Maybe, totals: Maybe, *slopes: Maybe) -> tuple[An
     return *grads, None, None, None, None, None, along, None, None, None
 
 
-segment_sums.register_autograd(_backward, setup_context=_keep)
+segment_sums.register_autograd(_backward, setup_context=keep)
 
 
-@torch.library.custom_op(
-    "crfield::segment_best",
-    mutates_args=(),
-    device_types="cpu",
-    schema=f"({_SCORES}{_GIVEN}int unknown, int n_jobs) -> (Tensor, Tensor, Tensor)",
-)
-def segment_best(
-    score: Tensor,
-    first: Maybe,
-    last: Maybe,
-    edge: Tensor,
-    start: Tensor,
-    end: Tensor,
-    length: Tensor,
-    limit: Tensor,
-    tags: Maybe,
-    begins: Maybe,
-    allowed: Maybe,
-    mask: Maybe,
-    unknown: int,
-    n_jobs: int,
-) -> tuple[Tensor, Tensor, Tensor]:
+def _best_shapes(given: Given, *options: Any) -> tuple[Tensor, Tensor, Tensor]:
+    path = given.score.new_empty(given.score.shape[:2], dtype=torch.int64)
+    return given.each_total(), path, torch.empty_like(path, dtype=torch.bool)
+
+
+@_operator("int unknown, int n_jobs -> (Tensor, Tensor, Tensor)", _best_shapes)
+def segment_best(given: Given, unknown: int, n_jobs: int) -> tuple[Tensor, Tensor, Tensor]:
     """Score (B,), tags (B, T) and where segments begin (B, T) of the best segmentation."""
-    given = Sequences.read(score, first, last, edge, start, end, length, limit, tags, begins, allowed, mask, unknown)
-    every = segments.expand(
-        given.chains.offsets, given.limit, given.clamped, Marks.none(len(given.place)), n_jobs=n_jobs
-    )
-    total, many, label = segments.max_product(given.chains.offsets, every, given.edge, n_jobs=n_jobs)
-    path = np.full(score.shape[:2], unknown, np.int64)
-    starts = np.zeros(score.shape[:2], bool)
-    path.reshape(-1)[given.place] = label
+    read = Sequences.read(given, unknown)
+    every = segments.expand(read.chains.offsets, read.limit, read.clamped, Marks.none(len(read.place)), n_jobs=n_jobs)
+    total, many, label = segments.max_product(read.chains.offsets, every, read.edge, n_jobs=n_jobs)
+    path = np.full(given.score.shape[:2], unknown, np.int64)
+    starts = np.zeros(given.score.shape[:2], bool)
+    path.reshape(-1)[read.place] = label
     stops = np.flatnonzero(many)
-    starts.reshape(-1)[given.place[stops + 1 - many[stops]]] = True
+    starts.reshape(-1)[read.place[stops + 1 - many[stops]]] = True
     return torch.from_numpy(total), torch.from_numpy(path), torch.from_numpy(starts)
-
-
-@segment_best.register_fake
-def _(score: Tensor, *others: Any) -> tuple[Tensor, Tensor, Tensor]:
-    path = score.new_empty(score.shape[:2], dtype=torch.int64)
-    return score.new_empty((score.shape[0],), dtype=torch.float64), path, torch.empty_like(path, dtype=torch.bool)

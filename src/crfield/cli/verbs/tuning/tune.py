@@ -15,7 +15,7 @@ from crfield.cli.messages import emit, note, on_terminal, one_of, say
 from crfield.cli.paths import WRITES
 from crfield.cli.sources import Files, read_training
 from crfield.estimators.chain.crf import ChainCRF
-from crfield.estimators.chain.training import SCORES
+from crfield.estimators.chain.options import SCORES
 from crfield.estimators.tuning.chain_cv import L2S, ChainCRFCV
 
 _L2 = ",".join(map("{:g}".format, L2S))

@@ -15,8 +15,9 @@ from crfield.optimize.penalty import Penalty
 from crfield.scoring.layout import Layout
 from crfield.simulate.episodes import N_PHASES, make_episodes
 from crfield.training.column_basis import Moments
-from crfield.training.latent import LatentChain, Trained, fit_best, run_start
-from crfield.training.latent_starts import RACE, Pause, clustered_states
+from crfield.training.latent.best import Trained, fit_best, run_start
+from crfield.training.latent.chain import LatentChain
+from crfield.training.latent.starts import RACE, Pause, clustered_states
 
 
 def two_clouds(n: int = 60) -> tuple[Batch, Target, StateSpace, np.ndarray]:
