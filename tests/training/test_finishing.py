@@ -205,13 +205,14 @@ def test_one_long_sequence() -> None:
     assert model.objective_ <= best.objective_ * (1 + TOL)
 
 
-@pytest.mark.parametrize("step", [20, 31, 50, 80])
-def test_a_run_goes_on_with_the_same_bits(step: int, tmp_path: Path) -> None:
-    """Before the second derivative was computed, and after."""
+@pytest.mark.parametrize("share", [0.25, 0.4, 0.6, 0.95])
+def test_a_run_goes_on_with_the_same_bits(share: float, tmp_path: Path) -> None:
+    """Before the second derivative was computed, and after; how many steps there are depends on the processor."""
     X, y = recordings(8, columns=10, mean=1e4)
     options: dict[str, Any] = {"l2": 1e-3, "tol": 1e-9, "n_jobs": 1}
     whole = ChainCRF(**options).fit(X, y)
-    assert whole.n_iter_ > 80
+    step = int(share * whole.n_iter_)
+    assert 10 < step < whole.n_iter_
     kept = {"checkpoint": tmp_path / "run.checkpoint", "checkpoint_every": 0}
     ChainCRF(**options, **kept, callback=lambda done, _: done.n_iter == step).fit(X, y)
     again = ChainCRF(**options, **kept).fit(X, y)

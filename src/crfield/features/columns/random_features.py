@@ -74,7 +74,8 @@ class Landmarks:
                 f"{largest:.3g}. Kernels of polynomials need offset ≥ 0; check a function of your own."
             )
         kept = size > FLAT * largest
-        return cls(similarity, centres, direction[:, kept] / np.sqrt(size[kept]))
+        # row by row, as files hold it: products of the same numbers laid out otherwise differ in their last bits
+        return cls(similarity, centres, np.ascontiguousarray(direction[:, kept] / np.sqrt(size[kept])))
 
     @property
     def width(self) -> int:
