@@ -46,9 +46,11 @@ def test_the_report_of_a_model(front: Front) -> None:
             np.testing.assert_allclose(item.chance.sum(axis=1), 1.0, atol=1e-6)
     assert report.title in str(report)
     assert report.to_markdown().startswith("# ")
-    for facts in ("transitions", "features", "learning curve"):
-        has = {"transitions": report.transitions, "features": report.features, "learning curve": report.curve}[facts]
+    for facts in ("transitions", "features"):
+        has = {"transitions": report.transitions, "features": report.features}[facts]
         assert (has is None) == any(facts in words for words in report.missing)
+    drawn = ">Learning curve<" in page
+    assert drawn != any("no learning curve" in words for words in report.missing)
 
 
 @BY_FRONT

@@ -227,3 +227,25 @@ def test_unknown_labels_are_not_judged() -> None:
     none = model.report(X, [[None] * 3] * 3)
     assert "none of which has a known label" in str(none)
     assert "nothing can be scored" in none.html()
+
+
+@pytest.mark.parametrize("looks", [1, 2, 3])
+def test_a_curve_of_few_looks_is_left_out_with_a_reason(looks: int) -> None:
+    phrases = crfield.make_phrases(30, random_state=1)
+    X = [crfield.phrase_features(tokens) for tokens in phrases.tokens]
+    model = ChainCRF(l2=30.0).fit(X, phrases.labels)
+    model.history_, model.n_iter_ = model.history_[:looks], 14
+    page = model.report(X, phrases.labels).html()
+    told = "training took 14 steps or epochs, the objective was looked at after " + f"{looks} of them"
+    assert (told in page) == (looks < 3)
+    assert (">Learning curve<" in page) == (looks == 3)
+
+
+def test_a_loaded_model_says_that_it_has_no_curve(tmp_path: Path) -> None:
+    phrases = crfield.make_phrases(30, random_state=1)
+    X = [crfield.phrase_features(tokens) for tokens in phrases.tokens]
+    model = ChainCRF(l2=30.0).fit(X, phrases.labels)
+    model.save(tmp_path / "model.crf")
+    report = crfield.load(tmp_path / "model.crf").report(X, phrases.labels)
+    assert "the model comes from a file" in report.html()
+    assert "the model comes from a file" in report.to_markdown()

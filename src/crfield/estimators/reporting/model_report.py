@@ -20,8 +20,9 @@ from crfield.estimators.reporting.card import card_of
 from crfield.estimators.reporting.items import renamed_columns, shown_items
 from crfield.features.transformed import SENSORS
 from crfield.report.model_catalogue import model_named
+from crfield.report.page.charts import FEWEST_STEPS
 from crfield.report.page.model_report import Curve, ModelReport
-from crfield.report.page.sample import sampled
+from crfield.report.page.sample import plural, sampled
 from crfield.report.weights import FeatureList, TransitionTable
 
 _STEPS = 20_000  # of all items shown
@@ -88,7 +89,7 @@ def model_report(
             no_chances=not any(item.chance is not None for item in judged.items),
             features=features,
             transitions=transitions,
-            curve=curve,
+            no_curve=_no_curve(last, curve),
         ),
     )
 
@@ -101,7 +102,7 @@ def _about(kind: str) -> str:
     return f"It labels {found.labels}. It takes for granted: {found.assumes}."
 
 
-def _missing(kind: str, *, no_chances: bool, features: Any, transitions: Any, curve: Any) -> tuple[str, ...]:
+def _missing(kind: str, *, no_chances: bool, features: Any, transitions: Any, no_curve: str) -> tuple[str, ...]:
     told = []
     if no_chances:
         told.append(f"This {kind} gives no probabilities, so there is no calibration and nothing on how sure it was.")
@@ -109,9 +110,23 @@ def _missing(kind: str, *, no_chances: bool, features: Any, transitions: Any, cu
         told.append(f"A {kind} has no weights of named features to list.")
     if transitions is None:
         told.append(f"A {kind} has no table of transitions to show.")
-    if curve is None:
-        told.append("There is no learning curve: the training told no steps, or the model comes from a file.")
+    if no_curve:
+        told.append(no_curve)
     return tuple(told)
+
+
+def _no_curve(model: Labeller, curve: Curve | None) -> str:
+    """Why the page draws no learning curve; nothing if it draws one."""
+    if curve is None:
+        return "There is no learning curve: the training told no steps, or the model comes from a file."
+    looked = len(curve.step)
+    if looked >= FEWEST_STEPS:
+        return ""
+    took = max(int(getattr(model, "n_iter_", looked)), looked)
+    return (
+        f"There is no learning curve: training took {took:,} {plural('step', took)} or epochs, the objective was "
+        f"looked at after {looked:,} of them, and a curve needs {FEWEST_STEPS}."
+    )
 
 
 def _seconds(model: Labeller) -> float | None:

@@ -10,6 +10,8 @@ from crfield.report.calibration import Reliability
 
 _WIDE, _HIGH, _LEFT, _BELOW = 520, 300, 62, 40
 
+FEWEST_STEPS = 3  # that a learning curve is drawn of
+
 
 def score_bar(value: float, low: float, high: float) -> str:
     """A share as a bar with its interval as a whisker.

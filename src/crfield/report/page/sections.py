@@ -18,7 +18,7 @@ import numpy as np
 
 from crfield.metrics.intervals import FEWEST
 from crfield.metrics.scores import Scores, ScoreTable
-from crfield.report.page.charts import curve_chart, reliability_chart, score_bar
+from crfield.report.page.charts import FEWEST_STEPS, curve_chart, reliability_chart, score_bar
 from crfield.report.page.island import clean, label_text
 from crfield.report.page.judged import UNKNOWN
 from crfield.report.page.sample import plural
@@ -442,7 +442,7 @@ def features(report: ModelReport) -> Section | None:
 def curve(report: ModelReport) -> Section | None:
     """How training went."""
     found = report.curve
-    if found is None or len(found.step) < 3:
+    if found is None or len(found.step) < FEWEST_STEPS:
         return None
     charts = [curve_chart(found.step, found.value, name="objective")]
     intro = "The objective that training lowers, step by step. It should fall and level off."
