@@ -25,12 +25,11 @@ Parts that come in the same order each time leave the weights inclined to the la
 of the weights behind each sweep, about ``SPAN`` of a pass long, while steps go on from the last. The two passes
 before were chosen by the objective after ten passes on parts of a chunking corpus and of a corpus of names.
 
-A fixed order also slows the passes down. While one part is visited, the rows of all others are old, and weights
-that every sequence has follow the part within a fraction of a pass: long steps, which do no harm in random order,
-then leave nine tenths of an error to the next pass. Shorter steps are no way out, because differences of columns
-that come together are slow already. A second sweep brings the part's own rows up to date; with ``DRIFT`` of what d
-and the ridge ask for at each, the part is followed little further. Sweeps, drift and span were chosen on 1,500
-generated phrases and on sentences 3,000 to 4,000 of a corpus of names, in ten parts.
+While one part is visited the rows of all others are old, which a second sweep cannot mend; it brings the part's own
+rows up to date, and ``DRIFT`` of what d and the ridge ask for at each keeps the two from following the part twice as
+far. That gains little: what is left after ten passes is mostly in weights that more than half of the sequences have.
+Sweeps, drift and span were chosen on 1,500 generated phrases and on sentences 3,000 to 4,000 of a corpus of names, in
+ten parts.
 """
 
 from __future__ import annotations
