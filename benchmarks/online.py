@@ -12,7 +12,7 @@ where the perceptron's held-out F1 stops rising; l1 = 1 was the first penalty tr
 
 ``partial_fit``: how far the objective of `fit` is below after ten passes in ten parts each, on sentences (steps that
 remember each sequence), of chunks, names and parts of speech, and on columns of a chest accelerometer at one scale
-(Newton's steps). Constants were chosen on the first two; parts of speech had no say.
+(Newton's steps). Constants were chosen on sentences of the first two corpora; parts of speech had no say.
 """
 
 from __future__ import annotations
