@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from crfield.optimize.history import History
 from crfield.optimize.line_search import _lowest
 from crfield.optimize.newton_cg import _direction
 from tests.cases.optimize_problems import Quadratic
@@ -48,3 +49,12 @@ def test_the_inner_loop_ends_where_the_function_bends_downwards() -> None:
     later, products = _direction(lambda v: saddle @ v, gradient, none, None, least=0.0)
     assert products == 2
     np.testing.assert_allclose(later, -gradient * (gradient @ gradient) / (gradient @ saddle @ gradient))
+
+
+def test_a_step_tells_the_seconds_since_the_run_began(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([100.0, 101.5, 104.0])
+    monkeypatch.setattr("crfield.optimize.history.time.perf_counter", lambda: next(clock))
+    history = History(1e-4, None)
+    for _ in range(2):
+        history.note(np.zeros(1), 1.0, gradient_norm=1.0, step_size=1.0, n_evaluations=1, gap=1.0)
+    assert [step.seconds for step in history.steps] == [1.5, 4.0]
