@@ -187,7 +187,7 @@ def test_long_recordings_are_thinned_and_long_texts_cut() -> None:
     truth = [gold[1200:1800].tolist()]
     model = ChainCRF(l2=1.0).fit(words, truth)
     truth[0][500] = 1 - truth[0][500]
-    item = data_of(model.report(words, truth).html())["items"][0]
+    item = data_of(model.report(words, truth, explained=5).html())["items"][0]
     assert item["from"] <= 500 < item["from"] + len(item["texts"]) == item["from"] + 300
     assert item["cut"] == f"steps {item['from']} … {item['from'] + 299} of 600"
 
