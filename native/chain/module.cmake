@@ -1,9 +1,13 @@
+# What _online needs of it too is compiled once, for both.
+add_library(_chain_model OBJECT native/chain/pack.cpp native/chain/model.cpp)
+crfield_part(_chain_model)
 crfield_module(_chain native/chain/module.cpp
-  PLAIN native/chain/pack.cpp native/chain/model.cpp native/chain/problem.cpp
-        native/chain/problem_single.cpp native/chain/problem_pack.cpp native/chain/descend.cpp native/chain/inference.cpp native/chain/merge_rows.cpp
+  PLAIN native/chain/problem.cpp native/chain/problem_single.cpp native/chain/problem_pack.cpp
+        native/chain/descend.cpp native/chain/inference.cpp native/chain/merge_rows.cpp
         native/chain/shared_prefixes.cpp native/chain/packed.cpp native/chain/packed_binding.cpp
         native/chain/problem_sums.cpp native/chain/padded.cpp native/chain/primal_dual.cpp
         native/chain/primal_dual_pack.cpp
   LEVELLED native/chain/sweep.cpp native/chain/sweep_log.cpp native/chain/both_ends.cpp native/chain/side_by_side.cpp
            native/chain/sparse_edges.cpp native/chain/columns.cpp native/chain/best_path.cpp
            native/chain/primal_dual_steps.cpp native/chain/level.cpp)
+target_sources(_chain PRIVATE $<TARGET_OBJECTS:_chain_model>)
