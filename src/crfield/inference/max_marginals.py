@@ -28,6 +28,7 @@ class MaxMarginals:
 
     node: np.ndarray  # (T, L)
     score: np.ndarray  # (T − 1, S, L), or (1, S, L) for all edges alike
+    after: np.ndarray | None  # (S, L), None where states are labels
     label: np.ndarray  # (S,)
     forward: np.ndarray  # (T, S) best score of the steps up to t that ends in each state
     backward: np.ndarray  # (T, S) best score of the steps after t from each state
@@ -43,22 +44,38 @@ class MaxMarginals:
     ) -> MaxMarginals:
         """The sweeps; without ``after`` (S, L) and ``label`` (S,) states are labels."""
         steps, size = node.shape
-        plain = after is None or label is None
-        label = np.arange(size) if plain or label is None else label
-        after = np.tile(label, (size, 1)) if plain or after is None else after
-        forward, backward = np.full((steps, len(label)), -np.inf), np.zeros((steps, len(label)))
-        forward[0, :size] = node[0]  # single labels are the first states
-        for t in range(1, steps):
-            own = score[0] if len(score) == 1 else score[t - 1]
-            reached = forward[t - 1][:, None] + own + node[t]
-            if plain:
+        if after is None or label is None:
+            after, label = None, np.arange(size)
+        nothing = np.zeros((steps, len(label)))
+        return cls(node, score, after, label, nothing, nothing).within(0, steps - 1, node, score)
+
+    def within(self, first: int, last: int, node: np.ndarray, score: np.ndarray) -> MaxMarginals:
+        """After a change of scores of steps ``first`` to ``last``, and of edges between them; right for these steps alone.
+
+        What was best before the first of them, and after the last, has not changed and is not swept again.
+
+        >>> node, edge = np.zeros((5, 2)), np.eye(2)[None]
+        >>> changed = node.copy()
+        >>> changed[2, 1] = -np.inf
+        >>> best = MaxMarginals.of(node, edge).within(1, 3, changed, edge)
+        >>> best.labels(1).tolist(), best.labels(3).tolist()
+        ([4.0, 3.0], [4.0, 3.0])
+        """
+        size, forward, backward = node.shape[1], self.forward.copy(), self.backward.copy()
+        for t in range(first, last + 1):
+            if t == 0:
+                forward[0], forward[0, :size] = -np.inf, node[0]  # single labels are the first states
+                continue
+            reached = forward[t - 1][:, None] + score[0 if len(score) == 1 else t - 1] + node[t]
+            if self.after is None:
                 forward[t] = reached.max(axis=0)
             else:
-                np.maximum.at(forward[t], after, reached)
-        for t in range(steps - 1, 0, -1):
-            own = score[0] if len(score) == 1 else score[t - 1]
-            backward[t - 1] = (own + node[t] + backward[t][after]).max(axis=1)
-        return cls(node, score, label, forward, backward)
+                forward[t] = -np.inf
+                np.maximum.at(forward[t], self.after, reached)
+        for t in range(last, first, -1):
+            following = backward[t] if self.after is None else backward[t][self.after]
+            backward[t - 1] = (score[0 if len(score) == 1 else t - 1] + node[t] + following).max(axis=1)
+        return MaxMarginals(node, score, self.after, self.label, forward, backward)
 
     def labels(self, step: int) -> np.ndarray:
         """(L,) the best score with each label at the step."""

@@ -1,11 +1,11 @@
 """Which present features must go for another label to be predicted: a greedy search that is checked by decoding.
 
 Candidates are the active columns of the steps near the one in question, of nodes and of edges. In each round the
-exact margin after taking away each candidate alone is read from max-marginals (two pairs of sweeps for all of them),
-and the one that lowers it most is set aside, until the model's own ``predict`` gives another label. If one feature
-alone is enough, the first round finds it. Then each of the set is put back in turn, the least effective first, and
-left out of the set if the label is still another: what remains is needed, every one of it. A smaller set of other
-features may exist; finding the smallest is hard in general.
+exact margin after taking away each candidate alone is read from max-marginals (two pairs of sweeps over these steps for
+all of them; what is best outside them stays as it is), and the one that lowers it most is set aside, until the model's
+own ``predict`` gives another label. If one feature alone is enough, the first round finds it. Then each of the set is put
+back in turn, the least effective first, and left out of the set if the label is still another: what remains is needed,
+every one of it. A smaller set of other features may exist; finding the smallest is hard in general.
 
 Columns of the encoded sequence are set aside, the user's x is not touched. Setting a numeric column aside means 0,
 which is its mean where ``standardize`` made it so. A feature that also scores pairs of labels has a column of its own
@@ -24,6 +24,7 @@ from crfield.core.typing import Sequences
 from crfield.data.batch import Batch, Columns
 from crfield.estimators.chain.model import ColumnModel
 from crfield.estimators.explain.margins import StepScores, feature_name
+from crfield.inference.max_marginals import MaxMarginals
 from crfield.report.explain import Flip, RemovedFeature
 from crfield.scoring.contributions import WeightedColumns
 
@@ -56,16 +57,19 @@ def find_flip(
     chain: Answering, model: ColumnModel, batch: Batch, step: int, chosen: int, *, removals: int, reach: int | None
 ) -> Flip:
     """The features to set aside, at most ``removals``, for the label ``chosen`` (code) of the step to be another."""
-    labels, size = model.labels.labels, model.layout.n_labels
-    left = candidates(model, batch, step, reach)
+    labels = model.labels.labels
+    near = _near(batch, step, reach)
+    left = candidates(model, batch, near)
     count = len(left)
     removed: list[Candidate] = []
     now, margin = batch, _margin(model, batch, step, chosen)
     if np.isinf(margin):
         left = []
     code = chosen
-    while left and len(removed) < removals and code == chosen:
-        after = _margins_without(StepScores.of(model, now), left, step, chosen, size)
+    scores = StepScores.of(model, batch)
+    best = scores.max_marginals(scores.node) if left else None
+    while best is not None and left and len(removed) < removals and code == chosen:
+        after = _margins_without(best, near, StepScores.of(model, now), left, step, chosen)
         k = int(np.argmin(after))
         if not after[k] < margin - _GAIN:
             break
@@ -97,10 +101,15 @@ def _needed(
     return removed, code
 
 
-def candidates(model: ColumnModel, batch: Batch, step: int, reach: int | None) -> list[Candidate]:
-    """The active columns of all steps at most ``reach`` away, and of edges between such steps, that have a weight."""
-    length = batch.topology.n_nodes
-    first, last = (0, length - 1) if reach is None else (max(step - reach, 0), min(step + reach, length - 1))
+def _near(batch: Batch, step: int, reach: int | None) -> tuple[int, int]:
+    """The first and the last step that is at most ``reach`` away."""
+    end = batch.topology.n_nodes - 1
+    return (0, end) if reach is None else (max(step - reach, 0), min(step + reach, end))
+
+
+def candidates(model: ColumnModel, batch: Batch, near: tuple[int, int]) -> list[Candidate]:
+    """The active columns of the steps from the first to the last, and of edges between them, that have a weight."""
+    first, last = near
     out = []
     nodes = WeightedColumns.of_nodes(model.layout, model.weights, batch)
     edges = WeightedColumns.of_edges(model.layout, model.weights, batch)
@@ -142,10 +151,12 @@ def _fewer(columns: Columns, removed: Collection[Candidate]) -> Columns:
     return Columns(before[columns.indptr], columns.indices[kept], columns.width, values, dense)
 
 
-def _margins_without(scores: StepScores, left: list[Candidate], step: int, chosen: int, size: int) -> np.ndarray:
-    """(n,) the margin after taking away each candidate alone."""
-    own = np.arange(size) == chosen
-    sides = [scores.max_marginals(scores.only(step, allowed)) for allowed in (own, ~own)]
+def _margins_without(
+    before: MaxMarginals, near: tuple[int, int], scores: StepScores, left: list[Candidate], step: int, chosen: int
+) -> np.ndarray:
+    """(n,) the margin after taking away each candidate alone; ``before`` anything of the steps ``near`` was taken away."""
+    own = np.arange(scores.node.shape[1]) == chosen
+    sides = [before.within(*near, scores.only(step, allowed), scores.transitions) for allowed in (own, ~own)]
     best: dict[tuple[bool, int], list[np.ndarray]] = {}
     out = np.empty(len(left))
     for k, c in enumerate(left):

@@ -48,12 +48,17 @@ class StepScores:
             total, path = ChainEngine().best_path(Potentials(node, self.scores.edge, self.scores.topology))
         return float(total[0]), path
 
+    @property
+    def transitions(self) -> np.ndarray:
+        """(T − 1, S, L) scores of a label after a state, or (1, S, L) for all edges alike."""
+        return self.scores.score[None] if isinstance(self.scores, HigherOrderScores) else self.scores.edge
+
     def max_marginals(self, node: np.ndarray) -> MaxMarginals:
         """The best score of every label at every step under node scores."""
         if isinstance(self.scores, HigherOrderScores):
             runs = self.scores.runs
-            return MaxMarginals.of(node, self.scores.score[None], after=runs.after, label=runs.label)
-        return MaxMarginals.of(node, self.scores.edge)
+            return MaxMarginals.of(node, self.transitions, after=runs.after, label=runs.label)
+        return MaxMarginals.of(node, self.transitions)
 
 
 def contribution(
