@@ -1,11 +1,12 @@
 """Which present features must go for another label to be predicted: a greedy search that is checked by decoding.
 
 Candidates are the active columns of the steps near the one in question, of nodes and of edges. In each round the
-exact margin after taking away each candidate alone is read from max-marginals (two pairs of sweeps over these steps for
-all of them; what is best outside them stays as it is), and the one that lowers it most is set aside, until the model's
-own ``predict`` gives another label. If one feature alone is enough, the first round finds it. Then each of the set is put
-back in turn, the least effective first, and left out of the set if the label is still another: what remains is needed,
-every one of it. A smaller set of other features may exist; finding the smallest is hard in general.
+exact margin after taking away each candidate alone is read from max-marginals (two pairs of sweeps over these
+steps for all of them; what is best outside them stays as it is), and the one that lowers it most is set aside,
+until the model's own ``predict`` gives another label. If one feature alone is enough, the first round finds it.
+Then each of the set is put back in turn, the least effective first, and left out of the set if the label is still
+another: what remains is needed, every one of it. A smaller set of other features may exist; finding the smallest
+is hard in general.
 
 Columns of the encoded sequence are set aside, the user's x is not touched. Setting a numeric column aside means 0,
 which is its mean where ``standardize`` made it so. A feature that also scores pairs of labels has a column of its own
@@ -154,7 +155,7 @@ def _fewer(columns: Columns, removed: Collection[Candidate]) -> Columns:
 def _margins_without(
     before: MaxMarginals, near: tuple[int, int], scores: StepScores, left: list[Candidate], step: int, chosen: int
 ) -> np.ndarray:
-    """(n,) the margin after taking away each candidate alone; ``before`` anything of the steps ``near`` was taken away."""
+    """(n,) the margin after taking away each candidate alone; ``before`` is of when none was taken away."""
     own = np.arange(scores.node.shape[1]) == chosen
     sides = [before.within(*near, scores.only(step, allowed), scores.transitions) for allowed in (own, ~own)]
     best: dict[tuple[bool, int], list[np.ndarray]] = {}
