@@ -50,7 +50,7 @@ class MaxMarginals:
         return cls(node, score, after, label, nothing, nothing).within(0, steps - 1, node, score)
 
     def within(self, first: int, last: int, node: np.ndarray, score: np.ndarray) -> MaxMarginals:
-        """After scores of steps ``first`` to ``last``, and of edges between them, have changed; right for these alone.
+        """After scores of steps ``first`` to ``last``, and of edges between them, changed; right for these alone.
 
         What was best before the first of them, and after the last, has not changed and is not swept again.
 
