@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -60,6 +61,16 @@ with warnings.catch_warnings(record=True) as told:
         }
 answers["told"] = [one.category.__name__ for one in told]
 print(json.dumps(answers))
+"""
+
+
+LEVEL = """
+import warnings
+from crfield.errors import SpeedWarning
+from crfield.kernels import choice
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always", SpeedWarning)
+    print(choice.chosen(), choice.level(), *[one.message for one in told])
 """
 
 
@@ -225,9 +236,13 @@ def test_a_compiler_that_fails_is_heard(tmp_path: Path) -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(not CAN_COMPILE, reason="no compiler or no CMake here")
 def test_a_native_wheel_is_built_from_the_source_archive(sdist: Path, here: Any, tmp_path: Path) -> None:
-    quick = {"CMAKE_CXX_FLAGS_DEBUG": "-O0", "CRFIELD_ONE_LEVEL": "ON"}
+    """For the processor at hand, as `make demo` builds; then the other levels are added, as `make setup` does."""
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    source, build = tmp_path / sdist.name.removesuffix(".tar.gz"), tmp_path / "made" / "build"
+    quick = {"CMAKE_CXX_FLAGS_DEBUG": "-O0", "CRFIELD_LEVELS": "machine"}
     options = ("cmake.build-type=Debug", *(f"cmake.define.{name}={value}" for name, value in quick.items()))
-    made = wheel(sdist, tmp_path / "made", *options, env={"CMAKE_BUILD_PARALLEL_LEVEL": str(os.cpu_count() or 1)})
+    made = wheel(source, tmp_path / "made", *options, env={"CMAKE_BUILD_PARALLEL_LEVEL": str(os.cpu_count() or 1)})
     assert "-cp311-abi3-" in made.name or sys.implementation.name != "cpython" or not GIL
     with zipfile.ZipFile(made) as archive:
         compiled = {Path(name).name.split(".")[0] for name in archive.namelist() if name.endswith((".so", ".pyd"))}
@@ -235,3 +250,32 @@ def test_a_native_wheel_is_built_from_the_source_archive(sdist: Path, here: Any,
     answers = used(made, tmp_path)
     assert answers["body"] == "native"
     agree(answers, here)
+    if sys.platform.startswith("linux") and sysconfig.get_platform().endswith("x86_64"):
+        levels_are_added(source, build, tmp_path)
+
+
+def levels_are_added(source: Path, build: Path, folder: Path) -> None:
+    """A build for one machine says where it does not run, and other levels come to it without compiling the rest."""
+    own = int(level(folder, "").removeprefix("native "))
+    if own == 2:  # which runs everywhere
+        return
+    told = level(folder, "2")
+    assert told.startswith("numpy numpy the compiled kernels of crfield cannot be loaded")
+    assert f"built for processors of x86-64 level {own}, and level 2 is wanted here" in told
+    assert "make setup" in told
+
+    run("cmake", "-S", str(source), "-B", str(build), "-DCRFIELD_LEVELS=all")
+    again = run("cmake", "--build", str(build), "--target", "_chain", "--verbose")
+    assert set(re.findall(r"-o CMakeFiles/_chain(\w*)\.dir", again)) == {f"_level{n}" for n in (2, 3, 4) if n != own}
+    (module,) = build.glob("_chain.*")
+    shutil.copy(module, folder / "installed" / "crfield" / "kernels")
+    for wanted in range(2, own + 1):
+        assert level(folder, str(wanted)) == f"native {wanted}"
+
+
+def level(folder: Path, wanted: str) -> str:
+    """The kernels that the package installed in the folder chooses, their level, and what it says."""
+    libraries = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+    path = os.pathsep.join([str(folder / "installed"), *sorted(libraries)])
+    env = {"PYTHONPATH": path, "CRFIELD_LEVEL": wanted, "CRFIELD_KERNELS": ""}
+    return run(sys.executable, "-S", "-c", LEVEL, env=env, cwd=folder).strip()

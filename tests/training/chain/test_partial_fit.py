@@ -377,6 +377,17 @@ def test_ten_passes_over_text_end_within_one_per_cent_of_fit(parts: int, shuffle
 
 
 @needs_native
+def test_a_part_is_swept_twice_which_leaves_less_than_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = sentences(200)
+    best = ChainCRF(tol=1e-8).fit(X, y).objective_
+    twice = objective(in_passes(ChainCRF(), X, y, parts=5, passes=6), X, y) - best
+    monkeypatch.setattr(remembered_passes, "SWEEPS", 1)
+    monkeypatch.setattr(remembered_passes, "DRIFT", 1.0)
+    once = objective(in_passes(ChainCRF(), X, y, parts=5, passes=6), X, y) - best
+    assert 0 < twice < 0.75 * once
+
+
+@needs_native
 def test_the_sum_of_the_table_is_what_it_comes_to() -> None:
     X, y = sentences(60)
     model = in_passes(ChainCRF(), X, y, parts=4, passes=5)
