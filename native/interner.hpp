@@ -128,7 +128,7 @@ class Interner {
     const int64_t from = offsets_[id], end = offsets_[id + 1];
     const size_t n = s.size();
     if ((size_t)(end - from) != n) return false;
-    if (!blocky || end < 16) return !std::memcmp(pool_.data() + from, s.data(), n);
+    if (!blocky || end < 16) return !n || !std::memcmp(pool_.data() + from, s.data(), n);  // of nothing: perhaps no address
     uint64_t a[2], b[2];
     std::memcpy(a, pool_.data() + end - 16, 16);
     std::memcpy(b, s.data() + n - 16, 16);

@@ -339,8 +339,10 @@ void Reader::read_strings(PyObject* list) {
     PyObject* string = item(fixed.ptr(), i);
     if (!is_text(string)) throw Unusable();
     nb::object keep;
-    const std::string_view bytes = utf8_of(string, keep);
-    const uint64_t hash = hash_bytes(bytes.data(), bytes.size(), false);
+    Blocks<1> block;
+    std::string_view bytes = utf8_of(string, keep);
+    block.hold(keep.is_valid() ? keep.ptr() : string, &bytes, 0);
+    const uint64_t hash = hash_bytes(bytes.data(), bytes.size(), true);
     put_ones(&bytes, &hash, 1);
   }
 }
