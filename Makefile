@@ -95,7 +95,7 @@ sanitize: $(DEV) build/sanitize-address/.built
 # Every module that has threads (native/threads.hpp): tests of its kernels with n_jobs above 1, on the compiled body.
 THREADED := tests/contracts/test_threads.py tests/features/test_templates.py tests/inference/test_tangent.py \
   tests/inference/graphs/test_forest.py tests/inference/graphs/test_gibbs.py tests/scoring/test_densities.py tests/kernels/chain/test_higher_order.py \
-  $(addprefix tests/kernels/test_,boost.py columns.py relational.py segments.py vectors.py virtual_evidence.py) tests/kernels/graphs
+  $(addprefix tests/kernels/test_,boost.py columns.py dense.py relational.py segments.py vectors.py virtual_evidence.py) tests/kernels/graphs
 sanitize-threads: $(DEV) build/sanitize-thread/.built
 	LD_PRELOAD="$$(g++ -print-file-name=libtsan.so)" TSAN_OPTIONS=exitcode=66 CRFIELD_NATIVE=build/sanitize-thread $(SANITIZED) \
 	$(BIN)/python -m pytest -p tests.fuzz.sanitized $(THREADED) \
