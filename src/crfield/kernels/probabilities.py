@@ -17,10 +17,11 @@ def log_sum(x: np.ndarray, axis: int) -> np.ndarray:
     >>> log_sum(np.array([[0.0, 0.0], [-np.inf, -np.inf]]), axis=1).round(6).tolist()
     [0.693147, -inf]
     """
-    top = np.max(x, axis=axis, keepdims=True)
-    shift = np.where(np.isneginf(top), 0.0, top)
+    top = x.max(axis=axis, keepdims=True)
+    shift = np.where(top == -np.inf, 0.0, top)
+    powers = x - shift
     with np.errstate(divide="ignore"):
-        out: np.ndarray = np.log(np.sum(np.exp(x - shift), axis=axis)) + np.squeeze(shift, axis=axis)
+        out: np.ndarray = np.log(np.exp(powers, out=powers).sum(axis=axis)) + shift.squeeze(axis=axis)
     return out
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import pairwise, product
 from typing import Any
 
@@ -126,26 +127,34 @@ def everything(found: Slopes) -> tuple[np.ndarray, ...]:
     return found.total, found.score, found.edge, found.start, found.end
 
 
+@lru_cache(1)  # the same for all levels, which follow each other
+def read_slowly(labels: int, dtype: Any) -> list[tuple[Any, ...]]:
+    """Cases of so many labels, and what the NumPy body says of them."""
+    rng = np.random.default_rng(labels)
+    told = []
+    for steps in (12, 150):
+        for kind in KINDS:
+            given, options = case(rng, (6, steps, labels), kind, forbidden=kind == "both", dtype=dtype)
+            options |= {"contrast": kind != "free", "weight": rng.uniform(0.0, 2.0, 6)}
+            with choice.use("numpy"):
+                told.append((given, options, everything(padded_sums(*given, **options))))
+    return told
+
+
 @needs_native
 @pytest.mark.parametrize("level", [2, 3, 4])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("labels", [1, 2, 5, 9, 26])
 def test_both_bodies_agree(labels: int, dtype: Any, level: int) -> None:
     """Short rows in groups and long ones from both ends; with threads; 32 bits differ by their last bit alone."""
-    rng = np.random.default_rng(labels)
     rtol, atol = (1e-6, 2e-7) if dtype == np.float32 else (1e-11, 1e-12)
-    for steps in (12, 150):
-        for kind in KINDS:
-            given, options = case(rng, (6, steps, labels), kind, forbidden=kind == "both", dtype=dtype)
-            options |= {"contrast": kind != "free", "weight": rng.uniform(0.0, 2.0, 6)}
-            with choice.use("numpy"):
-                plain = everything(padded_sums(*given, **options))
-            with native_level(level):
-                for jobs in (1, 3):
-                    for mine, other in zip(everything(padded_sums(*given, **options, n_jobs=jobs)), plain):
-                        assert mine.dtype == other.dtype
-                        long = mine.shape == (labels, labels)  # pairs: differences of sums over all steps
-                        np.testing.assert_allclose(mine, other, rtol=rtol, atol=max(atol, 1e-10 * long))
+    for given, options, plain in read_slowly(labels, dtype):
+        with native_level(level):
+            for jobs in (1, 3):
+                for mine, other in zip(everything(padded_sums(*given, **options, n_jobs=jobs)), plain):
+                    assert mine.dtype == other.dtype
+                    long = mine.shape == (labels, labels)  # pairs: differences of sums over all steps
+                    np.testing.assert_allclose(mine, other, rtol=rtol, atol=max(atol, 1e-10 * long))
 
 
 @needs_native

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 import pytest
@@ -70,14 +71,21 @@ def fixed(case: LinearCase) -> LinearCase:
     return replace(case, layout=replace(case.layout, fixed=scores))
 
 
+@lru_cache(1)  # the same for all levels, which follow each other
+def read_slowly(o: Options) -> tuple[LinearCase, dict[int, PrimalDual]]:
+    """A case, and runs of the NumPy body by their number of epochs."""
+    case = linear_case(np.random.default_rng(1), o)
+    with choice.use("numpy"):
+        return case, {epochs: after_epochs(case, epochs) for epochs in (0, 1, 3)}
+
+
 @needs_native
 @pytest.mark.parametrize("level", [2, 3, 4])
 @every_case
 def test_the_bodies_agree(o: Options, level: int) -> None:
-    case = linear_case(np.random.default_rng(1), o)
+    case, runs = read_slowly(o)
     for epochs, within in ((0, 1e-5), (1, 1e-4), (3, 3e-3)):
-        with choice.use("numpy"):
-            read = after_epochs(case, epochs)
+        read = runs[epochs]
         with native_level(level):
             close(after_epochs(case, epochs), read, within)
 

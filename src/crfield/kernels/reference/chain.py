@@ -19,9 +19,10 @@ from crfield.kernels.probabilities import log_sum
 
 def _normalised(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
     """exp(x) / Σ exp(x) over the axes, zero where everything is −∞."""
-    top = np.max(x, axis=axes, keepdims=True)
-    y = np.exp(x - np.where(np.isneginf(top), 0.0, top))
-    total = np.sum(y, axis=axes, keepdims=True)
+    top = x.max(axis=axes, keepdims=True)
+    y = x - np.where(top == -np.inf, 0.0, top)
+    np.exp(y, out=y)
+    total = y.sum(axis=axes, keepdims=True)
     return np.divide(y, total, out=np.zeros_like(y), where=total > 0)
 
 
@@ -94,9 +95,9 @@ def sum_product(
             a = node[rows]
         else:
             a = log_sum(alpha[rows - 1][:, :, None] + _edges_of(edge, first_edge, t, count), axis=1) + node[rows]
-        top = np.max(a, axis=1)
+        top = a.max(axis=1)
         parts.append(top)
-        alpha[rows] = a - np.where(np.isneginf(top), 0.0, top)[:, None]
+        alpha[rows] = a - np.where(top == -np.inf, 0.0, top)[:, None]
     last = first + np.diff(offsets)[order] - 1
     ends = log_sum(alpha[last], axis=1) if len(last) else np.zeros(0)
     total[order] = _exact_sums(parts, len(order)) + ends
@@ -109,8 +110,8 @@ def sum_product(
         table = _edges_of(edge, first_edge, t, count)
         later = table + (node[rows] + beta[rows])[:, None, :]  # (count, L, L)
         b = log_sum(later, axis=2)
-        top = np.max(b, axis=1, keepdims=True)
-        beta[rows - 1] = b - np.where(np.isneginf(top), 0.0, top)
+        top = b.max(axis=1, keepdims=True)
+        beta[rows - 1] = b - np.where(top == -np.inf, 0.0, top)
         pairs = _normalised(alpha[rows - 1][:, :, None] + later, axes=(1, 2)) * weight[order[:count], None, None]
         if each:
             edge_out[first_edge[:count] + t - 1] = pairs
@@ -155,11 +156,11 @@ def max_product(
         now = node[rows]
         if t:
             choices = best[rows - 1][:, :, None] + _edges_of(edge, first_edge, t, count)
-            back[rows] = np.argmax(choices, axis=1)
-            now = now + np.max(choices, axis=1)
-        top = np.max(now, axis=1)
+            back[rows] = choices.argmax(axis=1)
+            now = now + choices.max(axis=1)
+        top = now.max(axis=1)
         total[order[:count]] += top
-        best[rows] = now - np.where(np.isneginf(top), 0.0, top)[:, None]
+        best[rows] = now - np.where(top == -np.inf, 0.0, top)[:, None]
     for t in range(len(running) - 1, -1, -1):
         count = running[t]
         later = running[t + 1] if t + 1 < len(running) else 0
