@@ -25,16 +25,15 @@ def test_a_page_of_a_model_of_text(files: Files, tmp_path: Path) -> None:
 
 
 def test_a_card_json_and_standard_output(files: Files, tmp_path: Path) -> None:
-    works("report", files / "columns.crfield", files / "test.txt", "-o", tmp_path / "card.md")
+    works("report", files / "columns.crfield", files / "test.txt", "-o", tmp_path / "card.md", "--shown", 3)
     assert (tmp_path / "card.md").read_text(encoding="utf-8").startswith("# ChainCRF")
     out = tmp_path / "page.html"
     facts = json.loads(works("report", files / "columns.crfield", files / "test.txt", "-o", out, "--json").stdout)
     assert facts["bytes"] == out.stat().st_size
     assert (facts["sequences"], facts["shown"]) == (40, 40)
     assert facts["span_f1"] > 0.5
-    assert works("report", files / "columns.crfield", files / "test.txt", "-o", "-").stdout.startswith(
-        "<!DOCTYPE html>"
-    )
+    shown = works("report", files / "columns.crfield", files / "test.txt", "-o", "-", "--shown", 3).stdout
+    assert shown.startswith("<!DOCTYPE html>")
 
 
 def test_the_model_is_not_written_over(files: Files, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import pickle
 import subprocess
 import sys
@@ -69,23 +71,58 @@ def test_an_estimator_is_the_same_whether_scikit_learn_came_before_or_after() ->
     assert run(BEFORE + AFTER) == run(first + AFTER)
 
 
-@pytest.mark.parametrize(
-    "question",
-    [
-        "repr(model)",
-        "'ChainCRF' in model._repr_mimebundle_()['text/html']",
-        "'ChainCRF' in model._repr_html_()",
-        "model.__sklearn_tags__().no_validation",
-        "str(model.get_metadata_routing())",
-        "[list(map(sorted, x)) for x in words.fit_transform([['a', 'b']])]",
-        "hasattr(words, 'set_output')",
-        "type(crfield.StumpSelector().set_output(transform='default')).__name__",
-        "Constant().score([[0], [1]], ['A', 'B'])",
-    ],
-)
-def test_questions_that_need_scikit_learn_import_it(question: str) -> None:
-    told = run(f"{BEFORE}\nprint({question})\nassert 'sklearn.base' in sys.modules")
-    assert told == run(f"{BEFORE}\nimport sklearn\nprint({question})")
+QUESTIONS = [
+    "repr(model)",
+    "'ChainCRF' in model._repr_mimebundle_()['text/html']",
+    "'ChainCRF' in model._repr_html_()",
+    "model.__sklearn_tags__().no_validation",
+    "str(model.get_metadata_routing())",
+    "[list(map(sorted, x)) for x in words.fit_transform([['a', 'b']])]",
+    "hasattr(words, 'set_output')",
+    "type(crfield.StumpSelector().set_output(transform='default')).__name__",
+    "Constant().score([[0], [1]], ['A', 'B'])",
+]
+ASK = """
+import json
+def ask(question):
+    unasked = "sklearn.base" not in sys.modules
+    told = str(eval(question))
+    print(json.dumps([question, told, unasked, "sklearn.base" in sys.modules]), flush=True)
+"""
+FORKS = """
+import os
+for question in {questions!r}:
+    child = os.fork()
+    if not child:
+        ask(question)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0, question
+"""
+
+
+@pytest.fixture(scope="module")
+def told() -> dict[str, list[list[object]]]:
+    """What is said to every question, and whether scikit-learn was there before and after: without it at first, and with.
+
+    Each has a process to itself, which forks from one that has all but scikit-learn, where there is fork.
+    """
+    answers: dict[str, list[list[object]]] = {question: [] for question in QUESTIONS}
+    for first in ("", "import sklearn\n"):
+        code = BEFORE + first + ASK
+        if hasattr(os, "fork"):
+            lines = run(code + FORKS.format(questions=QUESTIONS)).splitlines()
+        else:
+            lines = [run(f"{code}\nask({question!r})") for question in QUESTIONS]
+        for question, *found in map(json.loads, lines):
+            answers[question].append(found)
+    return answers
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_questions_that_need_scikit_learn_import_it(question: str, told: dict[str, list[list[object]]]) -> None:
+    without, after = told[question]
+    assert without[1:] == [True, True]
+    assert after == [without[0], False, True]
 
 
 def test_parameters_pickles_and_copies_need_none_of_it() -> None:

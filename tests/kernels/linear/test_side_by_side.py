@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
 import numpy as np
 import pytest
 
@@ -35,50 +38,75 @@ def said(
     return [np.array([value, loss]), gradient, problem.curvature(w, n_jobs=n_jobs), stepped]
 
 
-def assert_bodies_agree(
-    layout: Layout, batch: Batch, target: Target, w: np.ndarray, *, weight: np.ndarray | None = None, level: int
-) -> None:
-    with choice.use("numpy"):
-        expected = said(layout, batch, target, w, weight, 1)
-    for n_jobs in (1, 2, 3):
-        with native_level(level):
-            found = said(layout, batch, target, w, weight, n_jobs)
-        for some, other in zip(found, expected):
-            np.testing.assert_allclose(some, other, rtol=1e-10, atol=1e-11)
+@dataclass(frozen=True)
+class Case:
+    """A problem at some weights, and what the NumPy body says there: slowly, so once for all levels."""
+
+    layout: Layout
+    batch: Batch
+    target: Target
+    w: np.ndarray
+    weight: np.ndarray | None = None
+
+    @cached_property
+    def expected(self) -> list[np.ndarray]:
+        with choice.use("numpy"):
+            return self.said(1)
+
+    def said(self, n_jobs: int) -> list[np.ndarray]:
+        return said(self.layout, self.batch, self.target, self.w, self.weight, n_jobs)
+
+    def agrees(self, level: int) -> None:
+        """The compiled body of this level says the same on any number of threads."""
+        expected = self.expected
+        for n_jobs in (1, 2, 3):
+            with native_level(level):
+                found = self.said(n_jobs)
+            for some, other in zip(found, expected):
+                np.testing.assert_allclose(some, other, rtol=1e-10, atol=1e-11)
+
+
+@lru_cache(1)
+def groups(labels: int) -> list[Case]:
+    rng, cases = np.random.default_rng(labels), []
+    for lengths in ([13], [5, 4], [9, 9, 8, 1], [40, 2, 1, 1, 1, 1, 1], rng.integers(1, 20, size=37).tolist()):
+        batch, target = skewed(rng, lengths, labels)
+        layout = Layout.observe(batch, target, bias=True, boundaries=True)
+        w = rng.normal(size=layout.n_weights)
+        weight = rng.uniform(0.2, 3, size=len(lengths))
+        cases += [Case(layout, batch, target, w), Case(layout, batch, target, w, weight)]
+    return cases
 
 
 @needs_native
 @pytest.mark.parametrize("level", [2, 3, 4])
 @pytest.mark.parametrize("labels", [1, 2, 7, 8, 9, 16, 23, 32, 33])
 def test_groups_of_every_width_and_shape(level: int, labels: int) -> None:
-    rng = np.random.default_rng(labels)
-    for lengths in ([13], [5, 4], [9, 9, 8, 1], [40, 2, 1, 1, 1, 1, 1], rng.integers(1, 20, size=37).tolist()):
-        batch, target = skewed(rng, lengths, labels)
-        layout = Layout.observe(batch, target, bias=True, boundaries=True)
-        w = rng.normal(size=layout.n_weights)
-        weight = rng.uniform(0.2, 3, size=len(lengths))
-        assert_bodies_agree(layout, batch, target, w, level=level)
-        assert_bodies_agree(layout, batch, target, w, weight=weight, level=level)
+    for case in groups(labels):
+        case.agrees(level)
+
+
+@lru_cache(1)
+def prefixed(pairs: str) -> Case:
+    rng = np.random.default_rng(7)
+    batch, target = skewed(rng, rng.integers(1, 30, size=120).tolist(), 9, columns=60)
+    layout = Layout.observe(batch, target, feature_pairs=pairs, bias=True)
+    return Case(layout, batch, target, rng.normal(size=layout.n_weights))
 
 
 @needs_native
 @pytest.mark.parametrize("level", [2, 3, 4])
 @pytest.mark.parametrize("pairs", ["observed", "all"])
 def test_prefixes_of_columns_with_and_without_weights_for_all_pairs(level: int, pairs: str) -> None:
-    rng = np.random.default_rng(7)
-    batch, target = skewed(rng, rng.integers(1, 30, size=120).tolist(), 9, columns=60)
-    layout = Layout.observe(batch, target, feature_pairs=pairs, bias=True)
+    case = prefixed(pairs)
     with native_level(level):
-        problem = linear.Problem(layout, batch, target.labels, None, None)
+        problem = linear.Problem(case.layout, case.batch, case.target.labels, None, None)
         assert problem._problem.n_merged > 5
-    assert_bodies_agree(layout, batch, target, rng.normal(size=layout.n_weights), level=level)
+    case.agrees(level)
 
 
-@needs_native
-@pytest.mark.parametrize("level", [2, 3, 4])
-@pytest.mark.parametrize("strong", [False, True])
-def test_few_weighted_pairs_of_many_labels(level: int, strong: bool) -> None:
-    """With strong negative weights a sum of ground and extra cancels, and is made again as a plain one."""
+@lru_cache(1)
+def few_pairs(strong: bool) -> Case:
     rng = np.random.default_rng(3)
     labels = 60
     batch, target = skewed(rng, rng.integers(1, 12, size=60).tolist(), labels)
@@ -88,7 +116,15 @@ def test_few_weighted_pairs_of_many_labels(level: int, strong: bool) -> None:
     if strong:
         w[: layout.n_columns * labels] *= 20  # certain labels, so that one term is the sum
         w[layout.part["transitions"]] -= 25
-    assert_bodies_agree(layout, batch, target, w, level=level)
+    return Case(layout, batch, target, w)
+
+
+@needs_native
+@pytest.mark.parametrize("level", [2, 3, 4])
+@pytest.mark.parametrize("strong", [False, True])
+def test_few_weighted_pairs_of_many_labels(level: int, strong: bool) -> None:
+    """With strong negative weights a sum of ground and extra cancels, and is made again as a plain one."""
+    few_pairs(strong).agrees(level)
 
 
 @needs_native
@@ -114,9 +150,9 @@ def test_cells_beyond_two_bytes() -> None:
     rng = np.random.default_rng(6)
     batch, target = skewed(rng, [900] * 8 + [5], 12)
     layout = Layout.observe(batch, target)
-    w = rng.normal(size=layout.n_weights)
+    case = Case(layout, batch, target, rng.normal(size=layout.n_weights))
     for level in (3, 4):
-        assert_bodies_agree(layout, batch, target, w, level=level)
+        case.agrees(level)
 
 
 @needs_native

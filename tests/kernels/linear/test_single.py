@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -32,32 +33,56 @@ def single(problem_of: tuple, w: np.ndarray, *, level: int = 4, n_jobs: int = 1)
     return value, gradient, error
 
 
-def assert_accurate(problem_of: tuple, w: np.ndarray, *, level: int = 4, n_jobs: int = 1) -> None:
+Read = tuple[tuple, np.ndarray, tuple[float, np.ndarray]]  # a problem, weights, and what `exact` says of them
+
+
+def read(problem_of: tuple, w: np.ndarray) -> Read:
+    return problem_of, w, exact(problem_of, w)
+
+
+def assert_accurate(given: Read, *, level: int = 4, n_jobs: int = 1) -> None:
     """The promise: a value no further off than told, ten times less in the main, and a gradient as good.
 
     A marginal is off by about as much as its sequence's log Z, so an entry of the gradient, a sum of marginals, is
     off by no more than a few times the value's error.
     """
-    value, gradient = exact(problem_of, w)
+    problem_of, w, (value, gradient) = given
     found, slope, error = single(problem_of, w, level=level, n_jobs=n_jobs)
     assert error > 0
     assert abs(found - value) <= error
     np.testing.assert_allclose(slope, gradient, rtol=0, atol=4 * error)
 
 
-@needs_native
-@pytest.mark.parametrize("level", [2, 3, 4])
-@pytest.mark.parametrize("labels", [1, 2, 7, 8, 9, 16, 23, 32])
-def test_groups_of_every_width_and_shape(level: int, labels: int) -> None:
-    rng = np.random.default_rng(labels)
+# Problems and what is exact are made once for all levels, which follow each other.
+
+
+@lru_cache(1)
+def groups(labels: int) -> list[Read]:
+    rng, made = np.random.default_rng(labels), []
     for lengths in ([13], [5, 4], [9, 9, 8, 1], [40, 2, 1, 1, 1, 1, 1], rng.integers(1, 20, size=70).tolist()):
         batch, target = skewed(rng, lengths, labels)
         layout = Layout.observe(batch, target, bias=True, boundaries=True)
         w = rng.normal(size=layout.n_weights)
         weight = rng.uniform(0.2, 3, size=len(lengths))
+        made += [read((layout, batch, target.labels, None, given), w) for given in (None, weight)]
+    return made
+
+
+@needs_native
+@pytest.mark.parametrize("level", [2, 3, 4])
+@pytest.mark.parametrize("labels", [1, 2, 7, 8, 9, 16, 23, 32])
+def test_groups_of_every_width_and_shape(level: int, labels: int) -> None:
+    for given in groups(labels):
         for n_jobs in (1, 3):
-            assert_accurate((layout, batch, target.labels, None, None), w, level=level, n_jobs=n_jobs)
-            assert_accurate((layout, batch, target.labels, None, weight), w, level=level, n_jobs=n_jobs)
+            assert_accurate(given, level=level, n_jobs=n_jobs)
+
+
+@lru_cache(1)
+def ordinary(pairs: str) -> Read:
+    rng = np.random.default_rng(7)
+    batch, target = skewed(rng, rng.integers(1, 30, size=220).tolist(), 9, columns=60)
+    layout = Layout.observe(batch, target, feature_pairs=pairs, transition_pairs=pairs, bias=True)
+    return read((layout, batch, target.labels, None, None), rng.normal(size=layout.n_weights))
 
 
 @needs_native
@@ -65,22 +90,15 @@ def test_groups_of_every_width_and_shape(level: int, labels: int) -> None:
 @pytest.mark.parametrize("pairs", ["observed", "all"])
 def test_relative_errors_on_ordinary_data(level: int, pairs: str) -> None:
     """A millionth of the value and a hundred-thousandth of the gradient's length, with merged rows and without."""
-    rng = np.random.default_rng(7)
-    batch, target = skewed(rng, rng.integers(1, 30, size=220).tolist(), 9, columns=60)
-    layout = Layout.observe(batch, target, feature_pairs=pairs, transition_pairs=pairs, bias=True)
-    problem_of = (layout, batch, target.labels, None, None)
-    w = rng.normal(size=layout.n_weights)
-    value, gradient = exact(problem_of, w)
+    problem_of, w, (value, gradient) = ordinary(pairs)
     found, slope, error = single(problem_of, w, level=level)
     assert 0 < abs(found / value - 1) < 1e-6
     assert 0 < np.linalg.norm(slope - gradient) < 1e-5 * np.linalg.norm(gradient)
     assert error < 1e-5 * value
 
 
-@needs_native
-@pytest.mark.parametrize("level", [2, 3, 4])
-@pytest.mark.parametrize("strong", [False, True])
-def test_few_weighted_pairs_of_many_labels(level: int, strong: bool) -> None:
+@lru_cache(1)
+def few_pairs(strong: bool) -> Read:
     rng = np.random.default_rng(3)
     labels = 60
     batch, target = skewed(rng, rng.integers(1, 12, size=60).tolist(), labels)
@@ -89,7 +107,14 @@ def test_few_weighted_pairs_of_many_labels(level: int, strong: bool) -> None:
     if strong:  # certain labels, so that one term is the sum, and what is added to the ground cancels it
         w[: layout.n_columns * labels] *= 20
         w[layout.part["transitions"]] -= 24
-    assert_accurate((layout, batch, target.labels, None, None), w, level=level)
+    return read((layout, batch, target.labels, None, None), w)
+
+
+@needs_native
+@pytest.mark.parametrize("level", [2, 3, 4])
+@pytest.mark.parametrize("strong", [False, True])
+def test_few_weighted_pairs_of_many_labels(level: int, strong: bool) -> None:
+    assert_accurate(few_pairs(strong), level=level)
 
 
 @needs_native
@@ -105,7 +130,7 @@ def test_wide_scores_and_far_edges(level: int, scale: float) -> None:
     edges = rng.uniform(-14.9, 14.9, size=25)
     edges[:2] = -15.0, 15.0
     w[layout.part["transitions"]] = edges
-    assert_accurate((layout, batch, target.labels, None, None), w, level=level)
+    assert_accurate(read((layout, batch, target.labels, None, None), w), level=level)
 
 
 @needs_native
@@ -123,7 +148,7 @@ def test_traps(level: int) -> None:
         node = w[: 2 * labels].reshape(2, labels)
         node[0, 0] = node[1, 1] = wanted
         w[layout.part["transitions"]] = (np.eye(labels) * 29.9).reshape(-1)
-        assert_accurate((layout, batch, target.labels, None, None), w, level=level)
+        assert_accurate(read((layout, batch, target.labels, None, None), w), level=level)
 
 
 def beyond(case: str, rng: np.random.Generator) -> tuple[tuple, np.ndarray]:
@@ -180,7 +205,7 @@ def test_unknown_labels_beside_known_ones(level: int) -> None:
     labels = np.where(rng.random(len(target.labels)) < 0.05, -1, target.labels).astype(np.int32)
     allowed = np.ones((len(labels), 6), bool)
     allowed[:, 2] = False
-    assert_accurate((layout, batch, labels, allowed, None), rng.normal(size=layout.n_weights), level=level)
+    assert_accurate(read((layout, batch, labels, allowed, None), rng.normal(size=layout.n_weights)), level=level)
 
 
 @needs_native
@@ -189,7 +214,7 @@ def test_one_long_sequence_among_short_ones() -> None:
     rng = np.random.default_rng(13)
     batch, target = skewed(rng, [700] + [3] * 30, 6)
     layout = Layout.observe(batch, target, bias=True)
-    assert_accurate((layout, batch, target.labels, None, None), rng.normal(size=layout.n_weights))
+    assert_accurate(read((layout, batch, target.labels, None, None), rng.normal(size=layout.n_weights)))
 
 
 @needs_native

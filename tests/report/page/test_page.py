@@ -235,7 +235,7 @@ def test_a_curve_of_few_looks_is_left_out_with_a_reason(looks: int) -> None:
     X = [crfield.phrase_features(tokens) for tokens in phrases.tokens]
     model = ChainCRF(l2=30.0).fit(X, phrases.labels)
     model.history_, model.n_iter_ = model.history_[:looks], 14
-    page = model.report(X, phrases.labels).html()
+    page = model.report(X, phrases.labels, n_shown=2).html()
     told = "training took 14 steps or epochs, the objective was looked at after " + f"{looks} of them"
     assert (told in page) == (looks < 3)
     assert (">Learning curve<" in page) == (looks == 3)
@@ -246,6 +246,6 @@ def test_a_loaded_model_says_that_it_has_no_curve(tmp_path: Path) -> None:
     X = [crfield.phrase_features(tokens) for tokens in phrases.tokens]
     model = ChainCRF(l2=30.0).fit(X, phrases.labels)
     model.save(tmp_path / "model.crf")
-    report = crfield.load(tmp_path / "model.crf").report(X, phrases.labels)
+    report = crfield.load(tmp_path / "model.crf").report(X, phrases.labels, n_shown=2)
     assert "the model comes from a file" in report.html()
     assert "the model comes from a file" in report.to_markdown()
