@@ -14,7 +14,7 @@ settings.load_profile("no deadline")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What compiles comes first, with all of its file: begun last, it would be waited for by idle workers."""
+    """What is slow comes first, with all of its file: begun last, it would be waited for by idle workers."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
 

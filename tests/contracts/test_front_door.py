@@ -34,7 +34,7 @@ ANSWERS = ("predict", "predict_proba", "predict_marginals")
 @cache
 def fitted(front: Front) -> tuple[Any, Any, Any]:
     """The default model and its data, fitted once for all tests that only ask it."""
-    X, y = front.data(12, 0)
+    X, y = front.data(front.n, 0)
     return front.estimator().fit(X, y), X, y
 
 
@@ -86,13 +86,13 @@ def test_params_clone_and_repr(front: Front) -> None:
 
 @every
 def test_fit_changes_neither_parameters_nor_data(front: Front) -> None:
-    X, y = front.data(12, 0)
+    X, y = front.data(front.n, 0)
     model = front.estimator()
     before, data = model.get_params(deep=False), pickle.dumps((X, y))
     assert model.fit(X, y) is model
     model.predict(X)
     assert all(model.get_params(deep=False)[name] is value for name, value in before.items())
-    assert pickle.dumps(front.data(12, 0)) == data == pickle.dumps((X, y))
+    assert pickle.dumps(front.data(front.n, 0)) == data == pickle.dumps((X, y))
 
 
 @every
@@ -154,7 +154,7 @@ def test_nothing_is_answered_before_fit(front: Front) -> None:
 @every
 def test_the_same_data_give_the_same_model_whatever_was_before(front: Front) -> None:
     once, X, y = fitted(front)
-    other_X, other_y = front.data(9, 5)
+    other_X, other_y = front.data(min(9, front.n - 1), 5)
     again = front.estimator().fit(other_X, other_y).fit(X, y)
     assert equal(once.predict_proba(X), again.predict_proba(X))
     assert equal(once.predict(X), again.predict(X))
@@ -207,10 +207,10 @@ def test_score_is_the_share_of_right_labels(front: Front) -> None:
 @pytest.mark.filterwarnings("ignore::crfield.errors.DataWarning")
 def test_weights_count(front: Front) -> None:
     """A graph of weight 0 is not there at all."""
-    X, y = front.data(12, 0)
-    weight = np.ones(12)
+    X, y = front.data(front.n, 0)
+    weight = np.ones(front.n)
     weight[3] = 0.0
-    rest = [k for k in range(12) if k != 3]
+    rest = [k for k in range(front.n) if k != 3]
     kept = front.estimator().fit(X, y, sample_weight=weight)
     without = front.estimator().fit([X[k] for k in rest], [y[k] for k in rest])
     assert equal(kept.predict(X), without.predict(X))
@@ -222,7 +222,7 @@ def test_weights_count(front: Front) -> None:
 
 @every
 def test_files_and_pickles_answer_the_same(front: Front, tmp_path: Path) -> None:
-    X, y = front.data(12, 0)
+    X, y = front.data(front.n, 0)
     model = front.estimator(**{k: v for k, v in front.options if k != "forbidden"}).fit(X, y)
     path = tmp_path / "model.crfield"
     model.save(path)
@@ -250,7 +250,7 @@ def test_many_threads_may_use_one_model(front: Front) -> None:
 
 @every
 def test_among_the_tools_of_scikit_learn(front: Front) -> None:
-    X, y = front.data(12, 0)
+    X, y = front.data(front.n, 0)
     model = front.estimator()
     tags = model.__sklearn_tags__()
     assert tags.target_tags.required

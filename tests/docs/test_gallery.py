@@ -28,6 +28,7 @@ print(json.dumps([[len(figure.axes), figure.get_figwidth()] for figure in figure
 each_script = pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 
 
+@pytest.mark.slow
 @each_script
 def test_a_script_runs_and_draws_one_picture(script: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")

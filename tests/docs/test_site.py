@@ -75,6 +75,7 @@ def parsed(site: Path) -> dict[Path, Page]:
     }
 
 
+@pytest.mark.slow
 def test_the_site(tmp_path: Path) -> None:
     for part in PARTS:
         pytest.importorskip(part)

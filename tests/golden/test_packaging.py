@@ -208,6 +208,7 @@ def test_an_installed_wheel_has_no_studies_and_says_where_they_are(pure: Path, t
         assert told.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="a broken compiler is a shell script here")
 def test_a_compiler_that_fails_is_heard(tmp_path: Path) -> None:
     """The NumPy bodies alone are chosen, not fallen into: the message says how."""
