@@ -49,7 +49,7 @@ def test_tag_has_93_weights_and_refreshing_keeps_up() -> None:
 SMALL = {
     "observations": (
         observations,
-        {"seeds": [1], "sets": ["velocities", "distance (N)"], "minutes": 3, "max_iter": 40},
+        {"seeds": [1], "sets": ["velocities", "distance (N)"], "minutes": 1.5, "max_iter": 30},
     ),
     "smoothing": (smoothing, {"seeds": [1], "minutes": 5, "factors": [1, 3], "max_iter": 60}),
     "m-estimator": (

@@ -81,7 +81,7 @@ SMALL: dict[str, tuple[Any, dict[str, Any]]] = {
         tag_selection,
         {
             "seeds": [1],
-            "minutes": 0.5,
+            "minutes": 0.25,
             "shortlist": 10,
             "max_features": 4,
             "base_l2": 0.1,
