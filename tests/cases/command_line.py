@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gzip
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
+import pytest
+from typer import testing
 from typer.testing import CliRunner, Result
 
 from crfield import make_phrases, write_columns, write_crfsuite
@@ -15,9 +18,15 @@ TEMPLATE = "# word and shape\nU00:%x[-1,0]\nU01:%x[0,0]\nU02:%x[1,0]\nU03:%x[0,1
 QUICK = ("--tol", "1e-3", "--threads", "1")
 
 
+# Most of a quick command is typer reading the options from the verb's function: here it does so once for all commands.
+read_once = cache(testing._get_command)
+
+
 def run(*arguments: object, stdin: str | bytes | None = None) -> Result:
     """The outcome of ``crfield arguments`` within this process."""
-    return CliRunner().invoke(app, [str(a) for a in arguments], input=stdin)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(testing, "_get_command", read_once)
+        return CliRunner().invoke(app, [str(a) for a in arguments], input=stdin)
 
 
 def works(*arguments: object, stdin: str | bytes | None = None) -> Result:
