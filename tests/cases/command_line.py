@@ -18,7 +18,7 @@ TEMPLATE = "# word and shape\nU00:%x[-1,0]\nU01:%x[0,0]\nU02:%x[1,0]\nU03:%x[0,1
 QUICK = ("--tol", "1e-3", "--threads", "1")
 
 
-# Most of a quick command is typer reading the options from the verb's function: here it does so once for all commands.
+# Most of a quick command is typer reading the options from the verb's function; here it does so once for all.
 read_once = cache(testing._get_command)
 
 

@@ -91,12 +91,12 @@ def called(layer: Any, method: str, **options: Any) -> Any:
 @pytest.mark.parametrize("rules", [None, [(0, 2)]])
 def test_first_and_second_derivatives(backend: str, rules: Any) -> None:
     layer = CRFLayer(3, backend=backend, constraints=rules).double()
-    emissions, _, kept = batch((3, 4, 3), seed=11)
-    tags = torch.full((3, 4), 1)
+    emissions, _, kept = batch((2, 3, 3), seed=7)
+    tags = torch.full((2, 3), 1)
     tags[0, 1] = -100
     inputs = emissions.requires_grad_(), *(getattr(layer, name) for name in NAMES)
     for reduction in ("none", "sum", "token_mean"):
-        weight = torch.tensor([1.0, 0.5, 2.0]) if reduction == "sum" else None
+        weight = torch.tensor([1.0, 0.5]) if reduction == "sum" else None
         run = called(layer, "forward", tags=tags, mask=kept, reduction=reduction, sequence_weight=weight)
         assert torch.autograd.gradcheck(run, inputs)
         assert torch.autograd.gradgradcheck(run, inputs)

@@ -102,7 +102,7 @@ for question in {questions!r}:
 
 @pytest.fixture(scope="module")
 def told() -> dict[str, list[list[object]]]:
-    """What is said to every question, and whether scikit-learn was there before and after: without it at first, and with.
+    """What is said to every question, and whether scikit-learn was there before and after: without it, and with it.
 
     Each has a process to itself, which forks from one that has all but scikit-learn, where there is fork.
     """
