@@ -57,7 +57,7 @@ def test_compiled_gradient_is_the_same() -> None:
     np.testing.assert_allclose(found[0][1], found[1][1], atol=2e-3 * np.abs(found[1][1]).max())
 
 
-def drawn(seed: int, n: int = 6) -> list[Example]:
+def drawn(seed: int, n: int) -> list[Example]:
     """Blocks of labels 0 and 1 with noisy scores; 2 is on their borders, where 0 and 1 never meet."""
     rng = np.random.default_rng(seed)
     made = []
@@ -72,7 +72,7 @@ def drawn(seed: int, n: int = 6) -> list[Example]:
 
 
 def test_training_lowers_the_loss_of_new_images() -> None:
-    train, test = drawn(0), drawn(1)
+    train, test = drawn(0, 3), drawn(1, 3)
     losses = {}
     for form in ("by hand", *FORMS):
         start = by_hand("potts" if form == "by hand" else form, 3, [1.0], [(2.0,)])
