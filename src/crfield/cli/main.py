@@ -107,8 +107,8 @@ class Verbs(TyperGroup):
         return self.commands.get(cmd_name)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Show the verbs by what the table says of them, as plain lines: rich, which draws the help of a verb, takes longer to
-        import than all else here.
+        """Show the verbs by what the table says of them, as plain lines: importing rich, which draws a verb's own
+        help, takes longer than all else here.
         """
         held, markup = self.commands, self.rich_markup_mode
         self.commands = {name: TyperCommand(name, short_help=line) for name, (_, line) in VERBS.items()}
