@@ -18,12 +18,12 @@ setup: $(DEV)
 TOOLS = import shutil, tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], \
   *(tool for tool in ("cmake", "ninja") if not shutil.which(tool)), sep="\n")
 LIBRARIES = import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")
-QUIET := --quiet --disable-pip-version-check
-PIP = $$(test -x $(BIN)/pip && echo $(BIN)/python -m pip || echo $(PYTHON) -m pip --python $(BIN)/python) $(QUIET) install
+HOST := $(shell command -v $(PYTHON))
+PIP = $(eval PIP := $(if $(shell $(HOST) -m pip --version 2> /dev/null),$(HOST) -m pip --python $(BIN)/python,$(BIN)/python -m pip) \
+  --quiet --disable-pip-version-check install)$(PIP)
 EDITABLE = PATH="$(abspath $(BIN)):$$PATH" $(PIP) --no-build-isolation --no-deps --editable . --config-settings
 $(STAMP): pyproject.toml CMakeLists.txt $(NATIVE)
-	@test -x $(BIN)/python || { $(PYTHON) -m venv --without-pip $(VENV) && \
-	  $(PYTHON) -m pip --python $(BIN)/python --version > /dev/null 2>&1; } || $(PYTHON) -m venv $(VENV)
+	@test -x $(BIN)/python || $(HOST) -m venv $(if $(findstring --python,$(PIP)),--without-pip) $(VENV)
 	@$(BIN)/python -c '$(TOOLS)' > $(VENV)/tools.txt
 	@$(BIN)/python -c '$(LIBRARIES)' > $(VENV)/libraries.txt
 	$(PIP) --no-compile --requirement $(VENV)/tools.txt uv || $(PIP) --no-compile --requirement $(VENV)/tools.txt
