@@ -12,18 +12,23 @@ NATIVE := $(shell find native -type f 2>/dev/null)
 .PHONY: demo test test-slow check bench docs fuzz sanitize sanitize-threads test-matrix coverage mutants wheels clean setup fast
 setup: $(DEV)
 
-# The libraries are fetched while the compiler runs, and compiled to bytecode when they are imported.
+# The libraries are fetched while the compiler runs, by uv where it can be had (pip reads the pages of all releases ever,
+# 15 s of processor time to 2), and compiled to bytecode when they are imported. The environment is made without a pip of its
+# own, which takes seconds: that of $(PYTHON) installs into it, where it can; tests add one.
 TOOLS = import shutil, tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], \
   *(tool for tool in ("cmake", "ninja") if not shutil.which(tool)), sep="\n")
 LIBRARIES = import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")
-PIP = $(BIN)/python -m pip --quiet --disable-pip-version-check install
+HOST := $(shell command -v $(PYTHON))
+PIP = $(eval PIP := $(if $(shell $(HOST) -m pip --version 2> /dev/null),$(HOST) -m pip --python $(BIN)/python,$(BIN)/python -m pip) \
+  --quiet --disable-pip-version-check install)$(PIP)
 EDITABLE = PATH="$(abspath $(BIN)):$$PATH" $(PIP) --no-build-isolation --no-deps --editable . --config-settings
 $(STAMP): pyproject.toml CMakeLists.txt $(NATIVE)
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test -x $(BIN)/python || $(HOST) -m venv $(if $(findstring --python,$(PIP)),--without-pip) $(VENV)
 	@$(BIN)/python -c '$(TOOLS)' > $(VENV)/tools.txt
 	@$(BIN)/python -c '$(LIBRARIES)' > $(VENV)/libraries.txt
-	$(PIP) --no-compile --requirement $(VENV)/tools.txt
-	$(PIP) --no-compile --requirement $(VENV)/libraries.txt & fetched=$$!; \
+	$(PIP) --no-compile --requirement $(VENV)/tools.txt uv || $(PIP) --no-compile --requirement $(VENV)/tools.txt
+	{ $(BIN)/uv pip install --quiet --python $(BIN)/python --requirement $(VENV)/libraries.txt || \
+	  $(PIP) --no-compile --requirement $(VENV)/libraries.txt; } & fetched=$$!; \
 	$(EDITABLE) cmake.define.CRFIELD_LEVELS=$(if $(wildcard $(DEV)),all,machine); built=$$?; wait $$fetched && exit $$built
 	@touch $(STAMP)
 
@@ -31,7 +36,7 @@ $(STAMP): pyproject.toml CMakeLists.txt $(NATIVE)
 # run on all levels: those that this machine's build has left out are added to it.
 $(DEV): $(STAMP)
 	$(EDITABLE) cmake.define.CRFIELD_LEVELS=all
-	$(PIP) 'crfield[dev]'
+	$(PIP) 'crfield[dev]' pip
 	@touch $(DEV)
 
 demo: export PYTHONDONTWRITEBYTECODE =

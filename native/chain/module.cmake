@@ -11,3 +11,10 @@ crfield_module(_chain native/chain/module.cpp
            native/chain/sparse_edges.cpp native/chain/columns.cpp native/chain/best_path.cpp
            native/chain/primal_dual_steps.cpp native/chain/level.cpp)
 target_sources(_chain PRIVATE $<TARGET_OBJECTS:_chain_model>)
+
+# The doors to Python only check and hand on: optimised little, and not together with the loops, they take a third of the
+# compiler's time. A file with options of its own stands outside the unity build.
+if(NOT CRFIELD_SANITIZE)
+  set_source_files_properties(native/chain/module.cpp native/chain/packed_binding.cpp PROPERTIES
+    COMPILE_OPTIONS ${CRFIELD_FLAG}-O1)
+endif()

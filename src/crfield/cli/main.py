@@ -107,13 +107,16 @@ class Verbs(TyperGroup):
         return self.commands.get(cmd_name)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Show the verbs by what the table says of them."""
-        held = self.commands
-        self.commands = {name: TyperCommand(name, help=line) for name, (_, line) in VERBS.items()}
+        """Show the verbs by what the table says of them, as plain lines: importing rich, which draws a verb's own
+        help, takes longer than all else here.
+        """
+        held, markup = self.commands, self.rich_markup_mode
+        self.commands = {name: TyperCommand(name, short_help=line) for name, (_, line) in VERBS.items()}
+        self.rich_markup_mode = None
         try:
             super().format_help(ctx, formatter)
         finally:
-            self.commands = held
+            self.commands, self.rich_markup_mode = held, markup
 
     def invoke(self, ctx: Any) -> Any:
         """Run the verb."""
