@@ -85,19 +85,20 @@ def clustered_states(batch: Batch, moments: Moments, target: Target, space: Stat
 
 
 def _lloyd(rows: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """(n,) the cluster of each row; clusters without rows stay where they began."""
+    """(n,) the cluster of each of the rows (n, C); clusters without rows stay where they began."""
     centres = rows[rng.choice(len(rows), count, replace=len(rows) < count)].copy()
+    columns, numbers = np.ascontiguousarray(rows.T), np.arange(count)[:, None]
+    nearest = np.full(len(rows), -1)
     for left in range(ROUNDS, -1, -1):
-        nearest = ((centres**2).sum(axis=1) - 2.0 * rows @ centres.T).argmin(axis=1)
-        if left == 0 or count == 1:
+        before, apart = nearest, 0.5 * (centres**2).sum(axis=1)[:, None] - centres @ columns  # (count, n)
+        nearest = apart.argmin(axis=0)
+        if left == 0 or count == 1 or bool((nearest == before).all()):
             break
-        members = np.bincount(nearest, minlength=count)
-        sums = np.zeros_like(centres)
-        for cluster in np.flatnonzero(members):
-            sums[cluster] = rows[nearest == cluster].sum(axis=0)
-        filled = members > 0
-        centres[filled] = sums[filled] / members[filled, None]
-    return np.asarray(nearest)
+        members = (nearest == numbers).astype(np.float64)  # (count, n)
+        size = members.sum(axis=1)
+        filled = size > 0
+        centres[filled] = (members @ rows)[filled] / size[filled, None]
+    return nearest
 
 
 def start_of(
