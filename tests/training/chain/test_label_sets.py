@@ -1,4 +1,4 @@
-"""Chains whose steps may each have one of a few sets of labels: the kernel of `label_sets.cpp` against the whole table."""
+"""Chains whose steps may each have one of a few sets of labels: `label_sets.cpp` against the whole table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from crfield.training.full_batch import FullBatch
 from crfield.training.likelihood import FusedChain
 from tests.cases.chains import native_level
 
-LENGTHS = [1, 2, 31, 31, 7, 0, 5, 12, 12, 12, 3, 30, 9, 1, 64, 20, 20, 8, 8]  # vectors that are not full, and some that are
+LENGTHS = [1, 2, 31, 31, 7, 0, 5, 12, 12, 12, 3, 30, 9, 1, 64, 20, 20, 8, 8]
 
 
 def case(rng: np.random.Generator, labels: int, size: int, *, scattered: bool, known: float) -> tuple[Batch, Target]:
@@ -36,7 +36,7 @@ def case(rng: np.random.Generator, labels: int, size: int, *, scattered: bool, k
 
 
 @pytest.mark.parametrize("level", [2, 3, 4])
-@pytest.mark.parametrize("labels, size", [(2, 1), (4, 2), (9, 3), (12, 4), (14, 7), (24, 8), (25, 5), (36, 6)])
+@pytest.mark.parametrize(("labels", "size"), [(2, 1), (4, 2), (9, 3), (12, 4), (14, 7), (24, 8), (25, 5), (36, 6)])
 def test_sets_are_the_masked_table(level: int, labels: int, size: int) -> None:
     rng = np.random.default_rng(labels)
     for scattered, known, scale in ((False, 0.0, 1.0), (True, 0.3, 1.0), (False, 0.9, 20.0)):

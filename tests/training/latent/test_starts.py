@@ -133,12 +133,14 @@ def test_races_on_half_of_the_sequences() -> None:
     winner = min(range(3), key=lambda k: left[k].value)
     alone, _ = run_start(problem, penalty, left[winner].weights, 1e-6, 300 - RACE_APART, Pause(), False)
     np.testing.assert_array_equal(raced.best.weights, alone.weights)
-    assert raced.best.converged and raced.values[winner] == alone.value
+    assert raced.best.converged
+    assert raced.values[winner] == alone.value
     half = sum(result.n_evaluations for result in left) // 2
     assert raced.n_evaluations == half + 2 + alone.n_evaluations
     gradient = np.empty(problem.n_weights)
     for k in {0, 1, 2} - {winner}:
-        value = problem.evaluate(left[k].weights, gradient) + 0.5 * penalty.l2 * float(left[k].weights @ left[k].weights)
+        there = left[k].weights
+        value = problem.evaluate(there, gradient) + 0.5 * penalty.l2 * float(there @ there)
         assert raced.values[k] == pytest.approx(value, rel=1e-12)
     several = fit_best(problem, penalty, starts, max_iter=300, n_jobs=2, **options)  # type: ignore[arg-type]
     np.testing.assert_allclose(several.values, raced.values, rtol=1e-9)

@@ -174,10 +174,20 @@ def fit_best(
         left = results[best]
         if every > 1:
             spent = sum(result.n_evaluations for result in results.values()) // every
-            results = {k: _seen_on_all(problem, penalty, result) for k, result in results.items() if ended or k != best}
+            others = [k for k in results if ended or k != best]
+            results = {k: _seen_on_all(problem, penalty, results[k]) for k in others}
         if every > 1 and not ended:
-            on = (problem, penalty, left.weights, tol, max_iter - steps, Pause(), False, callback)
-            take(best, run_start(*on)[0])  # type: ignore[arg-type]
+            whole, _ = run_start(
+                problem,  # type: ignore[arg-type]
+                penalty,
+                left.weights,
+                tol,
+                max_iter - steps,
+                Pause(),
+                False,
+                callback,
+            )
+            take(best, whole)
         elif race and not ended and results[best].reason == MAX_ITER and steps < max_iter:
             on = (problem, penalty, starts[best], tol, max_iter, pauses[best].keep(), False, callback)
             take(best, run_start(*on)[0])  # type: ignore[arg-type]

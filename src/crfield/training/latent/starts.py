@@ -10,10 +10,10 @@ goes to the end. On the world of `crfield experiment one-data-set` that comes to
 three random starts run to their ends, at a fraction of the evaluations. Without numeric columns there is nothing to
 cluster, and starts that are all alike must run to the end to be told apart.
 
-Which start is the lowest, half of the data tell as well. With `LEAST_RACED` sequences or more in a half, and a step for
-every weight, the race is on every other sequence, with half the penalty, and a little shorter; where the lowest was
-left a run on all begins. On that world and on `sub_structure` it comes as low in the mean, with about three quarters of
-the evaluations; on a third of the sequences the wrong one wins more often.
+Which start is the lowest, half of the data tell as well. With `LEAST_RACED` sequences or more in a half, and a step
+for every weight, the race is on every other sequence, with half the penalty, and a little shorter; where the lowest
+was left a run on all begins. On that world and on `sub_structure` it comes as low in the mean, with about three
+quarters of the evaluations; on a third of the sequences the wrong one wins more often.
 
 Cost: N · C · S products for each of `ROUNDS` passes over N rows of C columns with S states, and about `GUESSES`
 evaluations of a chain without anything hidden.
