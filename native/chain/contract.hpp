@@ -24,6 +24,8 @@ constexpr int BOTH_ENDS_VECTORS = 6;
 // Groups of at most so many sequences are swept side by side if few pairs carry a weight; of half as many, and so many
 // labels, if any may: see side_by_side.cpp.
 constexpr int SIDE_MOST = 16, SIDE_LABELS = 32;
+// Labels of the largest set of `LabelSets`.
+constexpr int SET_MOST = 8;
 // In single precision always SIDE_MOST, if edge scores spread over at most so many nats (see side_by_side.cpp) and
 // weights are no larger than that.
 constexpr double SINGLE_SPREAD = 30.0, LARGEST_SINGLE = 1e30;
@@ -90,6 +92,16 @@ struct Sweep {
   double* counts = nullptr;        // (L, stride) += Σ factor α_i v_j: times prob_ij it is the expected count
   double* pair_counts = nullptr;   // (P) the same for a sparse table, pairs in by_earlier order
   double* direct = nullptr;        // (L, stride) += expected counts of sequences that took the log recursion
+};
+
+// What the labels leave of a group, where every row may have one of a few sets of labels: see label_sets.cpp.
+struct LabelSets {
+  int count = 0, size = 0;         // sets, and labels of the largest
+  const int32_t* label = nullptr;  // (sets, size) the labels of each, and -1 behind them
+  const int32_t* of = nullptr;     // (rows) the set of each row
+  double* tables = nullptr;        // scratch: 2 * sets² * (size², in whole vectors)
+  double* side = nullptr;          // scratch: (2 * size + 1) * steps vectors
+  double* belief = nullptr;        // (rows, size) out: node marginals
 };
 
 // Groups that are swept side by side, in double or in single precision: the lanes of vectors are dealt to them, `per`
@@ -189,6 +201,8 @@ struct Kernels {
   int level, lanes;
   void (*exponentiate)(int64_t n, const double* x, double shift, double* out);
   void (*sweep)(const EdgeTable&, Sweep&);
+  // the same over what labels leave, for tables that are safe; scores are left as they are, and beliefs
+  void (*sweep_sets)(const EdgeTable&, const LabelSets&, Sweep&);
   // false where every path is forbidden: then only `belief` has been written to
   bool (*both_ends)(const EdgeTable&, BothEnds&);
   int64_t (*both_ends_spare)(int stride);

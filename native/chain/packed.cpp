@@ -252,6 +252,8 @@ std::unique_ptr<Problem> Problem::restore(std::shared_ptr<Workspace> workspace, 
               (int64_t)p.allowed_.size() == (rows - p.first_partial_row_) * m.labels,
           "packed labels do not fit");
 
+  p.find_sets();
+
   borrow("edge_indptr", p.edge_indptr_);
   borrow("edge_indices", p.edge_indices_);
   borrow("edge_values", p.edge_values_);

@@ -58,7 +58,22 @@ double Problem::one_group(const Group& g, const Loaded& loaded, const double* ba
 
   double value = 0;
   const bool gold = mode == Mode::GRADIENT;
-  if (g.partial && gold) {
+  // What the labels leave comes first where it leaves the scores alone
+  const Sets& own = sets_[&g - groups_.data()];
+  LabelSets sets;
+  if (own.size && gold && table.safe && !table.sparse && !each) {
+    const int lanes = m.k->lanes, count = (int)own.label.size() / own.size;
+    const int64_t pair = (own.size * own.size + lanes - 1) / lanes * lanes;
+    part.scratch.second.resize(2 * count * count * pair + (2 * own.size + 1) * (int64_t)g.steps * lanes);
+    part.third.resize(g.rows * own.size);
+    double* tables = part.scratch.second.data();
+    sets = {count, own.size, own.label.data(), own.of.data(), tables, tables + 2 * count * count * pair,
+            part.third.data()};
+    for (int b = 0; b < g.width; b++) part.scratch.factor[b] = -weight_[g.sequence[b]];
+    s.counts = part.counts.data();
+    m.k->sweep_sets(table, sets, s);
+    for (int b = 0; b < g.width; b++) value -= weight_[g.sequence[b]] * s.total[b];
+  } else if (g.partial && gold) {
     part.scratch.second.resize(cells);
     std::memcpy(part.scratch.second.data(), s.score, sizeof(double) * cells);
   }
@@ -89,6 +104,12 @@ double Problem::one_group(const Group& g, const Loaded& loaded, const double* ba
     for (int64_t k = 0; k < cells; k++) belief[k] -= belief[k] * belief[k];
   } else if (!g.partial) {
     for (int64_t r = 0; r < g.rows; r++) belief[cell[r]] -= 1;
+  } else if (sets.count) {
+    for (int64_t r = 0; r < g.rows; r++) {
+      const int32_t* label = sets.label + (int64_t)sets.of[r] * sets.size;
+      const double* left = sets.belief + r * sets.size;
+      for (int i = 0; i < sets.size && label[i] >= 0; i++) belief[r * stride + label[i]] -= left[i];
+    }
   } else {
     part.third.resize(cells);
     std::memcpy(part.third.data(), belief, sizeof(double) * cells);

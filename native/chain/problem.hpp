@@ -65,6 +65,7 @@ class Problem {
   NodeRows rows() const;
   BatchView edge_view() const;
   void pack_rows(const BatchView& batch, const std::vector<int64_t>& node_of_row);
+  void find_sets();
   void order_rows(std::vector<int32_t>& items);
   void pack_singles(const BatchView& batch, const std::vector<int64_t>& node_of_row);
   double one_group(const Group& g, const Loaded& loaded, const double* base, double scale, const double* boundary,
@@ -111,6 +112,11 @@ class Problem {
   MergedRows merged_;
   std::vector<uint8_t> allowed_;   // (rows of partial groups, L) in packed order, from first_partial_row_
   int64_t first_partial_row_ = 0;
+  struct Sets {                    // of a group, or none: see LabelSets
+    int size = 0;
+    std::vector<int32_t> label, of;
+  };
+  std::vector<Sets> sets_;         // (G)
   std::vector<double> weight_;     // (B)
   bool weighted_ = false;
   std::vector<double> gold_pairs_;  // (P) weighted counts of gold transitions of complete sequences

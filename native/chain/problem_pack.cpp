@@ -2,6 +2,7 @@
 // that the gather reads, gold labels and what partly labelled steps allow.
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <stdexcept>
 
 #include "chain/problem_memory.hpp"
@@ -69,6 +70,8 @@ Problem::Problem(std::shared_ptr<const Model> model, const BatchView& x, const i
       allowed_[(size_t)(r - first_partial_row_) * m.labels + j] =
           gold_[r] >= 0 ? gold_[r] == j : allowed[node_of_row[r] * m.labels + j] != 0;
 
+  find_sets();
+
   edge_offsets_ = x.edge_offsets;
   gold_pairs_.assign(m.pairs.size(), 0.0);
   if (m.edge_features()) {
@@ -96,6 +99,39 @@ Problem::Problem(std::shared_ptr<const Model> model, const BatchView& x, const i
     }
   }
   return_freed_memory();
+}
+
+// The sets of labels that the rows of partial groups may have, where sums over these pay: where they are small beside
+// the table, and so few that the tables of their pairs are small beside the rows.
+void Problem::find_sets() {
+  const int L = model_->labels;
+  sets_.assign(groups_.size(), Sets());
+  for (size_t k = 0; k < groups_.size(); k++) {
+    const Group& g = groups_[k];
+    if (!g.partial) continue;
+    const uint8_t* allowed = allowed_.data() + (g.row - first_partial_row_) * L;
+    std::map<std::vector<int32_t>, int32_t> number;
+    std::vector<std::vector<int32_t>> found;
+    Sets sets;
+    bool pays = true;
+    std::vector<int32_t> one;
+    for (int64_t r = 0; r < g.rows && pays; r++, allowed += L) {
+      one.clear();
+      for (int32_t j = 0; j < L; j++)
+        if (allowed[j]) one.push_back(j);
+      const auto place = number.emplace(one, (int32_t)found.size());
+      if (place.second) found.push_back(one);
+      sets.of.push_back(place.first->second);
+      sets.size = std::max({sets.size, (int)one.size(), 1});
+      const int64_t cells = (int64_t)sets.size * sets.size, count = (int64_t)found.size();
+      pays = sets.size <= SET_MOST && 4 * cells <= (int64_t)L * L && 2 * count * count * cells <= g.rows * L;
+    }
+    if (!pays) continue;
+    sets.label.assign(found.size() * sets.size, -1);
+    for (size_t n = 0; n < found.size(); n++)
+      std::copy(found[n].begin(), found[n].end(), sets.label.begin() + n * sets.size);
+    sets_[k] = std::move(sets);
+  }
 }
 
 void Problem::pack_rows(const BatchView& x, const std::vector<int64_t>& node_of_row) {

@@ -17,7 +17,7 @@ from crfield.simulate.episodes import N_PHASES, make_episodes
 from crfield.training.column_basis import Moments
 from crfield.training.latent.best import Trained, fit_best, run_start
 from crfield.training.latent.chain import LatentChain
-from crfield.training.latent.starts import RACE, Pause, clustered_states
+from crfield.training.latent.starts import RACE, RACE_APART, Pause, clustered_states
 
 
 def two_clouds(n: int = 60) -> tuple[Batch, Target, StateSpace, np.ndarray]:
@@ -119,3 +119,35 @@ def _random_starts(model: LatentDynamicCRF, learn: object) -> tuple[LatentChain,
     problem = LatentChain(fitted.columns.layout, batch, target)
     rng = np.random.default_rng(0)
     return problem, Penalty(l2=model.l2), [rng.normal(scale=0.3, size=problem.n_weights) for _ in range(3)]
+
+
+def test_races_on_half_of_the_sequences() -> None:
+    learn = make_episodes(n_sequences=24, length=30, random_state=3, phases=True)
+    model = LatentDynamicCRF(n_states=3, tol=1e-3).fit(list(learn.features), learn.labels)
+    problem, penalty, starts = _random_starts(model, learn)
+    part, own, every = problem.raced(penalty)
+    assert (every, own.l2, part.batch.topology.n_sequences) == (2, penalty.l2 / 2, 12)
+    options = {"training": "gradient", "tol": 1e-6, "race": True}
+    raced = fit_best(problem, penalty, starts, max_iter=300, **options)  # type: ignore[arg-type]
+    left = [run_start(part, own, start, 1e-6, RACE_APART, Pause(), False)[0] for start in starts]  # type: ignore[arg-type]
+    winner = min(range(3), key=lambda k: left[k].value)
+    alone, _ = run_start(problem, penalty, left[winner].weights, 1e-6, 300 - RACE_APART, Pause(), False)
+    np.testing.assert_array_equal(raced.best.weights, alone.weights)
+    assert raced.best.converged
+    assert raced.values[winner] == alone.value
+    half = sum(result.n_evaluations for result in left) // 2
+    assert raced.n_evaluations == half + 2 + alone.n_evaluations
+    gradient = np.empty(problem.n_weights)
+    for k in {0, 1, 2} - {winner}:
+        there = left[k].weights
+        value = problem.evaluate(there, gradient) + 0.5 * penalty.l2 * float(there @ there)
+        assert raced.values[k] == pytest.approx(value, rel=1e-12)
+    several = fit_best(problem, penalty, starts, max_iter=300, n_jobs=2, **options)  # type: ignore[arg-type]
+    np.testing.assert_allclose(several.values, raced.values, rtol=1e-9)
+    few = fit_best(problem, penalty, starts, max_iter=10, **options)  # type: ignore[arg-type]
+    assert few.best.n_iter == 10
+
+
+def test_few_sequences_race_whole() -> None:
+    problem, penalty, _ = latent_problem()
+    assert problem.raced(penalty) == (problem, penalty, 1)

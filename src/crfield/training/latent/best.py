@@ -20,7 +20,7 @@ each other, so with several jobs each goes to a process of its own (`training.pa
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,11 +28,11 @@ import numpy as np
 from crfield.core.checks import one_of
 from crfield.optimize.history import CALLBACK, INTERRUPTED, MAX_ITER, Result
 from crfield.optimize.lbfgs import minimize
-from crfield.optimize.penalty import Penalty
+from crfield.optimize.penalty import Penalised, Penalty, Point
 from crfield.training.latent.chain import LatentChain
 from crfield.training.latent.classes import HiddenClasses, class_basis
 from crfield.training.latent.em import Callback, Halves, fit_em
-from crfield.training.latent.starts import RACE, Pause
+from crfield.training.latent.starts import RACE, RACE_APART, Pause
 from crfield.training.likelihood import fit_likelihood, history_pairs
 from crfield.training.parallel import run_each
 
@@ -133,7 +133,9 @@ def fit_best(
     """Train from every start and keep the smallest F; the first of equal ones.
 
     With ``race`` (a `LatentChain` that tells, by gradients) all run a few steps, and the lowest then goes on alone;
-    ``values`` are then where each was left. With several jobs and no callback each start has a process of its own;
+    ``values`` are then where each was left. Where data are many the race is on a part of them (`LatentChain.raced`),
+    an evaluation of which counts as its share of one, and from where the lowest was left a run on all begins;
+    ``values`` are of all. With several jobs and no callback each start has a process of its own;
     ``after(number, result)`` hears of each that ends. The answer is the same either way. Ctrl-C keeps the best of
     what is there.
     """
@@ -143,11 +145,16 @@ def fit_best(
     apart = n_jobs > 1 and len(starts) > 1 and callback is None
     heard = None if apart else callback
     steps = min(RACE, max_iter) if race and len(starts) > 1 else max_iter
+    field, own, every = problem, penalty, 1
+    if steps < max_iter and isinstance(problem, LatentChain):
+        field, own, every = problem.raced(penalty)
+        steps = steps if every == 1 else min(RACE_APART, max_iter)
     cases: list[tuple[Any, ...]] = [(problem, penalty, start, training, tol, max_iter, heard) for start in starts]
     if race:
-        cases = [(problem, penalty, start, tol, steps, Pause(), apart, heard) for start in starts]
+        cases = [(field, own, start, tol, steps, Pause(), apart, heard) for start in starts]
     threads = problem.n_jobs
-    problem.n_jobs = 1 if apart else n_jobs
+    problem.n_jobs = field.n_jobs = 1 if apart else n_jobs
+    spent = 0
 
     def take(number: int, result: Result) -> bool:
         results[number] = result
@@ -162,9 +169,26 @@ def fit_best(
             ended = take(number, result)
             if ended:
                 break
+        problem.n_jobs = n_jobs
         best = min(results, key=lambda k: (results[k].value, k))
-        if race and not ended and results[best].reason == MAX_ITER and steps < max_iter:
-            problem.n_jobs = n_jobs
+        left = results[best]
+        if every > 1:
+            spent = sum(result.n_evaluations for result in results.values()) // every
+            others = [k for k in results if ended or k != best]
+            results = {k: _seen_on_all(problem, penalty, results[k]) for k in others}
+        if every > 1 and not ended:
+            whole, _ = run_start(
+                problem,  # type: ignore[arg-type]
+                penalty,
+                left.weights,
+                tol,
+                max_iter - steps,
+                Pause(),
+                False,
+                callback,
+            )
+            take(best, whole)
+        elif race and not ended and results[best].reason == MAX_ITER and steps < max_iter:
             on = (problem, penalty, starts[best], tol, max_iter, pauses[best].keep(), False, callback)
             take(best, run_start(*on)[0])  # type: ignore[arg-type]
     except KeyboardInterrupt:
@@ -174,4 +198,11 @@ def fit_best(
         problem.n_jobs = threads
     values = np.array([results[k].value if k in results else np.nan for k in range(len(starts))])
     best = int(np.nanargmin(values))
-    return Trained(results[best], values, sum(result.n_evaluations for result in results.values()))
+    return Trained(results[best], values, spent + sum(result.n_evaluations for result in results.values()))
+
+
+def _seen_on_all(problem: Any, penalty: Penalty, result: Result) -> Result:
+    """What came of a run on a part of the data, with the value on all of them; it has no end there."""
+    here = Point(result.weights, np.empty_like(result.weights))
+    Penalised(problem, penalty, n_jobs=problem.n_jobs).evaluate(here)
+    return replace(result, value=here.value, n_evaluations=1, converged=False)

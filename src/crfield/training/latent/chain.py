@@ -7,6 +7,7 @@ halves alone, which only EM asks for, take the plain path.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from crfield.optimize.penalty import Penalty
 from crfield.scoring.layout import Layout
 from crfield.scoring.linear import LinearScorer
 from crfield.training.column_basis import measured
-from crfield.training.latent.starts import clustered_states, start_of
+from crfield.training.latent.starts import APART, LEAST_RACED, clustered_states, every_other, start_of
 from crfield.training.likelihood import FusedChain, numeric_basis
 
 
@@ -73,6 +74,16 @@ class LatentChain:
         states = clustered_states(self.batch, self.fused.moments, self.target, self.space, seed)
         basis = self.basis(penalty)
         return start_of(states, self.layout, self.batch, self.target, penalty, basis, n_jobs=self.n_jobs)
+
+    def raced(self, penalty: Penalty) -> tuple[LatentChain, Penalty, int]:
+        """The problem on every k-th sequence with its share of the penalty, and k; itself where data are few."""
+        chains = self.batch.topology
+        every = min(APART, chains.n_sequences // LEAST_RACED, chains.n_nodes // max(self.n_weights, 1))
+        if every < 2:
+            return self, penalty, 1
+        batch, target = every_other(self.batch, self.target, every)
+        own = replace(penalty, l2=penalty.l2 / every)
+        return LatentChain(self.layout, batch, target, space=self.space, n_jobs=self.n_jobs), own, every
 
     def evaluate(self, weights: np.ndarray, gradient: np.ndarray) -> float:
         """free − clamped; the gradient is written to ``gradient``."""

@@ -10,6 +10,11 @@ goes to the end. On the world of `crfield experiment one-data-set` that comes to
 three random starts run to their ends, at a fraction of the evaluations. Without numeric columns there is nothing to
 cluster, and starts that are all alike must run to the end to be told apart.
 
+Which start is the lowest, half of the data tell as well. With `LEAST_RACED` sequences or more in a half, and a step
+for every weight, the race is on every other sequence, with half the penalty, and a little shorter; where the lowest
+was left a run on all begins. On that world and on `sub_structure` it comes as low in the mean, with about three
+quarters of the evaluations; on a third of the sequences the wrong one wins more often.
+
 Cost: N · C · S products for each of `ROUNDS` passes over N rows of C columns with S states, and about `GUESSES`
 evaluations of a chain without anything hidden.
 """
@@ -22,7 +27,8 @@ import numpy as np
 
 from crfield.core.states import StateSpace
 from crfield.core.target import UNKNOWN, Target
-from crfield.data.batch import Batch
+from crfield.core.topology import Chains
+from crfield.data.batch import Batch, Columns
 from crfield.optimize.basis import Basis
 from crfield.optimize.lbfgs import minimize
 from crfield.optimize.penalty import Penalty
@@ -34,6 +40,8 @@ from crfield.training.likelihood import FusedChain, history_pairs
 ROUNDS = 8  # of Lloyd's algorithm
 GUESSES = 6  # steps of the problem in which states are known
 RACE = 16  # steps before the lowest start goes on alone
+APART, LEAST_RACED = 2, 12  # a race sees one of so many sequences, where that leaves so many
+RACE_APART = 12  # steps of such a race
 
 
 class Pause:
@@ -85,19 +93,55 @@ def clustered_states(batch: Batch, moments: Moments, target: Target, space: Stat
 
 
 def _lloyd(rows: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """(n,) the cluster of each row; clusters without rows stay where they began."""
+    """(n,) the cluster of each of the rows (n, C); clusters without rows stay where they began."""
     centres = rows[rng.choice(len(rows), count, replace=len(rows) < count)].copy()
+    columns, numbers = np.ascontiguousarray(rows.T), np.arange(count)[:, None]
+    nearest = np.full(len(rows), -1)
     for left in range(ROUNDS, -1, -1):
-        nearest = ((centres**2).sum(axis=1) - 2.0 * rows @ centres.T).argmin(axis=1)
-        if left == 0 or count == 1:
+        before, apart = nearest, 0.5 * (centres**2).sum(axis=1)[:, None] - centres @ columns  # (count, n)
+        nearest = apart.argmin(axis=0)
+        if left == 0 or count == 1 or bool((nearest == before).all()):
             break
-        members = np.bincount(nearest, minlength=count)
-        sums = np.zeros_like(centres)
-        for cluster in np.flatnonzero(members):
-            sums[cluster] = rows[nearest == cluster].sum(axis=0)
-        filled = members > 0
-        centres[filled] = sums[filled] / members[filled, None]
-    return np.asarray(nearest)
+        members = (nearest == numbers).astype(np.float64)  # (count, n)
+        size = members.sum(axis=1)
+        filled = size > 0
+        centres[filled] = (members @ rows)[filled] / size[filled, None]
+    return nearest
+
+
+def every_other(batch: Batch, target: Target, every: int) -> tuple[Batch, Target]:
+    """One of ``every`` sequences, from the first on.
+
+    >>> from crfield.core.topology import Chains
+    >>> batch = Batch(Chains.from_lengths([1, 2, 1]), Columns.from_rows([[0], [1], [], [2]], width=3))
+    >>> part, target = every_other(batch, Target(batch.topology, 2, np.array([0, 1, 1, 0])), 2)
+    >>> part.topology.lengths.tolist(), part.node.indices.tolist(), target.labels.tolist()
+    ([1, 1], [0, 2], [0, 0])
+    """
+    chains = batch.topology
+    taken = np.arange(chains.n_sequences) % every == 0
+    nodes = np.flatnonzero(taken[chains.sequence_of_node])
+    edges = np.flatnonzero(taken[chains.sequence_of_edge])
+    part = Chains.from_lengths(chains.lengths[taken])
+    edge = None if batch.edge is None else _rows_of(batch.edge, edges)
+    allowed = None if target.allowed is None else target.allowed[nodes]
+    weight = None if target.weight is None else target.weight[taken]
+    some = Target(part, target.n_labels, target.labels[nodes], allowed, weight)
+    return Batch(part, _rows_of(batch.node, nodes), edge), some
+
+
+def _rows_of(columns: Columns, rows: np.ndarray) -> Columns:
+    lengths = np.diff(columns.indptr)[rows]
+    indptr = np.concatenate([[0], np.cumsum(lengths)])
+    at = np.arange(indptr[-1]) + np.repeat(columns.indptr[rows] - indptr[:-1], lengths)
+    values, dense = columns.values, columns.dense
+    return Columns(
+        indptr,
+        columns.indices[at],
+        columns.width,
+        None if values is None else values[at],
+        None if dense is None else dense[rows],
+    )
 
 
 def start_of(
