@@ -39,7 +39,7 @@ from crfield.optimize.lbfgs import minimize
 from crfield.optimize.penalty import Penalty
 from crfield.scoring.layout import Layout
 from crfield.scoring.segments import SegmentLayout
-from crfield.training.chain.newton_passes import draw_labels
+from crfield.training.chain.drawn_curvature import draw_labels
 from crfield.training.column_basis import Moments, column_basis, column_table
 from crfield.training.likelihood import FusedChain, history_pairs
 

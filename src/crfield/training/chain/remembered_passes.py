@@ -44,6 +44,8 @@ from crfield.core.target import Target
 from crfield.data.batch import Batch
 from crfield.kernels.dual import PrimalDual, Table
 from crfield.optimize.penalty import Penalty
+from crfield.training.chain import frequent_weights
+from crfield.training.chain.frequent_weights import FrequentWeights
 from crfield.training.chain.primal_dual import DAMPING, compiled, reason_against, table_bytes
 from crfield.training.chain.primal_dual import LEAST_RIDGE as LEAST_CURVED
 from crfield.training.likelihood import LEAST_RIDGE, FusedChain
@@ -78,6 +80,7 @@ class RememberedPasses:
     steps: np.ndarray | None = None  # (W,) τ; None while the table is filled
     rows: dict[bytes, list[int]] = field(default_factory=dict)  # sequences of the table by digest, the next one first
     heard: int = 0  # sequences of this pass
+    frequent: FrequentWeights | None = None
     lost: bool = False  # the stream is not one that comes again
 
     @classmethod
@@ -144,13 +147,21 @@ class RememberedPasses:
         places: np.ndarray,
         penalty: Penalty,
         rng: np.random.Generator,
+        parts,
     ) -> float:
         """A primal–dual step of each sequence of a part, which are ``places`` of the table; gives the loss met."""
         assert self.steps is not None
         run = PrimalDual(problem.compiled, penalty.penalised, width=1)
         own, lengths = places[run.sequences()], lengths[run.sequences()]
         nodes = np.arange(lengths.sum()) + np.repeat(self.first[own] - np.cumsum(lengths) + lengths, lengths)
-        run.restore(self.weights, self.dual, self.steps, Table(self.node[nodes], self.pairs[own], self.told[own]))
+        steps = self.steps
+        if self.frequent is None:
+            self.frequent = FrequentWeights.of(self.counts, len(self.first), self.weights)
+        frequent = self.frequent
+        if frequent.newton is not None:
+            steps = steps.copy()
+            steps[frequent.index] *= frequent_weights.CALM
+        run.restore(self.weights, self.dual, steps, Table(self.node[nodes], self.pairs[own], self.told[own]))
         run.set_counts(self.counts / DRIFT)  # the share of d and the ridge in a step is DRIFT / n_f
         weight = min(len(places) / (SPAN * self.n * SWEEPS), 1.0)
         loss, curvature = 0.0, np.zeros_like(self.curvature)
@@ -159,7 +170,13 @@ class RememberedPasses:
             met = run.epoch(order, l2=penalty.l2, damping=DAMPING, curvature=sweep == 0)
             if sweep == 0:
                 loss, curvature = met, run.curvature()
-            self.mean += weight * (run.weights() - self.mean)
+            weights = run.weights()
+            frequent.visited(own, weights)
+            if sweep == SWEEPS - 1: frequent.heard(parts.layout, parts.batch, parts.target.weight, weights, self.n, rng)
+            if frequent.newton is not None:
+                frequent.step(weights, run.dual(), penalty)
+                run.set_weights(weights)
+            self.mean += weight * (weights - self.mean)
         table = run.table()
         self.node[nodes], self.pairs[own], self.told[own] = table.node, table.pairs, table.told
         self.weights, self.dual = run.weights(), run.dual()
@@ -172,6 +189,7 @@ class RememberedPasses:
         self.heard += count
         if self.heard >= self.n * (1 - 1e-9):
             self.steps = 1.0 / (max(penalty.l2, LEAST_CURVED) + np.sqrt(self.curvature * (self.n / self.heard)))
+            if self.frequent is not None: self.frequent.over(self.n/self.heard)
             self.curvature[:] = 0.0
             self.heard = 0
 
