@@ -4,9 +4,8 @@ Stochastic steps over the same n sequences again and again are left with the noi
 passes about d / 2k above the minimum, where d is the number of weights that the data decide (Bach & Moulines 2011,
 *Non-asymptotic analysis of stochastic approximation algorithms*), and columns that overlap make it worse. A pass in
 which every part tells its loss and its slope at one point v knows those of all; and where weights are few, the
-curvature of all is a matrix that parts add up to as well. It is the covariance of the counts of features of
-labellings drawn from the model (Lehmann & Casella 1998, *Theory of point estimation*, § 2.5), so some draws of each
-sequence stand for it:
+curvature of all is a matrix that parts add up to as well, about, from labellings that the model draws
+(`training.chain.drawn_curvature`):
 
     v ← v − t (H + penalty)⁻¹ ∇F(v)          at the end of a pass
 
@@ -29,10 +28,11 @@ import numpy as np
 
 from crfield.data.batch import Batch
 from crfield.optimize.penalty import Penalty
-from crfield.training.chain.drawn_curvature import drawn_curvature
+from crfield.training.chain.drawn_curvature import drawn_curvature, n_pieces
 from crfield.training.likelihood import FusedChain
 
 MOST_WEIGHTS = 500
+ROWS, FEWEST, MOST = 12, 2, 16  # drawn pieces for each weight; draws of a piece
 SHARES = (3.0, 1.5, 0.7, 0.3, 0.12)  # of Newton's step
 LEAST = 1e-9  # of the largest curvature: what has none
 
@@ -68,11 +68,13 @@ class NewtonPasses:
 
     def hear(self, problem: FusedChain, batch: Batch, weight: np.ndarray | None, rng: np.random.Generator) -> float:
         """One more part; gives its loss at the first point."""
-        slope, losses = np.empty(self.points.shape[1]), []
+        size = self.points.shape[1]
+        slope, losses = np.empty(size), []
+        draws = int(np.clip(-(-ROWS * size // max(n_pieces(batch.topology), 1)), FEWEST, MOST))
         for number, point in enumerate(self.points):
             losses.append(problem.evaluate(point, slope))
             self.slopes[number] += slope
-            self.bends[number] += drawn_curvature(problem.layout, batch, weight, point, rng)
+            self.bends[number] += drawn_curvature(problem.layout, batch, weight, point, rng, draws=draws)
         self.values += losses
         self.count += batch.topology.n_sequences
         return float(losses[0])

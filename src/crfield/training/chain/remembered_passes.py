@@ -44,8 +44,8 @@ from crfield.core.target import Target
 from crfield.data.batch import Batch
 from crfield.kernels.dual import PrimalDual, Table
 from crfield.optimize.penalty import Penalty
-from crfield.training.chain import frequent_weights
 from crfield.training.chain.frequent_weights import FrequentWeights
+from crfield.training.chain.plan import ChainParts
 from crfield.training.chain.primal_dual import DAMPING, compiled, reason_against, table_bytes
 from crfield.training.chain.primal_dual import LEAST_RIDGE as LEAST_CURVED
 from crfield.training.likelihood import LEAST_RIDGE, FusedChain
@@ -79,8 +79,8 @@ class RememberedPasses:
     first: np.ndarray  # (B,) where the rows of a sequence begin
     steps: np.ndarray | None = None  # (W,) τ; None while the table is filled
     rows: dict[bytes, list[int]] = field(default_factory=dict)  # sequences of the table by digest, the next one first
+    frequent: FrequentWeights | None = None  # likewise; these have Newton's steps
     heard: int = 0  # sequences of this pass
-    frequent: FrequentWeights | None = None
     lost: bool = False  # the stream is not one that comes again
 
     @classmethod
@@ -143,24 +143,21 @@ class RememberedPasses:
     def learn(
         self,
         problem: FusedChain,
-        lengths: np.ndarray,
+        parts: ChainParts,
         places: np.ndarray,
         penalty: Penalty,
         rng: np.random.Generator,
-        parts,
     ) -> float:
         """A primal–dual step of each sequence of a part, which are ``places`` of the table; gives the loss met."""
         assert self.steps is not None
-        run = PrimalDual(problem.compiled, penalty.penalised, width=1)
-        own, lengths = places[run.sequences()], lengths[run.sequences()]
+        assert self.frequent is not None
+        assert parts.layout is not None
+        run, frequent, steps = PrimalDual(problem.compiled, penalty.penalised, width=1), self.frequent, self.steps
+        own, lengths = places[run.sequences()], parts.batch.topology.lengths[run.sequences()]
         nodes = np.arange(lengths.sum()) + np.repeat(self.first[own] - np.cumsum(lengths) + lengths, lengths)
-        steps = self.steps
-        if self.frequent is None:
-            self.frequent = FrequentWeights.of(self.counts, len(self.first), self.weights)
-        frequent = self.frequent
-        if frequent.newton is not None:
+        if frequent.moved:
             steps = steps.copy()
-            steps[frequent.index] *= frequent_weights.CALM
+            steps[frequent.index] = 0.0
         run.restore(self.weights, self.dual, steps, Table(self.node[nodes], self.pairs[own], self.told[own]))
         run.set_counts(self.counts / DRIFT)  # the share of d and the ridge in a step is DRIFT / n_f
         weight = min(len(places) / (SPAN * self.n * SWEEPS), 1.0)
@@ -172,8 +169,9 @@ class RememberedPasses:
                 loss, curvature = met, run.curvature()
             weights = run.weights()
             frequent.visited(own, weights)
-            if sweep == SWEEPS - 1: frequent.heard(parts.layout, parts.batch, parts.target.weight, weights, self.n, rng)
-            if frequent.newton is not None:
+            if sweep == SWEEPS - 1:
+                frequent.hear(parts.layout, parts.batch, parts.target.weight, weights, self.n, rng)
+            if frequent.moved:
                 frequent.step(weights, run.dual(), penalty)
                 run.set_weights(weights)
             self.mean += weight * (weights - self.mean)
@@ -188,8 +186,12 @@ class RememberedPasses:
         self.curvature += np.maximum(curvature, 0.0)
         self.heard += count
         if self.heard >= self.n * (1 - 1e-9):
-            self.steps = 1.0 / (max(penalty.l2, LEAST_CURVED) + np.sqrt(self.curvature * (self.n / self.heard)))
-            if self.frequent is not None: self.frequent.over(self.n/self.heard)
+            scale = self.n / self.heard
+            self.steps = 1.0 / (max(penalty.l2, LEAST_CURVED) + np.sqrt(self.curvature * scale))
+            if self.frequent is None:
+                self.frequent = FrequentWeights.of(self.weights, self.counts, len(self.first))
+            else:
+                self.frequent.end_pass(penalty, len(self.weights), scale)
             self.curvature[:] = 0.0
             self.heard = 0
 
