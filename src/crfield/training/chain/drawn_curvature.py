@@ -115,7 +115,10 @@ class Counter:
     def __call__(
         self, columns: Columns, chains: Chains, drawn: np.ndarray, first: np.ndarray, last: np.ndarray
     ) -> np.ndarray:
-        """(B, draws, m) counts in B pieces, from labels (draws, N); ``first``, ``last``: what `start`, `end` are of."""
+        """(B, draws, m) counts in B pieces of labels (draws, N).
+
+        ``first`` and ``last`` (B,) bool say which pieces begin and end a sequence.
+        """
         draws, wide = len(drawn), self.size + 1
         own = chains.sequence_of_node * draws + np.arange(draws)[:, None]  # (draws, N) the row of the table below
         counts = np.zeros(chains.n_sequences * draws * wide)
