@@ -65,7 +65,6 @@ class FrequentWeights:
     members: dict[int, int]  # sequences of each
     inverse: np.ndarray | None = None  # (m, m) (H + R)⁻¹; None before there is one
     n_passes: int = 1  # this one included
-    young: int = 0  # sequences that came to the last point; 0 where the next call begins another
 
     @classmethod
     def of(cls, weights: np.ndarray, counts: np.ndarray, n: int) -> FrequentWeights:
@@ -124,22 +123,21 @@ class FrequentWeights:
 
     def visited(self, sequences: np.ndarray, weights: np.ndarray) -> None:
         """Sequences (b,) were visited at these weights."""
-        number, here = max(self.points), weights[self.index]
-        if self.young:
-            share = len(sequences) / (self.young + len(sequences))
-            here = self.points[number] + share * (here - self.points[number])
-        else:
-            number += 1
+        if not len(sequences):
+            return
         left, counts = np.unique(self.point[sequences], return_counts=True)
-        self.point[sequences] = number
-        self.points[number], self.members[number] = here, self.members.get(number, 0) + len(sequences)
         for old, count in zip(left.tolist(), counts.tolist()):
             self.members[old] -= count
+        number, here = max(self.points), weights[self.index]
+        if self.members[number] * POINTS >= len(self.point):
+            number += 1  # else others share the last point with these
+        known, before = self.members.get(number, 0), self.points.get(number, here)
+        self.members[number] = known + len(sequences)
+        self.points[number] = before + (here - before) * (len(sequences) / self.members[number])
+        self.point[sequences] = number
+        for old in left.tolist():
             if not self.members[old]:
                 del self.members[old], self.points[old]
-        self.young = self.young + len(sequences)
-        if self.young * POINTS >= len(self.point):
-            self.young = 0
 
     def step(self, weights: np.ndarray, dual: np.ndarray, penalty: Penalty) -> None:
         """Move the weights (W,) of ``index`` to where the slope of all is about nothing; ``dual`` (W,) is d."""
