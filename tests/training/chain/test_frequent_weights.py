@@ -8,7 +8,7 @@ import pytest
 from crfield import ChainCRF
 from crfield.data.labels import LabelCoder
 from crfield.optimize.penalty import Penalty
-from crfield.training.chain import drawn_curvature as drawn
+from crfield.training import drawn_curvature as drawn
 from crfield.training.chain import frequent_weights, remembered_passes
 from tests.cases.chains import needs_native
 from tests.training.chain.test_partial_fit import in_passes, objective, remembered, sentences

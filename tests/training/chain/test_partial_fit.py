@@ -19,7 +19,7 @@ from crfield.optimize.basis import second_derivative
 from crfield.scoring.layout import Layout
 from crfield.scoring.layout_growth import carried, joined
 from crfield.training.chain import remembered_passes
-from crfield.training.chain.drawn_curvature import drawn_curvature
+from crfield.training.drawn_curvature import drawn_curvature
 from tests.cases.chains import needs_native
 from tests.cases.estimators import KINDS, Kind, as_strings, exact, world
 

@@ -16,7 +16,7 @@ weights. With w_i the weights at which sequence i was visited last, and H the cu
 This is the incremental Newton method (Rodomanov & Kropotov 2016, *A superlinearly-convergent proximal Newton-type
 method for the optimization of finite sums*) with one H for all. Here it is for the m most frequent weights alone, at
 most ``MOST``, which ``SHARE`` of the sequences have: they go to that w behind each sweep of a part, and at visits of
-sequences make ``CALM`` of the steps that others make. H comes from draws (`training.chain.drawn_curvature`) in the
+sequences make ``CALM`` of the steps that others make. H comes from draws (`training.drawn_curvature`) in the
 first pass after the table is full, in which steps are as they are for all weights; it is made again in the third,
 the ninth and so on.
 
@@ -44,7 +44,7 @@ from crfield.core.topology import Chains
 from crfield.data.batch import Batch
 from crfield.optimize.penalty import Penalty
 from crfield.scoring.layout import Layout
-from crfield.training.chain.drawn_curvature import drawn_curvature, n_pieces
+from crfield.training.drawn_curvature import drawn_curvature, n_pieces
 
 SHARE, MOST = 0.3, 500  # of the sequences, at least, that have a frequent weight; such weights, at most
 ROWS, DRAWS = 12, 8  # drawn pieces for each weight in a pass; draws of a piece, at least

@@ -5,7 +5,7 @@ passes about d / 2k above the minimum, where d is the number of weights that the
 *Non-asymptotic analysis of stochastic approximation algorithms*), and columns that overlap make it worse. A pass in
 which every part tells its loss and its slope at one point v knows those of all; and where weights are few, the
 curvature of all is a matrix that parts add up to as well, about, from labellings that the model draws
-(`training.chain.drawn_curvature`):
+(`training.drawn_curvature`):
 
     v ← v − t (H + penalty)⁻¹ ∇F(v)          at the end of a pass
 
@@ -28,7 +28,7 @@ import numpy as np
 
 from crfield.data.batch import Batch
 from crfield.optimize.penalty import Penalty
-from crfield.training.chain.drawn_curvature import drawn_curvature, n_pieces
+from crfield.training.drawn_curvature import drawn_curvature, n_pieces
 from crfield.training.likelihood import FusedChain
 
 MOST_WEIGHTS = 500
