@@ -39,8 +39,8 @@ from crfield.optimize.lbfgs import minimize
 from crfield.optimize.penalty import Penalty
 from crfield.scoring.layout import Layout
 from crfield.scoring.segments import SegmentLayout
-from crfield.training.chain.newton_passes import draw_labels
 from crfield.training.column_basis import Moments, column_basis, column_table
+from crfield.training.drawn_curvature import draw_labels
 from crfield.training.likelihood import FusedChain, history_pairs
 
 if TYPE_CHECKING:

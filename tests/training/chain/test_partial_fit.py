@@ -18,7 +18,8 @@ from crfield.kernels.dual import PrimalDual, Table
 from crfield.optimize.basis import second_derivative
 from crfield.scoring.layout import Layout
 from crfield.scoring.layout_growth import carried, joined
-from crfield.training.chain import newton_passes, remembered_passes
+from crfield.training.chain import remembered_passes
+from crfield.training.drawn_curvature import drawn_curvature
 from tests.cases.chains import needs_native
 from tests.cases.estimators import KINDS, Kind, as_strings, exact, world
 
@@ -294,10 +295,7 @@ def test_the_curvature_of_draws_is_about_the_second_derivative() -> None:
         return found
 
     exact = second_derivative(slope, weights, slope(weights))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(newton_passes, "ROWS", 10**6)
-        patch.setattr(newton_passes, "MOST", 3000)
-        about = newton_passes.drawn_curvature(fitted.layout, batch, None, weights, np.random.default_rng(0))
+    about = drawn_curvature(fitted.layout, batch, None, weights, np.random.default_rng(0), draws=3000)
     size = np.sqrt(np.maximum(np.diag(exact), 1e-3))
     np.testing.assert_allclose(about / np.outer(size, size), exact / np.outer(size, size), atol=0.12)
 

@@ -4,9 +4,8 @@ Stochastic steps over the same n sequences again and again are left with the noi
 passes about d / 2k above the minimum, where d is the number of weights that the data decide (Bach & Moulines 2011,
 *Non-asymptotic analysis of stochastic approximation algorithms*), and columns that overlap make it worse. A pass in
 which every part tells its loss and its slope at one point v knows those of all; and where weights are few, the
-curvature of all is a matrix that parts add up to as well. It is the covariance of the counts of features of
-labellings drawn from the model (Lehmann & Casella 1998, *Theory of point estimation*, § 2.5), so some draws of each
-sequence stand for it:
+curvature of all is a matrix that parts add up to as well, about, from labellings that the model draws
+(`training.drawn_curvature`):
 
     v ← v − t (H + penalty)⁻¹ ∇F(v)          at the end of a pass
 
@@ -27,20 +26,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crfield.core.potentials import Potentials
-from crfield.core.semiring import Semiring
-from crfield.core.topology import Chains
 from crfield.data.batch import Batch
-from crfield.inference.chain import ChainEngine
-from crfield.kernels import linear
 from crfield.optimize.penalty import Penalty
-from crfield.scoring.layout import Layout
-from crfield.training.column_basis import column_table
+from crfield.training.drawn_curvature import drawn_curvature, n_pieces
 from crfield.training.likelihood import FusedChain
 
 MOST_WEIGHTS = 500
 ROWS, FEWEST, MOST = 12, 2, 16  # drawn pieces for each weight; draws of a piece
-LONGEST = 128  # steps of a piece
 SHARES = (3.0, 1.5, 0.7, 0.3, 0.12)  # of Newton's step
 LEAST = 1e-9  # of the largest curvature: what has none
 
@@ -76,11 +68,13 @@ class NewtonPasses:
 
     def hear(self, problem: FusedChain, batch: Batch, weight: np.ndarray | None, rng: np.random.Generator) -> float:
         """One more part; gives its loss at the first point."""
-        slope, losses = np.empty(self.points.shape[1]), []
+        size = self.points.shape[1]
+        slope, losses = np.empty(size), []
+        draws = int(np.clip(-(-ROWS * size // max(n_pieces(batch.topology), 1)), FEWEST, MOST))
         for number, point in enumerate(self.points):
             losses.append(problem.evaluate(point, slope))
             self.slopes[number] += slope
-            self.bends[number] += drawn_curvature(problem.layout, batch, weight, point, rng)
+            self.bends[number] += drawn_curvature(problem.layout, batch, weight, point, rng, draws=draws)
         self.values += losses
         self.count += batch.topology.n_sequences
         return float(losses[0])
@@ -107,72 +101,3 @@ class NewtonPasses:
         made = cls.at(lowest - np.multiply.outer(SHARES, step))
         made.lowest, made.least, made.step = lowest, least, step
         return made
-
-
-def drawn_curvature(
-    layout: Layout, batch: Batch, weight: np.ndarray | None, weights: np.ndarray, rng: np.random.Generator
-) -> np.ndarray:
-    """(W, W) about the second derivative of the loss of all sequences, from draws of their labellings.
-
-    Long sequences are drawn in pieces, each on its own: what one says of the next is left out.
-    """
-    topology, labels, part = batch.topology, layout.n_labels, layout.part
-    count = -(-topology.lengths // LONGEST)
-    start = np.repeat(topology.offsets[:-1], count)
-    start = start + LONGEST * (np.arange(len(start)) - np.repeat(np.cumsum(count) - count, count))
-    stop = np.minimum(start + LONGEST, np.repeat(topology.offsets[1:], count))
-    chains = Chains.from_lengths(stop - start)
-    draws = int(np.clip(-(-ROWS * layout.n_weights // max(len(start), 1)), FEWEST, MOST))
-    drawn = draw_labels(layout, weights, Batch(chains, batch.node), draws, rng)
-    table = column_table(batch.node)
-    by_piece = np.ones(len(start)) if weight is None else np.repeat(weight, count)
-    column, label = layout.node_features()
-    pairs = np.arange(labels**2) if layout.pairs is None else layout.pairs
-    bend, eye = np.zeros((layout.n_weights, layout.n_weights)), np.eye(labels)
-    for a, b, own in zip(start.tolist(), stop.tolist(), by_piece.tolist()):
-        codes = drawn[:, a:b]
-        ones = eye[codes]  # (draws, T, L)
-        sums = np.einsum("tc,dtl->dcl", table[a:b], ones, optimize=True)
-        out = np.zeros((draws, layout.n_weights))
-        out[:, part["node"]] = sums[:, column, label]
-        out[:, part["dense"]] = sums[:, layout.n_columns :].reshape(draws, -1)
-        if layout.bias:
-            out[:, part["bias"]] = ones.sum(axis=1)
-        if layout.boundaries:
-            out[:, part["start"]], out[:, part["end"]] = ones[:, 0], ones[:, -1]
-        keys = codes[:, :-1] * labels + codes[:, 1:] + labels**2 * np.arange(draws)[:, None]
-        met = np.bincount(keys.ravel(), minlength=draws * labels**2).reshape(draws, -1)
-        out[:, part["transitions"]] = met[:, pairs]
-        out -= out.mean(axis=0)
-        bend += (own / (draws - 1)) * (out.T @ out)
-    return bend
-
-
-def draw_labels(
-    layout: Layout, weights: np.ndarray, batch: Batch, draws: int, rng: np.random.Generator
-) -> np.ndarray:
-    """(draws, N) labels of every sequence, drawn from the chain.
-
-    For every step and draw a table says which label follows each label; labels then follow these tables.
-    """
-    chains, labels = batch.topology, layout.n_labels
-    scores = Potentials(*linear.Tagger(layout, weights).scores(batch), chains)
-    single, pairs = ChainEngine().infer(scores, Semiring.LOG).node, ChainEngine().edge_marginals(scores)
-    chance = np.repeat(single[:, None], labels, axis=1)  # (N, label before, label)
-    chance[chains.heads] = pairs
-    below = np.cumsum(chance, axis=2)
-    below /= np.maximum(below[..., -1:], 1e-300)
-    chosen = rng.random((draws, chains.n_nodes, 1))
-    follows = np.zeros((draws, chains.n_nodes, labels), np.int16)  # (draws, N, label before)
-    for label in range(labels - 1):
-        follows += chosen >= below[..., label]
-    drawn, at = np.zeros((draws, chains.n_nodes), np.int64), np.arange(draws)[:, None]
-    order = np.argsort(-chains.lengths, kind="stable")
-    starts, running = chains.offsets[:-1][order], -np.sort(-chains.lengths)
-    last = np.zeros((draws, len(starts)), np.int16)
-    for step in range(int(running.max(initial=0))):
-        active = int(np.searchsorted(-running, -step))
-        nodes = starts[:active] + step
-        last = follows[at, nodes, last[:, :active]]
-        drawn[:, nodes] = last
-    return drawn

@@ -239,7 +239,7 @@ def _remembered_pass(
     if places is None:
         state.memory = RememberedPasses.given_up(n)
         return None
-    loss = memory.learn(problem, lengths, places, penalty, rng)
+    loss = memory.learn(problem, parts, places, penalty, rng)
     state.mean = memory.mean.copy()
     passed = Passed(memory.mean.copy(), loss, problem.n_sequences, REMEMBERED)
     return _counted(state, problem.n_sequences, passed)

@@ -18,18 +18,19 @@ else. New features or labels make other tables of it: the memory begins anew.
 
 Cost: a pass is about four evaluations; the second about three. Reading the features of a part costs far more.
 Memory: 4 bytes for every step × label and sequence × transition, 40 for every weight and some 200 for every
-sequence; a table that would pass ``LARGEST`` is not begun. It goes into pickles, and not into model files. Below a
-ridge of ``LEAST_RIDGE`` steps of a table take too many passes, so stochastic ones go on there.
+sequence, and a few MB for frequent weights; a table that would pass ``LARGEST`` is not begun. It goes into pickles,
+and not into model files. Below a ridge of ``LEAST_RIDGE`` steps of a table take too many passes, so stochastic ones
+go on there.
 
 Parts that come in the same order each time leave the weights inclined to the last of them. So the model gets a mean
 of the weights behind each sweep, about ``SPAN`` of a pass long, while steps go on from the last. The two passes
 before were chosen by the objective after ten passes on parts of a chunking corpus and of a corpus of names.
 
-While one part is visited the rows of all others are old, which a second sweep cannot mend; it brings the part's own
-rows up to date, and ``DRIFT`` of what d and the ridge ask for at each keeps the two from following the part twice as
-far. That gains little: what is left after ten passes is mostly in weights that more than half of the sequences have.
-Sweeps, drift and span were chosen on 1,500 generated phrases and on sentences 3,000 to 4,000 of a corpus of names, in
-ten parts.
+While one part is visited the rows of all others are old. Weights that many sequences have would follow each part too
+far and go round in circles; they have Newton's steps, which know how old the rows are
+(`training.chain.frequent_weights`). A second sweep brings the part's own rows up to date, and ``DRIFT`` of what d and
+the ridge ask for at each keeps the two from following the part twice as far. Sweeps, drift and span were chosen on
+1,500 generated phrases and on sentences 3,000 to 4,000 of a corpus of names, in ten parts.
 """
 
 from __future__ import annotations
@@ -44,9 +45,12 @@ from crfield.core.target import Target
 from crfield.data.batch import Batch
 from crfield.kernels.dual import PrimalDual, Table
 from crfield.optimize.penalty import Penalty
+from crfield.training.chain import frequent_weights
+from crfield.training.chain.frequent_weights import FrequentWeights
+from crfield.training.chain.plan import ChainParts
 from crfield.training.chain.primal_dual import DAMPING, compiled, reason_against, table_bytes
 from crfield.training.chain.primal_dual import LEAST_RIDGE as LEAST_CURVED
-from crfield.training.likelihood import LEAST_RIDGE, FusedChain
+from crfield.training.likelihood import FEW_LABELS, LEAST_RIDGE, FusedChain
 
 LARGEST = 256_000_000  # bytes of a table
 DIGEST = 16  # bytes
@@ -77,6 +81,7 @@ class RememberedPasses:
     first: np.ndarray  # (B,) where the rows of a sequence begin
     steps: np.ndarray | None = None  # (W,) τ; None while the table is filled
     rows: dict[bytes, list[int]] = field(default_factory=dict)  # sequences of the table by digest, the next one first
+    frequent: FrequentWeights | None = None  # likewise; these have Newton's steps
     heard: int = 0  # sequences of this pass
     lost: bool = False  # the stream is not one that comes again
 
@@ -140,26 +145,38 @@ class RememberedPasses:
     def learn(
         self,
         problem: FusedChain,
-        lengths: np.ndarray,
+        parts: ChainParts,
         places: np.ndarray,
         penalty: Penalty,
         rng: np.random.Generator,
     ) -> float:
         """A primal–dual step of each sequence of a part, which are ``places`` of the table; gives the loss met."""
         assert self.steps is not None
-        run = PrimalDual(problem.compiled, penalty.penalised, width=1)
-        own, lengths = places[run.sequences()], lengths[run.sequences()]
+        assert self.frequent is not None
+        assert parts.layout is not None
+        run, frequent, steps = PrimalDual(problem.compiled, penalty.penalised, width=1), self.frequent, self.steps
+        own, lengths = places[run.sequences()], parts.batch.topology.lengths[run.sequences()]
         nodes = np.arange(lengths.sum()) + np.repeat(self.first[own] - np.cumsum(lengths) + lengths, lengths)
-        run.restore(self.weights, self.dual, self.steps, Table(self.node[nodes], self.pairs[own], self.told[own]))
+        damping = DAMPING
+        if frequent.moved:
+            steps, damping = frequent.calmed(steps), frequent_weights.DAMPING
+        run.restore(self.weights, self.dual, steps, Table(self.node[nodes], self.pairs[own], self.told[own]))
         run.set_counts(self.counts / DRIFT)  # the share of d and the ridge in a step is DRIFT / n_f
         weight = min(len(places) / (SPAN * self.n * SWEEPS), 1.0)
         loss, curvature = 0.0, np.zeros_like(self.curvature)
         for sweep in range(SWEEPS):
             order = rng.permutation(run.n_blocks)
-            met = run.epoch(order, l2=penalty.l2, damping=DAMPING, curvature=sweep == 0)
+            met = run.epoch(order, l2=penalty.l2, damping=damping, curvature=sweep == 0)
             if sweep == 0:
                 loss, curvature = met, run.curvature()
-            self.mean += weight * (run.weights() - self.mean)
+            weights = run.weights()
+            frequent.visited(own, weights)
+            if sweep == SWEEPS - 1:
+                frequent.hear(parts.layout, parts.batch, parts.target.weight, weights, self.n, rng)
+            if frequent.moved:
+                frequent.step(weights, run.dual(), penalty)
+                run.set_weights(weights)
+            self.mean += weight * (weights - self.mean)
         table = run.table()
         self.node[nodes], self.pairs[own], self.told[own] = table.node, table.pairs, table.told
         self.weights, self.dual = run.weights(), run.dual()
@@ -171,7 +188,13 @@ class RememberedPasses:
         self.curvature += np.maximum(curvature, 0.0)
         self.heard += count
         if self.heard >= self.n * (1 - 1e-9):
-            self.steps = 1.0 / (max(penalty.l2, LEAST_CURVED) + np.sqrt(self.curvature * (self.n / self.heard)))
+            scale = self.n / self.heard
+            self.steps = 1.0 / (max(penalty.l2, LEAST_CURVED) + np.sqrt(self.curvature * scale))
+            if self.frequent is None:
+                counts = self.counts if self.node.shape[1] <= FEW_LABELS else np.zeros_like(self.counts)
+                self.frequent = FrequentWeights.of(self.weights, counts, len(self.first))
+            else:
+                self.frequent.end_pass(penalty, len(self.weights), scale)
             self.curvature[:] = 0.0
             self.heard = 0
 
