@@ -74,7 +74,7 @@ def _unit(batch: Batch) -> bool:
         numbers = values[values != 1.0]
         if len(numbers) > NUMBERS * len(values) or float(np.abs(numbers).max(initial=0.0)) > LARGEST_NUMBER:
             return False
-    return dense is None or bool(((dense == 0.0) | (dense == 1.0)).all())
+    return dense is None or all(bool(((some == 0.0) | (some == 1.0)).all()) for some in (dense[:1], dense))
 
 
 class FusedChain:
