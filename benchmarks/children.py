@@ -7,6 +7,7 @@ the latter survives exec, so a child of a large parent would look large itself.
 from __future__ import annotations
 
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -21,9 +22,13 @@ BASE = "import numpy, scipy.sparse, scipy.optimize, sklearn.base"
 
 
 def run_task(task: str, *arguments: str) -> dict[str, Any]:
-    """Run a task in a new process and give what it printed."""
+    """Run a task in a new process and give what it printed.
+
+    Bytecode is kept, as users have it, whatever the environment says.
+    """
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.children", task, *arguments],
+        env={name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
         capture_output=True,
         text=True,
         check=False,
