@@ -12,8 +12,8 @@ NATIVE := $(shell find native -type f 2>/dev/null)
 .PHONY: demo test test-slow check bench docs fuzz sanitize sanitize-threads test-matrix coverage mutants wheels clean setup fast
 setup: $(DEV)
 
-# The libraries are fetched while the compiler runs, by uv where it can be had (pip reads the pages of all releases ever,
-# 15 s of processor time to 2), and compiled to bytecode when they are imported. The environment is made without a pip of its
+# The libraries are fetched while the compiler runs, by uv where it can be had (pip reads the pages of all releases
+# ever, which takes most of its time), and compiled to bytecode when they are imported. The environment is made without a pip of its
 # own, which takes seconds: that of $(PYTHON) installs into it, where it can; tests add one.
 TOOLS = import shutil, tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], \
   *(tool for tool in ("cmake", "ninja") if not shutil.which(tool)), sep="\n")
