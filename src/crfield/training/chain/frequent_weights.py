@@ -23,15 +23,15 @@ the ninth and so on.
 Curvature is not quite alike. Where one sequence has all there is in some direction and its rows are off by e, the
 weights are driven to w̄ − e, w̄ follows them, and after a pass they are at −e · exp 1. A visit that takes the rows a
 share γ of the way there leaves (1 − 3.7 γ) e, which shrinks below γ = 0.54. Two sweeps with the damping of `fit`
-were above that: two of 1,000 sequences of names, long ones that can be read in two ways, swung for ever, and 0.05 %
-of the objective was left after any number of passes. So γ is damped by ``DAMPING`` once H is there.
+were above that: two of 1,000 sequences of names, long ones that can be read in two ways, swung for ever, and a
+gap was left after any number of passes. So γ is damped by ``DAMPING`` once H is there.
 
 Cost: ``ROWS`` drawn pieces for each weight in a pass that makes H, where a sequence is one piece unless it is long,
 and a product with m² numbers behind each sweep. Memory: two such matrices (4 MB), and w_i: equal ones are kept once,
 and calls of less than a share 1 / ``POINTS`` of the sequences share theirs, so that there are some hundreds at most.
 Constants were chosen on 2,000 sentences of a chunking corpus and 1,000 of a corpus of names by the objective after
 ten passes. With half the draws, a curvature 1.4 times as high, or H made once only, little changed; 300 weights left
-four times as much of the names as 500.
+more of the names than 500.
 """
 
 from __future__ import annotations

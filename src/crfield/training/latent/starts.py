@@ -12,8 +12,8 @@ cluster, and starts that are all alike must run to the end to be told apart.
 
 Which start is the lowest, half of the data tell as well. With `LEAST_RACED` sequences or more in a half, and a step
 for every weight, the race is on every other sequence, with half the penalty, and a little shorter; where the lowest
-was left a run on all begins. On that world and on `sub_structure` it comes as low in the mean, with about three
-quarters of the evaluations; on a third of the sequences the wrong one wins more often.
+was left a run on all begins. On that world and on `sub_structure` it comes as low in the mean, with fewer
+evaluations; on a third of the sequences the wrong one wins more often.
 
 Cost: N · C · S products for each of `ROUNDS` passes over N rows of C columns with S states, and about `GUESSES`
 evaluations of a chain without anything hidden.
@@ -28,7 +28,8 @@ import numpy as np
 from crfield.core.states import StateSpace
 from crfield.core.target import UNKNOWN, Target
 from crfield.core.topology import Chains
-from crfield.data.batch import Batch, Columns
+from crfield.data.batch import Batch
+from crfield.features.columns.select import take_rows
 from crfield.optimize.basis import Basis
 from crfield.optimize.lbfgs import minimize
 from crfield.optimize.penalty import Penalty
@@ -113,6 +114,7 @@ def every_other(batch: Batch, target: Target, every: int) -> tuple[Batch, Target
     """One of ``every`` sequences, from the first on.
 
     >>> from crfield.core.topology import Chains
+    >>> from crfield.data.batch import Columns
     >>> batch = Batch(Chains.from_lengths([1, 2, 1]), Columns.from_rows([[0], [1], [], [2]], width=3))
     >>> part, target = every_other(batch, Target(batch.topology, 2, np.array([0, 1, 1, 0])), 2)
     >>> part.topology.lengths.tolist(), part.node.indices.tolist(), target.labels.tolist()
@@ -123,25 +125,11 @@ def every_other(batch: Batch, target: Target, every: int) -> tuple[Batch, Target
     nodes = np.flatnonzero(taken[chains.sequence_of_node])
     edges = np.flatnonzero(taken[chains.sequence_of_edge])
     part = Chains.from_lengths(chains.lengths[taken])
-    edge = None if batch.edge is None else _rows_of(batch.edge, edges)
+    edge = None if batch.edge is None else take_rows(batch.edge, edges)
     allowed = None if target.allowed is None else target.allowed[nodes]
     weight = None if target.weight is None else target.weight[taken]
     some = Target(part, target.n_labels, target.labels[nodes], allowed, weight)
-    return Batch(part, _rows_of(batch.node, nodes), edge), some
-
-
-def _rows_of(columns: Columns, rows: np.ndarray) -> Columns:
-    lengths = np.diff(columns.indptr)[rows]
-    indptr = np.concatenate([[0], np.cumsum(lengths)])
-    at = np.arange(indptr[-1]) + np.repeat(columns.indptr[rows] - indptr[:-1], lengths)
-    values, dense = columns.values, columns.dense
-    return Columns(
-        indptr,
-        columns.indices[at],
-        columns.width,
-        None if values is None else values[at],
-        None if dense is None else dense[rows],
-    )
+    return Batch(part, take_rows(batch.node, nodes), edge), some
 
 
 def start_of(
