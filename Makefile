@@ -97,9 +97,9 @@ KERNELS := tests/kernels tests/inference/test_streaming.py tests/inference/test_
   tests/inference/graphs/test_loopy.py tests/training/chain/test_fused.py tests/scoring/test_densities.py tests/estimators/similarity
 sanitize: $(DEV) build/sanitize-address/.built
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so.6)" ASAN_OPTIONS=detect_leaks=0 \
-	CRFIELD_NATIVE=build/sanitize-address $(SANITIZED) $(BIN)/python -m pytest -p tests.fuzz.sanitized $(KERNELS) $(READERS)
+	CRFIELD_NATIVE=build/sanitize-address $(SANITIZED) $(BIN)/python -m pytest -p tests.other_build $(KERNELS) $(READERS)
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so.6)" ASAN_OPTIONS=detect_leaks=0 \
-	CRFIELD_NATIVE=build/sanitize-address $(SANITIZED) $(BIN)/python -m tests.fuzz.sanitized --count $(COUNT) --seed $(SEED)
+	CRFIELD_NATIVE=build/sanitize-address $(SANITIZED) $(BIN)/python -m tests.other_build --count $(COUNT) --seed $(SEED)
 
 # Every module that has threads (native/threads.hpp): tests of its kernels with n_jobs above 1, on the compiled body.
 THREADED := tests/contracts/test_threads.py tests/features/test_templates.py tests/inference/test_tangent.py \
@@ -107,13 +107,20 @@ THREADED := tests/contracts/test_threads.py tests/features/test_templates.py tes
   $(addprefix tests/kernels/test_,boost.py columns.py dense.py relational.py segments.py vectors.py virtual_evidence.py) tests/kernels/graphs
 sanitize-threads: $(DEV) build/sanitize-thread/.built
 	LD_PRELOAD="$$(g++ -print-file-name=libtsan.so)" TSAN_OPTIONS=exitcode=66 CRFIELD_NATIVE=build/sanitize-thread $(SANITIZED) \
-	$(BIN)/python -m pytest -p tests.fuzz.sanitized $(THREADED) \
+	$(BIN)/python -m pytest -p tests.other_build $(THREADED) \
 	-k "(thread or jobs or histograms or same_seed or normal_columns or bodies_agree) and not numpy and not fork"
 
 build/sanitize-%/.built: CMakeLists.txt $(NATIVE) $(DEV)
 	cmake -S . -B build/sanitize-$* -DPython_EXECUTABLE=$(abspath $(BIN))/python \
 	  -DCRFIELD_SANITIZE=$(if $(filter address,$*),address$(comma)undefined,$*)
 	cmake --build build/sanitize-$* --parallel
+	@touch $@
+
+# The same by clang, beside which `python -m benchmarks levels` sets this build. All tests on it: CXX=clang++ make test in
+# a new clone.
+build/clang/.built: CMakeLists.txt $(NATIVE) $(DEV)
+	cmake -S . -B build/clang -DPython_EXECUTABLE=$(abspath $(BIN))/python -DCMAKE_CXX_COMPILER=clang++
+	cmake --build build/clang --parallel
 	@touch $@
 
 comma := ,

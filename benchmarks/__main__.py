@@ -12,6 +12,7 @@ from pathlib import Path
 COMPARISONS = (
     "evaluation",
     "roofline",
+    "levels",
     "training",
     "owlqn",
     "tagging",

@@ -283,6 +283,17 @@ def dense_volume(size: str) -> dict[str, Any]:
     return {"right": float((model.predict([volume], unary=[unary])[0] == inside).mean())}
 
 
+def levels(turns: str, quick: str, folder: str) -> dict[str, Any]:
+    """Times of loops at each level of x86-64, of the compiled modules in a folder or of those installed."""
+    if folder:
+        from tests.other_build import use_modules
+
+        use_modules(folder)
+    from benchmarks.levels import timed
+
+    return {"best": timed(int(turns), quick=bool(quick))}
+
+
 TASKS: dict[str, Callable[..., dict[str, Any]]] = {
     "train_encoded": train_encoded,
     "evaluate_encoded": evaluate_encoded,
@@ -294,6 +305,7 @@ TASKS: dict[str, Callable[..., dict[str, Any]]] = {
     "train_crfsuite": train_crfsuite,
     "imports": imports,
     "dense_volume": dense_volume,
+    "levels": levels,
     "ask_saved": ask_saved,
     "command": command,
 }

@@ -25,9 +25,11 @@ void best_two(int, int, const int64_t*, double* const*, const double*, const dou
 
 const Kernels* CRFIELD_JOIN(kernels_level, CRFIELD_LEVEL)() {
   using namespace CRFIELD_LEVEL_NAME;
-  static const Kernels table{CRFIELD_LEVEL,  LANES,       exponentiate, sweep, sweep_sets, both_ends, both_ends_spare, sweep_each,
-                                 gather,      gather_csr,   scatter,   gather_single,  scatter_single,
-                             fits_single,    sweep_single, best_path,   best_path_each, best_two};
+  static const Kernels table{CRFIELD_LEVEL,   LANES,           exponentiate,    sweep,
+                             sweep_sets,      both_ends,       both_ends_spare, sweep_each,
+                             gather,          gather_csr,      scatter,         gather_single,
+                             scatter_single,  fits_single,     sweep_single,    best_path,
+                             best_path_each,  best_two};
   return &table;
 }
 

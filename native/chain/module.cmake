@@ -7,9 +7,10 @@ crfield_module(_chain native/chain/module.cpp
         native/chain/shared_prefixes.cpp native/chain/packed.cpp native/chain/packed_binding.cpp
         native/chain/problem_sums.cpp native/chain/padded.cpp native/chain/primal_dual.cpp
         native/chain/primal_dual_pack.cpp
-  LEVELLED native/chain/sweep.cpp native/chain/label_sets.cpp native/chain/sweep_log.cpp native/chain/both_ends.cpp native/chain/side_by_side.cpp
-           native/chain/sparse_edges.cpp native/chain/columns.cpp native/chain/best_path.cpp
-           native/chain/primal_dual_steps.cpp native/chain/level.cpp)
+  LEVELLED native/chain/sweep.cpp native/chain/sweep_log.cpp native/chain/both_ends.cpp
+           native/chain/side_by_side.cpp native/chain/label_sets.cpp native/chain/sparse_edges.cpp
+           native/chain/columns.cpp native/chain/best_path.cpp native/chain/primal_dual_steps.cpp
+           native/chain/level.cpp)
 target_sources(_chain PRIVATE $<TARGET_OBJECTS:_chain_model>)
 
 # The doors to Python only check and hand on: optimised little, and not together with the loops, they take a third of the

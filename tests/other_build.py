@@ -1,10 +1,10 @@
-"""Runs tests or the fuzzer on compiled modules of another build: that of a sanitizer (`make sanitize`).
+"""Compiled modules of another build, for tests, the fuzzer and benchmarks: a sanitizer's, another compiler's.
 
-    CRFIELD_NATIVE=build/sanitize-address python -m pytest -p tests.fuzz.sanitized …
-    CRFIELD_NATIVE=build/sanitize-address python -m tests.fuzz.sanitized --count 500
+    CRFIELD_NATIVE=build/sanitize-address python -m pytest -p tests.other_build …
+    CRFIELD_NATIVE=build/sanitize-address python -m tests.other_build --count 500
 
 The modules of the folder take the places of those beside the sources before anything imports them, so the package
-itself stays as it is installed. The sanitizer's own library must be loaded first: ``LD_PRELOAD``.
+itself stays as it is installed. A sanitizer's own library must be loaded first: ``LD_PRELOAD``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def use_modules(folder: str) -> list[str]:
         loader.exec_module(module)
         names.append(name)
     if not names:
-        raise SystemExit(f"{folder} holds no compiled modules: build them with make sanitize")
+        raise SystemExit(f"{folder} holds no compiled modules: see the Makefile")
     return names
 
 
