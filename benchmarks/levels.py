@@ -1,10 +1,10 @@
 """The same loops at each level of x86-64, as this installation compiled them and as clang does.
 
-An evaluation of the likelihood (22 labels, text), a best path through long chains, sums on chains of a thousand steps,
-sweeps of belief propagation and a search for the best stump: the most used of the loops that are compiled once for
-each level. The first rows set the levels against the lowest, SSE4.2, in turns in one process. The second set clang's
-modules against this installation's, in processes that take turns; `make build/clang/.built` makes them, and without
-them these rows say so. CPU time of one thread; what is computed is the same, to rounding.
+An evaluation of the likelihood (22 labels, text), a best path through long chains, sums on chains of a thousand
+steps, sweeps of belief propagation and a search for the best stump: the most used of the loops that are compiled
+once for each level. The first rows set the levels against the lowest, SSE4.2, in turns in one process. The second
+set clang's modules against this installation's, in processes that take turns; `make build/clang/.built` makes them,
+and without them these rows say so. CPU time of one thread; what is computed is the same, to rounding.
 """
 
 from __future__ import annotations
