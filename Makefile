@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
 NATIVE := $(shell find native -type f 2>/dev/null)
 
-.PHONY: demo test test-slow check bench docs fuzz sanitize sanitize-threads test-matrix coverage mutants wheels clean setup fast
+.PHONY: demo test test-fast check bench docs fuzz sanitize sanitize-threads test-matrix coverage mutants wheels clean setup fast
 setup: $(DEV)
 
 # The libraries are fetched while the compiler runs, by uv where it can be had (pip reads the pages of all releases
@@ -45,14 +45,14 @@ demo: $(STAMP)
 
 # Bytecode is kept whatever the environment says: half the time of collecting, and a part of every process started.
 # A worker that has nothing left takes over half of what another still has; each worker has one core, so one thread.
-test test-slow check: export PYTHONDONTWRITEBYTECODE =
-test test-slow: export OMP_NUM_THREADS = 1
+test test-fast check: export PYTHONDONTWRITEBYTECODE =
+test test-fast: export OMP_NUM_THREADS = 1
 test: $(DEV)
-	$(BIN)/python -m pytest --numprocesses auto --dist worksteal -m "not slow"
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
-# What compiles the native wheel, and what builds the documentation site and runs the scripts of its gallery.
-test-slow: $(DEV)
-	$(BIN)/python -m pytest --numprocesses auto --dist worksteal -m slow
+# All but what compiles the native wheel, builds the documentation site or runs the scripts of its gallery.
+test-fast: $(DEV)
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal -m "not slow"
 
 check: $(DEV)
 	$(BIN)/ruff check .
