@@ -22,12 +22,13 @@ constexpr double BOTH_ENDS_SPREAD = 100.0;
 constexpr int64_t BOTH_ENDS_STEPS = 64;
 constexpr int BOTH_ENDS_VECTORS = 6;
 // Groups of at most so many sequences are swept side by side if few pairs carry a weight; of half as many, and so many
-// labels, if any may: see side_by_side.cpp.
-constexpr int SIDE_MOST = 16, SIDE_LABELS = 32;
+// labels, if any may: see side_by_side.cpp. Of the latter GROUPS_BESIDE stand beside each other, in single precision twice
+// as many.
+constexpr int SIDE_MOST = 16, SIDE_LABELS = 32, GROUPS_BESIDE = 2;
 // Labels of the largest set of `LabelSets`.
 constexpr int SET_MOST = 8;
-// In single precision always SIDE_MOST, if edge scores spread over at most so many nats (see side_by_side.cpp) and
-// weights are no larger than that.
+// For single precision: edge scores spread over at most so many nats (see side_by_side.cpp), and weights are no larger than
+// that.
 constexpr double SINGLE_SPREAD = 30.0, LARGEST_SINGLE = 1e30;
 
 struct Group {
@@ -118,8 +119,8 @@ struct Beside {
     double* total = nullptr;        // (width) out: log Z
     const double* factor = nullptr; // (width)
     double* size = nullptr;         // (width) out if given: Σ_t |largest score of the step|
-  } of[2];
-  // scratch: ((2 steps + 1) * L + steps) * lanes and a row; in single precision a vector for each pair besides
+  } of[2 * GROUPS_BESIDE];
+  // scratch: ((2 steps + 1) * L + steps + 1) * `lanes` of these; in single precision SIDE_MOST for each pair besides
   T* side = nullptr;
   double* counts = nullptr;         // as in Sweep
   double* pair_counts = nullptr;
@@ -217,6 +218,9 @@ struct Kernels {
   void (*gather_single)(const NodeWeights&, const NodeRows&, int64_t row, int64_t n, const double* base, float* score);
   void (*scatter_single)(const NodeWeights&, const NodeRows&, int64_t row, int64_t n, const float* belief,
                          const NodeGradient&);
+  // Groups side by side: whether that is better than one by one, and then beliefs, totals and counts
+  bool (*fits_beside)(const EdgeTable&, const Beside<double>&);
+  void (*sweep_beside)(const EdgeTable&, const Beside<double>&);
   bool (*fits_single)(const EdgeTable&, const Beside<float>&);
   void (*sweep_single)(const EdgeTable&, const Beside<float>&);
   // best path of one sequence; score (T, stride) is overwritten; returns its score or -inf

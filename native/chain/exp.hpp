@@ -8,7 +8,7 @@ namespace CRFIELD_LEVEL_NAME {
 // x = n ln 2 + r with |r| <= ln 2 / 2 (Cody and Waite's split of ln 2), exp(r) by its series to degree 12
 // (remainder below 1e-16 there), 2^n by the exponent bits. Below -708, where the result would leave the
 // normal numbers, it is zero; so it is for -inf.
-inline V exp_vector(V x) {
+__attribute__((always_inline)) inline V exp_vector(V x) {
   const V floor = fill(-708.0), magic = fill(6755399441055744.0);  // 1.5 * 2^52 rounds to an integer
   const VI dead = x < floor;
   x = dead ? floor : x;

@@ -15,8 +15,10 @@ void gather_csr(const NodeWeights&, const CsrRows&, int64_t, int64_t, const doub
 void scatter(const NodeWeights&, const NodeRows&, int64_t, int64_t, const double*, const double*, const NodeGradient&);
 void gather_single(const NodeWeights&, const NodeRows&, int64_t, int64_t, const double*, float*);
 void scatter_single(const NodeWeights&, const NodeRows&, int64_t, int64_t, const float*, const NodeGradient&);
-bool fits_single(const EdgeTable&, const Beside<float>&);
-void sweep_single(const EdgeTable&, const Beside<float>&);
+bool fits_beside(const EdgeTable&, const Beside<double>&);
+void sweep_beside(const EdgeTable&, const Beside<double>&);
+bool fits_beside(const EdgeTable&, const Beside<float>&);
+void sweep_beside(const EdgeTable&, const Beside<float>&);
 double best_path(int, int, int64_t, double*, const double*, const double*, int32_t*);
 double best_path_each(const EdgeSource&, int64_t, int, int, int64_t, double*, double*, int32_t*);
 void best_two(int, int, const int64_t*, double* const*, const double*, const double*, int32_t* const*, double*);
@@ -28,8 +30,8 @@ const Kernels* CRFIELD_JOIN(kernels_level, CRFIELD_LEVEL)() {
   static const Kernels table{CRFIELD_LEVEL,   LANES,           exponentiate,    sweep,
                              sweep_sets,      both_ends,       both_ends_spare, sweep_each,
                              gather,          gather_csr,      scatter,         gather_single,
-                             scatter_single,  fits_single,     sweep_single,    best_path,
-                             best_path_each,  best_two};
+                             scatter_single,  fits_beside,     sweep_beside,    fits_beside,
+                             sweep_beside,    best_path,       best_path_each,  best_two};
   return &table;
 }
 

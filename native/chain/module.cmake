@@ -2,7 +2,7 @@
 add_library(_chain_model OBJECT native/chain/pack.cpp native/chain/model.cpp)
 crfield_part(_chain_model)
 crfield_module(_chain native/chain/module.cpp
-  PLAIN native/chain/problem.cpp native/chain/problem_single.cpp native/chain/problem_pack.cpp
+  PLAIN native/chain/problem.cpp native/chain/problem_beside.cpp native/chain/problem_pack.cpp
         native/chain/descend.cpp native/chain/inference.cpp native/chain/merge_rows.cpp
         native/chain/shared_prefixes.cpp native/chain/packed.cpp native/chain/packed_binding.cpp
         native/chain/problem_sums.cpp native/chain/padded.cpp native/chain/primal_dual.cpp

@@ -180,13 +180,9 @@ void Problem::one_share(int share, int shares, const Call& call, const Shared& s
   const NodeWeights weights = call.loaded.node(m);
   for (size_t k = share; k < groups_.size(); k += shares) {
     const Group& g = groups_[k];
-    if (shared.single) {
-      const Group* some[2] = {&g, k + shares < groups_.size() ? &groups_[k + shares] : nullptr};
-      const int n = some[1] && g.width <= SIDE_MOST / 2 ? 2 : 1;
-      if (groups_single(some, n, call.loaded, shared.boundary, part, out)) {
-        k += (n - 1) * shares;
-        continue;
-      }
+    if (const int n = most_beside(k, shares, call, shared, part, out)) {
+      k += (n - 1) * (size_t)shares;
+      continue;
     }
     part.value += one_group(g, call.loaded, call.loaded.base(), 1.0, shared.boundary, part, shared.mode);
     m.k->scatter(weights, shared.scattered, g.row, g.rows, part.scratch.belief.data(), nullptr, out);

@@ -40,7 +40,7 @@ class Problem {
   // Σ_s weight_s (log Z_s - total of what is allowed); gradient (n_weights) is overwritten.
   double evaluate(const double* w, double* gradient, int n_jobs) const;
   // The same in single precision but for sums, where that is possible; `error` is about how far the value may be off, or
-  // zero where everything was done in double precision: problem_single.cpp.
+  // zero where everything was done in double precision: problem_beside.cpp.
   double evaluate_single(const double* w, double* gradient, int n_jobs, double& error) const;
   // Diagonal of the curvature, near enough for a preconditioner: Σ x² p (1 - p) for node features.
   void curvature(const double* w, double* out, int n_jobs) const;
@@ -68,11 +68,6 @@ class Problem {
   void find_sets();
   void order_rows(std::vector<int32_t>& items);
   void pack_singles(const BatchView& batch, const std::vector<int64_t>& node_of_row);
-  double one_group(const Group& g, const Loaded& loaded, const double* base, double scale, const double* boundary,
-                   Part& part, Mode mode) const;
-  bool groups_single(const Group* const* groups, int n, const Loaded& loaded, const double* boundary, Part& part,
-                     const NodeGradient& out) const;
-  void gather_rounded(const Group& g, const NodeWeights& weights, const double* base, Part& part, double* score) const;
   struct Shared {  // what all threads of a call read
     NodeRows plain, scattered;
     const double* boundary;
@@ -80,6 +75,14 @@ class Problem {
     double* out;
     bool single;
   };
+  double one_group(const Group& g, const Loaded& loaded, const double* base, double scale, const double* boundary,
+                   Part& part, Mode mode) const;
+  template <class T>
+  bool groups_beside(const Group* const* groups, int n, const Loaded& loaded, const double* boundary, Part& part,
+                     const NodeGradient& out) const;
+  int most_beside(size_t first, int shares, const Call& call, const Shared& shared, Part& part,
+                  const NodeGradient& out) const;
+  void gather_rounded(const Group& g, const NodeWeights& weights, const double* base, Part& part, double* score) const;
   static constexpr int SHARES = 2;
   static void clear_part(const Model& m, int share, int64_t merged, Part& part);
   void one_share(int share, int shares, const Call& call, const Shared& shared, Part& part) const;

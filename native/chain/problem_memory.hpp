@@ -11,8 +11,15 @@ struct Problem::Part {
   Scratch scratch;
   Buffer<double> rows, merged, single, dense, bias, start, end, counts, pair_counts, direct, tail, third;
   const NodeRows* gather_rows = nullptr;
-  Buffer<float> float_score, float_side;  // of groups in single precision: problem_single.cpp
-  Buffer<double> float_totals;
+  template <class T>
+  struct Side {
+    Buffer<T> score, scratch;
+  };
+  Side<double> doubles;  // of groups side by side: problem_beside.cpp
+  Side<float> floats;
+  Side<double>& side(double) { return doubles; }
+  Side<float>& side(float) { return floats; }
+  Buffer<double> totals;
   double value = 0, error = 0;
   bool running = false;  // sums go on from problem to problem: problem_sums.cpp
 };

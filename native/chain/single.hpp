@@ -105,7 +105,7 @@ inline double sum_across(W x) {
 
 // exp of arguments at most zero, as in exp.hpp: the series to degree 7 is within 6e-9 for |r| <= ln 2 / 2. Below -87,
 // where the result would leave the normal numbers, it is zero.
-inline W exp_vector(W x) {
+__attribute__((always_inline)) inline W exp_vector(W x) {
   const W floor = whole_of(-87.0f), magic = whole_of(12582912.0f);  // 1.5 * 2^23 rounds to an integer
   const WI dead = x < floor;
   x = dead ? floor : x;

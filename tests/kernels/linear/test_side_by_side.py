@@ -69,7 +69,7 @@ class Case:
 @lru_cache(1)
 def groups(labels: int) -> list[Case]:
     rng, cases = np.random.default_rng(labels), []
-    for lengths in ([13], [5, 4], [9, 9, 8, 1], [40, 2, 1, 1, 1, 1, 1], rng.integers(1, 20, size=37).tolist()):
+    for lengths in ([13], [5, 4], [9, 9, 8, 1], [40, 2, 1, 1, 1, 1, 1], rng.integers(1, 20, size=75).tolist()):
         batch, target = skewed(rng, lengths, labels)
         layout = Layout.observe(batch, target, bias=True, boundaries=True)
         w = rng.normal(size=layout.n_weights)

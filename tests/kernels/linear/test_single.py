@@ -59,7 +59,7 @@ def assert_accurate(given: Read, *, level: int = 4, n_jobs: int = 1) -> None:
 @lru_cache(1)
 def groups(labels: int) -> list[Read]:
     rng, made = np.random.default_rng(labels), []
-    for lengths in ([13], [5, 4], [9, 9, 8, 1], [40, 2, 1, 1, 1, 1, 1], rng.integers(1, 20, size=70).tolist()):
+    for lengths in ([13], [5, 4], [9, 9, 8, 1], [40, 2, 1, 1, 1, 1, 1], rng.integers(1, 20, size=110).tolist()):
         batch, target = skewed(rng, lengths, labels)
         layout = Layout.observe(batch, target, bias=True, boundaries=True)
         w = rng.normal(size=layout.n_weights)
