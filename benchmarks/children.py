@@ -21,14 +21,14 @@ from typing import Any
 BASE = "import numpy, scipy.sparse, scipy.optimize, sklearn.base"
 
 
-def run_task(task: str, *arguments: str) -> dict[str, Any]:
-    """Run a task in a new process and give what it printed.
+def run_task(task: str, *arguments: str, **environment: str) -> dict[str, Any]:
+    """Run a task in a new process, with these changes of the environment, and give what it printed.
 
     Bytecode is kept, as users have it, whatever the environment says.
     """
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.children", task, *arguments],
-        env={name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
+        env={name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"} | environment,
         capture_output=True,
         text=True,
         check=False,
@@ -283,6 +283,13 @@ def dense_volume(size: str) -> dict[str, Any]:
     return {"right": float((model.predict([volume], unary=[unary])[0] == inside).mean())}
 
 
+def limits(turns: str) -> dict[str, Any]:
+    """Operations a second of one core in double and in single precision, and bytes."""
+    from benchmarks.roofline import measured_limits
+
+    return {"limits": measured_limits(int(turns))}
+
+
 def levels(turns: str, quick: str, folder: str) -> dict[str, Any]:
     """Times of loops at each level of x86-64, of the compiled modules in a folder or of those installed."""
     if folder:
@@ -305,6 +312,7 @@ TASKS: dict[str, Callable[..., dict[str, Any]]] = {
     "train_crfsuite": train_crfsuite,
     "imports": imports,
     "dense_volume": dense_volume,
+    "limits": limits,
     "levels": levels,
     "ask_saved": ask_saved,
     "command": command,

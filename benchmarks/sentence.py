@@ -76,7 +76,7 @@ def run(bench: Bench) -> list[Row]:
             ours, rival = interleaved(
                 _each(tag, given[form]), _each(rivals[rival_form].tag, given[rival_form]), turns=turns
             )
-            asked = None if "predict" in name else bench.judged(required)
+            asked = bench.judged(1.0 if "predict" in name else required)
             rows.append(_row(f"sentence of {length}: {name}", ours, rival, len(given[form]), asked))
     given = data(test.rows[:MANY])
     for name, form, rival_form, model in (

@@ -163,11 +163,18 @@ class LabelCoder:
             raise LabelError(f"codes must lie in 0 … {self.n_labels - 1}, got {codes.min()} … {codes.max()}.")
         flat = self.classes_[codes]
         out = np.empty(len(bounds) - 1, dtype=object)
-        if len(out) == 1:
-            out[0] = flat
-            return out
         for sequence, (start, stop) in enumerate(pairwise(bounds)):
             out[sequence] = flat[start:stop]
+        return out
+
+    def decode_one(self, codes: list[int]) -> np.ndarray:
+        """What `decode` gives for the codes of a single sequence, which are known to be right.
+
+        >>> LabelCoder().fit([["B", "A"]]).decode_one([0, 1, 0])[0].tolist()
+        ['A', 'B', 'A']
+        """
+        out = np.empty(1, dtype=object)
+        out[0] = self.classes_[np.array(codes, np.intp)]
         return out
 
     def to_json(self) -> list[Any]:

@@ -146,9 +146,15 @@ class ChainAnswers(PosteriorAnswers, Streaming, StructuredData, Threaded, Fitted
 
         ``known`` holds labels that are certain, as ``fit`` reads partial ones: per step a label, a set, or None.
         """
-        coder = self._coder
+        coder, only = self._coder, self._only_path(X) if known is None else None
+        if only is not None:
+            return coder.decode_one(only)
         codes, topology = self._codes(X) if known is None else self._codes(X, known)
         return coder.decode(codes, topology.offsets)
+
+    def _only_path(self, X: Sequences) -> list[int] | None:
+        """Codes where X is a list of one usual sequence, if a kernel gives them in one call; else None."""
+        return None
 
     def tagger(self) -> ChainTagger:
         """The labels of one sequence at a time, fast: ``tag(x)`` gives a list; for services and threads.

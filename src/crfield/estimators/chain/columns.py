@@ -62,6 +62,12 @@ class ColumnChain(ChainExplanations, Paired[Any], ChainAnswers[Any], group=True)
             return self._fitted.best_paths(X, n_jobs=self._jobs)
         return super()._codes(X, known)
 
+    def _only_path(self, X: Sequences) -> list[int] | None:
+        model = self._fitted
+        if not isinstance(model, ColumnModel) or check_decoder(self.decode) == "marginal":
+            return None
+        return model.only_path(X)
+
     def _sequence_tagger(self) -> SequenceTagger | None:
         model = self._fitted
         if check_decoder(self.decode) == "marginal" or not isinstance(model, ColumnModel):

@@ -89,8 +89,11 @@ class MEMM(TrainedChain, kind="memm", model=ColumnModel):
     def _codes(self, X: Sequences, known: Labels | None = None) -> tuple[np.ndarray, Chains | Graphs]:
         return ChainAnswers._codes(self, X, known)  # packed weights know nothing of the normalisers
 
-    def _sequence_tagger(self) -> SequenceTagger | None:
+    def _only_path(self, X: Sequences) -> list[int] | None:
         return None  # for the same reason
+
+    def _sequence_tagger(self) -> SequenceTagger | None:
+        return None  # and here
 
     def _step_scorer(self, *, history: int | None = None) -> StepScorer:
         return NormalisedSteps(plain_steps(self.column_model("stream"), history=history))

@@ -105,7 +105,7 @@ class ColumnModel:
 
     @cached_property
     def _single(self) -> SequenceTagger | None:
-        """The same with codes for labels: of one sequence, the arrays of `best_paths` cost more than the answer."""
+        """The same with codes for labels."""
         return self.sequence_tagger(range(self.layout.n_labels))
 
     def run_scores(self, X: Sequences, *, n_jobs: int) -> HigherOrderScores:
@@ -120,12 +120,19 @@ class ColumnModel:
         batch = self.encode(X)
         return Potentials(*self.tagger.scores(batch, n_jobs=n_jobs), batch.topology)
 
+    def only_path(self, X: Sequences) -> list[Any] | None:
+        """Codes of the best path where X is a list of one usual sequence: `best_paths` without its arrays, which cost
+        more than the answer. None for all else.
+        """
+        if type(X) is list and len(X) == 1 and self._single is not None:
+            return self._single.tag(X[0])
+        return None
+
     def best_paths(self, X: Sequences, *, n_jobs: int) -> tuple[np.ndarray, Chains]:
         """Codes of the best path (N,) and the chains they lie on; scores are never written out."""
-        if type(X) is list and len(X) == 1 and self._single is not None:
-            codes = self._single.tag(X[0])
-            if codes is not None:
-                return np.array(codes, np.int32), Chains(np.array([0, len(codes)]))
+        codes = self.only_path(X)
+        if codes is not None:
+            return np.array(codes, np.int32), Chains(np.array([0, len(codes)]))
         batch = self.encode(X)
         if isinstance(self.layout, HigherOrderLayout):
             total, path = HigherOrderScores.of(self.layout, self.weights, batch, n_jobs=n_jobs).best(n_jobs=n_jobs)
