@@ -97,13 +97,20 @@ void product_sparse(const EdgeTable& t, bool transposed, const T* x, const Whole
   typename Of<T>::Mask doubtful = {};
   for (int h = 0; h < WIDE; h++) ground[h] = sum[h] * (T)t.ground, low[h] = ground[h] * Tables<T>::LOW;
   for (int j = 0; j < t.labels; j++) {
-    Whole<T> acc[WIDE];
-    for (int h = 0; h < WIDE; h++) acc[h] = ground[h];
-    for (int32_t p = ptr[j]; p < ptr[j + 1]; p++) {
+    Whole<T> acc[WIDE], odd[WIDE];
+    for (int h = 0; h < WIDE; h++) acc[h] = ground[h], odd[h] = Whole<T>{};
+    auto add = [&](int32_t p, Whole<T>(&sum)[WIDE]) __attribute__((always_inline)) {
       const T* from = x + (int64_t)other[p] * SIDE;
       const Whole<T> d = whole_of(extra[p]);
-      for (int h = 0; h < WIDE; h++) acc[h] += d * whole_at(from + h * WHOLE<T>);
+      for (int h = 0; h < WIDE; h++) sum[h] += d * whole_at(from + h * WHOLE<T>);
+    };
+    int32_t p = ptr[j];
+    for (; p + 1 < ptr[j + 1]; p += 2) {
+      add(p, acc);
+      add(p + 1, odd);
     }
+    if (p < ptr[j + 1]) add(p, acc);
+    for (int h = 0; h < WIDE; h++) acc[h] += odd[h];
     for (int h = 0; h < WIDE; h++) {
       doubtful |= (acc[h] <= low[h]) & (low[h] > Whole<T>{});
       put(y + (int64_t)j * SIDE + h * WHOLE<T>, acc[h]);
