@@ -68,7 +68,8 @@ void ridge(size_t n, const double* w, double* g, const double* d, double l2, con
 }
 
 inline double subgradient(double w, double g, double l1) {
-  const double shrunk = std::copysign(std::fmax(std::fabs(g) - l1, 0.0), g);
+  const double beyond = std::fabs(g) - l1;  // gcc makes no vectors of fmax
+  const double shrunk = std::copysign(beyond > 0 ? beyond : 0.0, g);
   return w == 0 ? shrunk : g + std::copysign(l1, w);
 }
 
