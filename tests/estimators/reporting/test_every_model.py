@@ -11,6 +11,7 @@ import pytest
 from crfield import ChainCRF, ChainCRFCV, Edges, Graph, GraphCRF, Pipeline, SensorFeatures, TextFeatures
 from crfield.errors import InputError
 from crfield.estimators.reporting.by_scores import explained_by_scores
+from crfield.estimators.reporting.items import SIGNALS
 from crfield.report.page.shown import GRAPH, PICTURE, TEXT, TIME
 from tests.cases.estimators import FRONT_DOOR, PLAIN, Front, exact, some_chains, world
 from tests.report.page.test_page import Reader, data_of
@@ -174,3 +175,18 @@ def test_nodes_of_several_kinds_have_labels_with_their_kind(form: str) -> None:
     assert not item.chance[2:, [0, 1, 5]].any()
     open_ones = model.report([day], [{"motion": ["run", None]}])  # nothing is known of the places
     assert open_ones.judged.n_judged == 1
+
+
+def test_of_many_columns_those_are_drawn_that_tell_labels_apart() -> None:
+    rng = np.random.default_rng(0)
+    y = [np.repeat(rng.integers(0, 2, 10), 4) for _ in range(4)]
+    X = [rng.normal(size=(40, 30)) for _ in y]
+    telling = {3, 17, 29}
+    for x, labels in zip(X, y):
+        x[:, sorted(telling)] += 4.0 * labels[:, None]
+    report = ChainCRF().fit(X, y).report(X, y)
+    for shown in report.items:
+        assert shown.look == TIME
+        drawn = {int(signal.name[2:-1]) for signal in shown.signals}
+        assert telling < drawn
+        assert len(drawn) == SIGNALS
