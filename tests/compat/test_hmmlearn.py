@@ -136,3 +136,85 @@ def test_what_is_refused() -> None:
     with pytest.raises(ValueError, match="positive"):
         model.covars_ = -np.ones((2, 2))
     assert clone(hmm.GMMHMM(n_mix=3)).get_params()["n_mix"] == 3
+
+
+def mixture(kind: str) -> hmm.GMMHMM:
+    return hmm.GMMHMM(n_components=3, n_mix=2, covariance_type=kind, random_state=3, n_iter=6, tol=-np.inf).fit(
+        NUMBERS, LENGTHS
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_mixture_by_its_formula(kind: str) -> None:
+    model = mixture(kind)
+    assert np.ptp(model.monitor_.history) > 0
+    full = {
+        "diag": lambda s, k: np.diag(model.covars_[s, k]),
+        "spherical": lambda s, k: np.eye(2) * model.covars_[s, k],
+        "full": lambda s, k: model.covars_[s, k],
+        "tied": lambda s, k: model.covars_[s],
+    }[kind]
+    for x in NUMBERS[:3]:
+        chance = sum(
+            model.startprob_[s]
+            * model.weights_[s, k]
+            * stats.multivariate_normal.pdf(x, model.means_[s, k], full(s, k))
+            for s in range(3)
+            for k in range(2)
+        )
+        assert model.score(x[None]) == pytest.approx(np.log(chance), abs=1e-9)
+    model.startprob_, model.transmat_ = np.eye(3)[0], np.eye(3)  # a game that stays where it began
+    drawn, path = model.sample(4000, random_state=0)
+    assert set(path.tolist()) == {0}
+    mean = model.weights_[0] @ model.means_[0]
+    spread = sum(
+        w * (full(0, k) + np.outer(m - mean, m - mean))
+        for k, (w, m) in enumerate(zip(model.weights_[0], model.means_[0]))
+    )
+    assert (np.abs(drawn.mean(axis=0) - mean) < 5 * np.sqrt(np.diag(spread) / 4000)).all()
+    np.testing.assert_allclose(np.cov(drawn.T), spread, atol=0.15 * np.diag(spread).max())
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "words"),
+    [
+        ("diag", {"weights_": np.full((3, 3), 1 / 3)}, r"weights_ must have shape \(n_components, n_mix\)"),
+        ("diag", {"weights_": np.full((3, 2), 0.6)}, "weights_ rows must sum to 1"),
+        ("diag", {"means_": np.zeros((3, 2, 1))}, r"means_ must have shape"),
+        ("diag", {"covars_": np.ones((3, 2))}, r"'diag' mixture covars must have shape \(3, 2, 2\)"),
+        ("spherical", {"covars_": -np.ones((3, 2))}, "must be non-negative"),
+        ("tied", {"covars_": np.tile([[1.0, 2.0], [0.0, 1.0]], (3, 1, 1))}, "state #0 is not symmetric"),
+        (
+            "full",
+            {"covars_": np.tile([[1.0, 2.0], [2.0, 1.0]], (3, 2, 1, 1))},
+            "state #0, mixture #0 is not positive",
+        ),
+    ],
+)
+def test_mixtures_that_are_none(kind: str, changes: dict[str, Any], words: str) -> None:
+    model = mixture(kind)
+    for name, value in changes.items():
+        setattr(model, name, value)
+    with pytest.raises(ValueError, match=words):
+        model.score(NUMBERS)
+
+
+def test_mixtures_of_no_known_form() -> None:
+    with pytest.raises(ValueError, match="covariance_type must be one of"):
+        mixture("round")
+
+
+@pytest.mark.parametrize(
+    ("kind", "covars", "words"),
+    [
+        ("diag", np.zeros((3, 2, 2)), "Degenerate mixture covariance"),
+        ("tied", np.tile(np.diag([1.0, 0.0]), (3, 1, 1)), "Covariance of state #2 has a null eigenvalue"),
+    ],
+)
+def test_mixtures_without_a_spread_are_told(
+    kind: str, covars: np.ndarray, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = mixture(kind)
+    model.covars_ = covars
+    model._validate()
+    assert words in caplog.text

@@ -202,6 +202,14 @@ def test_a_damaged_state_never_crashes(body: str) -> None:
         kernel.Scores(*tables, np.array([1], np.int32), np.zeros((1, 2, 2)))
 
 
+def test_without_a_lag_a_step_is_answered_when_it_comes() -> None:
+    streams = ChainStreams(np.zeros(2), np.log([[0.9, 0.1], [0.1, 0.9]]))
+    for score in ([2.0, 0.0], [0.0, 0.5]):
+        filtered, smoothed, _, _ = streams.push(np.array([score]))
+        np.testing.assert_array_equal(smoothed, filtered)
+    assert len(streams.finish(0).marginals) == 1
+
+
 def test_forbidden_scores_survive_a_save() -> None:
     streams = ChainStreams(np.array([0.0, -np.inf]), np.zeros((2, 2)))
     streams.push(np.zeros((1, 2)))

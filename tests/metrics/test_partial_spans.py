@@ -43,6 +43,12 @@ def test_one_gold_span_serves_one_predicted_span() -> None:
     assert (report["partial"].partial, report["partial"].spurious) == (1, 1)
 
 
+def test_a_span_is_of_the_nearest_of_its_kind() -> None:
+    gold, said = [["B-A", "I-A", "I-A", "B-A", "I-A", "I-A"]], [["O", "O", "B-A", "I-A", "I-A", "B-A"]]
+    report = partial_span_report(gold, said)  # the first is nearer to the second of gold, and takes it from the other
+    assert [getattr(report["type"], each) for each in COUNTS[:5]] == [1, 0, 0, 1, 1]
+
+
 def test_an_overlap_has_a_hundredth_of_the_gold_span() -> None:
     long = [["B-A", *["I-A"] * 149]]
     short = [["B-A", *["O"] * 149]]

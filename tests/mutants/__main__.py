@@ -152,6 +152,10 @@ def first_failure(package: Path, tests: list[str]) -> str | None:
             "-c",
             INSTEAD,
             str(package),
+            "-c",
+            str(ROOT / "pyproject.toml"),
+            "--rootdir",
+            str(ROOT),
             "-q",
             "-x",
             "-rfE",
@@ -173,7 +177,17 @@ def first_failure(package: Path, tests: list[str]) -> str | None:
     if done.returncode < 0:
         return SLOW
     told = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", done.stdout, re.MULTILINE)
-    return told[1] if told else "import"
+    return _placed(told[1]) if told else "import"
+
+
+def _placed(test: str) -> str:
+    """A test with its file: examples of the copy, which lies elsewhere, are known by their names alone."""
+    parts = test.rpartition("::")[2].split(".")
+    for stop in range(len(parts), 0, -1):
+        file = SOURCES.parent.joinpath(*parts[:stop]).with_suffix(".py")
+        if not test.startswith("tests/") and file.exists():
+            return f"{file.relative_to(ROOT)}::{'.'.join(parts)}"
+    return test
 
 
 def noticed_by(package: Path, path: Path, source: str, *, near: bool) -> str | None:
@@ -220,8 +234,7 @@ def main(arguments: list[str]) -> int:
                 source, line = mutated(trees[path], number)
                 found = noticed_by(package, path, source, near=given.near)
                 if found and "::" in found and found not in trusted:
-                    again = str(path.relative_to(ROOT)) if found.startswith("::") else found  # an example of the file
-                    if first_failure(package, [again]):
+                    if first_failure(package, [found]):
                         print(f"{room}: {found} fails without any change")
                         return 1
                     trusted.add(found)

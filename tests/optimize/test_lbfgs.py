@@ -329,3 +329,13 @@ def test_default_history_fits_memory() -> None:
         assert 3 <= memory <= 10
         assert memory * n * (8 if single else 16) <= max(256e6, 24.0 * n)
     assert history_size(10, memory=5, single=True) == (5, True)
+
+
+@pytest.mark.parametrize(("single", "bytes_of_a_weight", "most"), [(False, 16, 10), (True, 8, 4)])
+def test_a_default_history_has_as_many_pairs_as_fit(single: bool, bytes_of_a_weight: int, most: int) -> None:
+    met = set()
+    for n in range(1_600_000, 11_200_000, 160_000):
+        memory = history_size(n, single=single)[0]
+        met.add(memory)
+        assert memory in (3, most) or memory * n * bytes_of_a_weight <= 256e6 < (memory + 1) * n * bytes_of_a_weight
+    assert met == set(range(3, most + 1))

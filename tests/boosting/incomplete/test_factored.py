@@ -14,7 +14,9 @@ from crfield.boosting.incomplete.enumerated import Enumerated, EnumeratedLoss
 from crfield.boosting.incomplete.factored import Factored, FactoredLoss
 from crfield.boosting.incomplete.hidden.bag import BagPart, foreground_of
 from crfield.boosting.incomplete.hidden.chain import HIDDEN, NO_PLACE, ChainPart, tag_windows
+from crfield.boosting.incomplete.structures import Bag, Windows
 from crfield.boosting.incomplete.updates import parallel
+from crfield.data.labels import LabelCoder
 from crfield.errors import FeatureError, InputError, ShapeError
 from crfield.kernels import choice, incomplete
 from crfield.optimize.lbfgs import minimize
@@ -282,3 +284,37 @@ def test_windows_are_checked() -> None:
         barred = ChainPart(np.array([[HIDDEN, HIDDEN]]), np.zeros((1, 2, 2)), np.log(np.zeros((2, 2))))
     with pytest.raises(InputError, match="every sequence of tags has prior probability 0"):
         barred.sums(np.zeros((4, 2)))
+
+
+# ------------------------------------------------------------------------------------------ priors of the forms
+
+
+def test_priors_of_a_chain_are_nodes_and_links() -> None:
+    form = Windows(LabelCoder().fit([["a", "b"]]), 3)
+    nodes, links = form.beliefs(None, None, None, 4)
+    np.testing.assert_array_equal(nodes, np.full((1, 3, 2), 0.5))
+    np.testing.assert_array_equal(links, np.zeros((2, 2)))
+    given = np.random.default_rng(0).dirichlet(np.ones(2), (4, 3))
+    alone, flat = form.beliefs(given, None, None, 4)
+    np.testing.assert_allclose(alone, given)
+    np.testing.assert_array_equal(flat, np.zeros((2, 2)))
+    both, logs = form.beliefs((given, [[1.0, 0.5], [0.0, 2.0]]), None, None, 4)
+    np.testing.assert_allclose(both, given)
+    np.testing.assert_allclose(logs, [[0.0, np.log(0.5)], [-np.inf, np.log(2.0)]])
+    for wrong in (np.ones((3, 2)), [[1.0, -0.5], [0.0, 1.0]], [[1.0, np.nan], [0.0, 1.0]]):
+        with pytest.raises(ShapeError, match="links of the prior must be finite and non-negative"):
+            form.beliefs((given, wrong), None, None, 4)
+
+
+def test_a_prior_of_a_bag_is_a_chance_for_each_word() -> None:
+    form = Bag(3)
+    for given, wanted in ((None, [0.5] * 3), (0.25, [0.25] * 3), ([0.0, 0.5, 1.0], [0.0, 0.5, 1.0])):
+        (found,) = form.beliefs(given, None, None, 4)
+        assert found.tolist() == wanted
+    assert form.beliefs(None, [np.full(3, 0.1)], None, 4)[0].tolist() == [0.1] * 3
+    for wrong in ([0.5, 0.5], "many"):
+        with pytest.raises(ShapeError, match="one number for each of 3 words"):
+            form.beliefs(wrong, None, None, 4)
+    for wrong in (1.5, [0.5, -0.1, 0.5], [0.5, np.nan, 0.5]):
+        with pytest.raises(InputError, match="probabilities of the foreground"):
+            form.beliefs(wrong, None, None, 4)

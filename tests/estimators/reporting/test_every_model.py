@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crfield import ChainCRF, ChainCRFCV, Pipeline, SensorFeatures, TextFeatures
+from crfield import ChainCRF, ChainCRFCV, Edges, Graph, GraphCRF, Pipeline, SensorFeatures, TextFeatures
 from crfield.errors import InputError
 from crfield.estimators.reporting.by_scores import explained_by_scores
+from crfield.estimators.reporting.items import SIGNALS
 from crfield.report.page.shown import GRAPH, PICTURE, TEXT, TIME
 from tests.cases.estimators import FRONT_DOOR, PLAIN, Front, exact, some_chains, world
 from tests.report.page.test_page import Reader, data_of
@@ -146,3 +147,46 @@ def test_labels_that_the_model_does_not_know_are_errors() -> None:
     assert report.judged.labels[-1] == "Z"
     assert report.judged.scores["Z"].recall == 0.0
     assert "Never predicted although it is there: Z" in report.html()
+
+
+@pytest.mark.parametrize("form", ["dict", "list"])
+def test_nodes_of_several_kinds_have_labels_with_their_kind(form: str) -> None:
+    day = Graph(
+        {"motion": [["fast"], ["slow"]], "place": [["loud"], ["quiet"], ["still"]]},
+        {"at": Edges([(0, 0), (1, 1)], between=("motion", "place"))},
+    )
+    truth: Any = {"motion": ["run", "sit"], "place": ["street", "home", "bed"]}
+    model = GraphCRF(l2=0.1).fit([day, day], [truth] * 2)
+    gold: Any = {"motion": ["run", "sit"], "place": ["street", "home", "cellar"]}  # of which the model does not know
+    if form == "list":
+        gold = [*gold["motion"], *gold["place"]]
+    report = model.report([day], [gold])
+    labels = ["motion: run", "motion: sit", "place: bed", "place: home", "place: street", "place: cellar"]
+    assert list(report.judged.labels) == labels
+    (item,) = report.judged.items
+    assert [labels[code] for code in item.gold] == [labels[k] for k in (0, 1, 4, 3, 5)]
+    assert [labels[code] for code in item.predicted] == [labels[k] for k in (0, 1, 4, 3, 2)]
+    assert report.judged.accuracy[0] == pytest.approx(0.8)
+    assert item.chance is not None
+    chances = model.predict_proba([day])[0]
+    np.testing.assert_allclose(item.chance[:2, :2], chances[:2, :2])
+    np.testing.assert_allclose(item.chance[2:, 2:5], chances[2:, :3])
+    assert not item.chance[:2, 2:].any()
+    assert not item.chance[2:, [0, 1, 5]].any()
+    open_ones = model.report([day], [{"motion": ["run", None]}])  # nothing is known of the places
+    assert open_ones.judged.n_judged == 1
+
+
+def test_of_many_columns_those_are_drawn_that_tell_labels_apart() -> None:
+    rng = np.random.default_rng(0)
+    y = [np.repeat(rng.integers(0, 2, 10), 4) for _ in range(4)]
+    X = [rng.normal(size=(40, 30)) for _ in y]
+    telling = {3, 17, 29}
+    for x, labels in zip(X, y):
+        x[:, sorted(telling)] += 4.0 * labels[:, None]
+    report = ChainCRF().fit(X, y).report(X, y)
+    for shown in report.items:
+        assert shown.look == TIME
+        drawn = {int(signal.name[2:-1]) for signal in shown.signals}
+        assert telling < drawn
+        assert len(drawn) == SIGNALS

@@ -88,6 +88,11 @@ def test_the_choice_is_exact_where_it_can_be(topology: Any, name: str, exact: bo
     assert choice.reason
 
 
+def test_where_nobody_asks_for_threads_there_is_one() -> None:
+    for topology in (Chains.from_lengths([5, 3]), star(6), grid(4, 5), grid(40, 45)):
+        assert choose_engine(topology, 2).engine.n_jobs == 1  # type: ignore[attr-defined]
+
+
 def test_the_choice_tells_its_numbers() -> None:
     reason = choose_engine(grid(4, 30), 2).reason
     assert reason.startswith("junction tree: width 4, ")

@@ -21,9 +21,10 @@ from crfield.scoring.layout_growth import carried, joined
 from crfield.training.chain import remembered_passes
 from crfield.training.drawn_curvature import drawn_curvature
 from tests.cases.chains import needs_native
-from tests.cases.estimators import KINDS, Kind, as_strings, exact, world
+from tests.cases.estimators import KINDS, Kind, as_csr, as_strings, exact, world
 
 COLUMNS = [kind for kind in KINDS if kind.name != "label_functions"]
+CSR_EDGES = Kind("csr_edges", as_csr, (("transition_features", "all"),))
 each_kind = pytest.mark.parametrize("kind", COLUMNS, ids=lambda kind: kind.name)
 some_kinds = pytest.mark.parametrize(
     "kind", [kind for kind in KINDS if kind.name in ("dicts_scaled", "columns")], ids=lambda kind: kind.name
@@ -93,6 +94,36 @@ def test_rare_new_columns_are_dropped() -> None:
     grown = grow(encoder, [[["b", "a"], ["c"], ["c"]]], min_count=2)
     assert [grown.encoder.node_name(k) for k in range(grown.batch.node.width)] == ["a", "c"]
     assert grown.batch.node.indices.tolist() == [0, 1, 1]
+
+
+@pytest.mark.parametrize("kind", [*COLUMNS, CSR_EDGES], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("count", [2, 5])
+def test_rare_new_columns_are_dropped_in_every_form(kind: Kind, count: int) -> None:
+    """What joins is what the new data alone would have had, and it is encoded as in them."""
+    X, _ = kind.data(20)
+    options = {k: v for k, v in kind.options if k in ("template", "functions", "transition_features")}
+    options |= {k: v for k, v in kind.options if k == "transition_functions"}
+    encoder, alone = encoder_for(X, **options), encoder_for(X, **options)
+    old = encoder.fit(part(X, range(4)))
+    new = alone.fit(part(X, range(4, 20)), min_count=count)
+    grown = grow(encoder, part(X, range(4, 20)), min_count=count)
+    for node in (True, False):
+        rows, first, mine = (batch.node if node else batch.edge for batch in (new, old, grown.batch))
+        if rows is None or first is None or mine is None:
+            assert rows is first is mine
+            continue
+        of = "node_name" if node else "edge_name"
+        names = [
+            {getattr(one, of)(k) for k in range(columns.width)}
+            for one, columns in ((encoder, first), (alone, rows), (grown.encoder, mine))
+        ]
+        assert names[2] == names[0] | names[1]
+        kept = {name: k for k, name in enumerate(getattr(alone, of)(k) for k in range(rows.width))}
+        for row in range(rows.n_rows):
+            said = [getattr(grown.encoder, of)(int(k)) for k in mine.indices[mine.indptr[row] : mine.indptr[row + 1]]]
+            assert sorted(kept[name] for name in said if name in kept) == sorted(
+                rows.indices[rows.indptr[row] : rows.indptr[row + 1]].tolist()
+            )
 
 
 @pytest.mark.parametrize("pairs", ["observed", "all"])
