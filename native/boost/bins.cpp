@@ -8,9 +8,6 @@
 
 namespace crfield {
 namespace boost {
-namespace {
-
-constexpr int64_t BLOCK = 64;
 
 // Thresholds of all columns, each padded with +inf to 2^steps - 1.
 struct Ladder {
@@ -18,6 +15,10 @@ struct Ladder {
   std::vector<int64_t> begin;
   std::vector<int> steps;
 };
+
+namespace {
+
+constexpr int64_t BLOCK = 64;
 
 Ladder ladder_of(int64_t columns, const int64_t* begin, const double* cuts) {
   Ladder made;

@@ -34,9 +34,9 @@ struct Rows {
   const int64_t* tags = nullptr;         // (B, T)
   const uint8_t* allowed = nullptr;      // (B, T, L)
   int64_t unknown = -100;                // the tag that says nothing
-  std::vector<int64_t> offsets, place;   // steps that the mask keeps, end to end, and where each of them lies
-  std::vector<int32_t> label;            // the one that is left at each, where tags or `allowed` say something
-  std::vector<uint8_t> partial;          // (B) whether some step has several
+  std::vector<int64_t> offsets{}, place{};  // steps that the mask keeps, end to end, and where each of them lies
+  std::vector<int32_t> label{};          // the one that is left at each, where tags or `allowed` say something
+  std::vector<uint8_t> partial{};        // (B) whether some step has several
   int64_t wrong_tag = -1;                // place of the first tag that is no label
 
   bool clamps() const { return tags || allowed; }

@@ -194,7 +194,7 @@ double segment_products(const segments::Products& p) {
       const int64_t k = v * LANES;
       const V x = p.first ? load(p.first + (n + 1) * stride + k) - load(c + k) : -load(c + k);
       const V sum = load(into + k);
-      wrong = (sum > V{}) & (sum < fill(LEAST)) ? fill(1.0) : wrong;  // its inverse would not be a number
+      wrong = ((sum > V{}) & (sum < fill(LEAST))) ? fill(1.0) : wrong;  // its inverse would not be a number
       store(begun + k, sum * scale * exp_within(x, wrong));
       store(into + k, sum > V{} ? fill(1.0) / sum : V{});
     }

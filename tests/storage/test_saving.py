@@ -91,6 +91,20 @@ def test_a_file_that_somebody_holds_stays_whatever_its_number_says(tmp_path: Pat
     assert names(tmp_path) == []
 
 
+def test_windows_is_not_asked_by_a_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Signal 0 is Ctrl-C there, and goes to all programs of a console."""
+
+    def kill(*_: int) -> None:
+        raise AssertionError("a signal was sent")
+
+    with monkeypatch.context() as windows:
+        windows.setattr(os, "name", "nt")
+        windows.setattr(os, "kill", kill)
+        others, own = files._alive(os.getppid()), files._alive(os.getpid())
+    assert others
+    assert not own
+
+
 def test_leftovers_of_data_sets_are_folders(tmp_path: Path) -> None:
     (tmp_path / f".data.{os.getpid()}.0123abcd.tmp").mkdir()
     with DatasetWriter(tmp_path / "data", crfield.data.labels.LabelCoder.from_classes(["A"])) as other:  # type: ignore[attr-defined]

@@ -29,14 +29,14 @@ def told(folder: Path, name: str) -> Any:
     return json.loads((folder / "answers.json").read_text())[name]
 
 
-def close(one: Any, other: Any) -> bool:
+def close(one: Any, other: Any, rounding: float = 1e-9) -> bool:
     """Equal labels, and numbers that differ by rounding at most."""
     if isinstance(one, dict):
-        return one.keys() == other.keys() and all(close(one[key], other[key]) for key in one)
+        return one.keys() == other.keys() and all(close(one[key], other[key], rounding) for key in one)
     if isinstance(one, list):
-        return len(one) == len(other) and all(map(close, one, other))
+        return len(one) == len(other) and all(close(a, b, rounding) for a, b in zip(one, other))
     if isinstance(one, float):
-        return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
+        return math.isclose(one, other, rel_tol=rounding, abs_tol=1e-12)
     return bool(one == other)
 
 
@@ -52,7 +52,7 @@ def test_a_stored_model_answers_as_when_it_was_stored(folder: Path, case: Case, 
     assert all(hasattr(model, name) for name in shown if name.endswith("_")), (
         "what is learnt shows before the first question too"
     )
-    assert close(told(folder, case.name), answers(model, case))
+    assert close(told(folder, case.name), answers(model, case), case.rounding)
 
 
 @pytest.mark.parametrize(("folder", "case"), STORED, ids=[f"{f.name}-{c.name}" for f, c in STORED])

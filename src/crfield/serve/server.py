@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
 import socket
 import threading
@@ -102,7 +103,8 @@ def bound(host: str, port: int, token: str | None) -> socket.socket:
                          "print(secrets.token_urlsafe())' makes one.")  # fmt: skip
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # by that asyncio knows to send at once
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if os.name == "posix":  # Windows would let two servers have one port
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((host.strip("[]"), port))
     except OSError as error:
