@@ -246,3 +246,8 @@ def test_the_beam_of_a_model(model: crfield.ChainCRF) -> None:
 def test_spans_that_touch_do_not_overlap() -> None:
     assert best_spans([(0, 2, 0, 0.9), (2, 3, 1, 0.8)], threshold=0.5) == [(0, 2, 0, 0.9), (2, 3, 1, 0.8)]
     assert best_spans([], threshold=0.5) == []
+
+
+def test_of_spans_worth_the_same_the_one_that_begins_first_is_kept() -> None:
+    short, long = (1, 2, 0, 0.9), (0, 2, 1, 0.9)
+    assert best_spans([short, long], threshold=0.5) == best_spans([long, short], threshold=0.5) == [long]

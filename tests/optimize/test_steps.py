@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from crfield.optimize.history import History
-from crfield.optimize.line_search import _lowest
+from crfield.optimize.line_search import _lowest, orthant_search
 from crfield.optimize.newton_cg import _direction
+from crfield.optimize.penalty import Penalised, Penalty, Point
 from tests.cases.optimize_problems import Quadratic
 
 
@@ -23,6 +24,24 @@ def test_the_cubic_through_two_points_is_the_function_itself(
         return t, 5.0 + far**2 + bend * far**3 / 3, 2 * far + bend * far**2
 
     np.testing.assert_allclose(_lowest(known(steps[0]), known(steps[1])), least, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("blind", "taken"), [(False, 0.5 * 7.6 / 16.0), (True, 0.1)])
+def test_a_trial_without_a_gradient_tells_nothing_of_the_next(blind: bool, taken: float) -> None:
+    """(w − 1)² and 0.1 |w|, first tried at 4: the next trial is where a parabola has its minimum, or a tenth."""
+
+    class Problem:
+        n_weights = 1
+
+        def evaluate(self, weights: np.ndarray, gradient: np.ndarray) -> float:
+            gradient[0] = np.inf if blind and weights[0] > 2 else 2 * (weights[0] - 1)
+            return float((weights[0] - 1) ** 2)
+
+    objective = Penalised(Problem(), Penalty(l1=0.1))
+    here, there = (Point(np.zeros(1), np.empty(1)) for _ in range(2))
+    objective.evaluate(here)
+    assert orthant_search(objective, here, there, np.array([4.0]), size=1.0) == pytest.approx(taken)
+    assert objective.n_evaluations == 3
 
 
 @pytest.mark.parametrize("preconditioned", [False, True])

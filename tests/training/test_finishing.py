@@ -338,6 +338,13 @@ def test_the_lasso_of_columns_far_from_zero() -> None:
         assert 0 < np.count_nonzero(step) < 40
 
 
+def test_a_lasso_that_no_weight_wishes_to_leave_stays() -> None:
+    """Also where columns are the same, so that not all of them could be let go at once."""
+    step, lower = lasso_step(np.ones((1, 2)), np.array([-1.0]), np.zeros(2), np.zeros(2), np.full(2, 9.0))
+    assert step.tolist() == [0.0, 0.0]
+    assert lower == 0.0
+
+
 def test_directions_without_curvature_are_kept_apart() -> None:
     """Differences are rough, but at right angles to what never changes; their mean with the transpose is not."""
     rng = np.random.default_rng(1)

@@ -193,6 +193,12 @@ def test_options_are_checked(wrong: dict[str, int]) -> None:
             make()
 
 
+def test_the_least_that_options_allow_is_an_answer() -> None:
+    potentials = random_field(np.random.default_rng(0), [3], 2)
+    found = GibbsEngine(n_sweeps=4, n_chains=1, burn_in=0, n_rungs=2).infer(potentials, Semiring.LOG)
+    np.testing.assert_allclose(found.node.sum(axis=1), 1.0)
+
+
 # ------------------------------------------------------------------------------------------ rules and starts
 
 
