@@ -17,7 +17,6 @@ setup: $(DEV)
 # own, which takes seconds: that of $(PYTHON) installs into it, where it can; tests add one.
 TOOLS = import shutil, tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], \
   *(tool for tool in ("cmake", "ninja") if not shutil.which(tool)), sep="\n")
-LIBRARIES = import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")
 HOST := $(shell command -v $(PYTHON))
 PIP = $(eval PIP := $(if $(shell $(HOST) -m pip --version 2> /dev/null),$(HOST) -m pip --python $(BIN)/python,$(BIN)/python -m pip) \
   --quiet --disable-pip-version-check install)$(PIP)
@@ -25,7 +24,7 @@ EDITABLE = PATH="$(abspath $(BIN)):$$PATH" $(PIP) --no-build-isolation --no-deps
 $(STAMP): pyproject.toml CMakeLists.txt $(NATIVE)
 	@test -x $(BIN)/python || $(HOST) -m venv $(if $(findstring --python,$(PIP)),--without-pip) $(VENV)
 	@$(BIN)/python -c '$(TOOLS)' > $(VENV)/tools.txt
-	@$(BIN)/python -c '$(LIBRARIES)' > $(VENV)/libraries.txt
+	@$(BIN)/python native/requirements.py > $(VENV)/libraries.txt
 	$(PIP) --no-compile --requirement $(VENV)/tools.txt uv || $(PIP) --no-compile --requirement $(VENV)/tools.txt
 	{ $(BIN)/uv pip install --quiet --python $(BIN)/python --requirement $(VENV)/libraries.txt || \
 	  $(PIP) --no-compile --requirement $(VENV)/libraries.txt; } & fetched=$$!; \

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import runpy
 import shutil
 import stat
 import subprocess
@@ -102,6 +103,12 @@ def used(made: Path, folder: Path) -> Any:
     return answers
 
 
+def needs(metadata: str) -> set[str]:
+    """The packages without which a wheel does not run, by its METADATA."""
+    lines = [line for line in metadata.splitlines() if line.startswith("Requires-Dist:") and "extra" not in line]
+    return {re.split(r"[<>=;!~ ]", line.removeprefix("Requires-Dist:").strip())[0] for line in lines}
+
+
 def agree(one: Any, other: Any) -> None:
     for name in ("dicts", "template"):
         assert one[name]["objective"] == pytest.approx(other[name]["objective"], rel=1e-6)
@@ -132,6 +139,9 @@ def pure(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_source_archive_holds_the_sources_and_nothing_else(sdist: Path) -> None:
     with tarfile.open(sdist) as archive:
         names = {member.name.split("/", 1)[1] for member in archive.getmembers() if "/" in member.name}
+        told = archive.extractfile(next(name for name in archive.getnames() if name.endswith("/PKG-INFO")))
+        assert told
+        assert "Dynamic: Requires-Dist" in told.read().decode().splitlines()  # each wheel has its own list
     for needed in ("LICENSE", "CMakeLists.txt", "pyproject.toml", "README.md", "PKG-INFO", "src/crfield/py.typed"):
         assert needed in names
     for folder, patterns in (
@@ -168,9 +178,7 @@ def test_the_pure_wheel_is_complete_and_says_so(pure: Path) -> None:
         assert f"crfield/report/page/{part}" in names
     assert "License-Expression: BSD-3-Clause" in text
     assert "Requires-Python: >=3.11" in text
-    required = [line for line in text.splitlines() if line.startswith("Requires-Dist:") and "extra" not in line]
-    names_of = {line.split()[1].split(">")[0] for line in required}
-    assert names_of == {"nanobind-backend", "numpy", "scipy", "scikit-learn", "typer", "rich"}
+    assert needs(text) == {"numpy", "scipy", "scikit-learn", "typer", "rich"}
     assert "crfield = crfield.cli.main:main" in entries
 
 
@@ -206,6 +214,23 @@ def test_an_installed_wheel_has_no_studies_and_says_where_they_are(pure: Path, t
         assert not told.stdout
         assert told.stderr.startswith("error: the studies are no part of the installed package")
         assert told.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("wish", "free", "asked"),
+    [("", 0, True), ("0", 0, True), ("off", 0, True), ("1", 0, False), ("yes", 0, False), ("", 1, False)],
+)
+def test_what_modules_share_is_asked_for_by_wheels_that_use_it(
+    wish: str, free: int, asked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The wheel of NumPy bodies and those of free-threaded Pythons go where nanobind-backend may not exist."""
+    found = sysconfig.get_config_var
+    monkeypatch.setattr(sysconfig, "get_config_var", lambda name: free if name == "Py_GIL_DISABLED" else found(name))
+    monkeypatch.setenv("CRFIELD_PURE", wish)
+    made = runpy.run_path(str(ROOT / "native" / "requirements.py"))
+    names = made["dynamic_metadata"]({"libraries": ["numpy"], "backend": ["nanobind-backend"]}, {})["dependencies"]
+    asked = asked and sys.implementation.name == "cpython"
+    assert names == ["numpy", *(["nanobind-backend"] if asked else [])]
 
 
 @pytest.mark.slow
@@ -247,6 +272,9 @@ def test_a_native_wheel_is_built_from_the_source_archive(sdist: Path, here: Any,
     assert "-cp311-abi3-" in made.name or sys.implementation.name != "cpython" or not GIL
     with zipfile.ZipFile(made) as archive:
         compiled = {Path(name).name.split(".")[0] for name in archive.namelist() if name.endswith((".so", ".pyd"))}
+        (metadata,) = (name for name in archive.namelist() if name.endswith("METADATA"))
+        asked = needs(archive.read(metadata).decode())
+    assert ("nanobind-backend" in asked) == ("-abi3-" in made.name), asked
     assert compiled == {f"_{part.parent.name}" for part in ROOT.glob("native/*/module.cmake")}
     answers = used(made, tmp_path)
     assert answers["body"] == "native"

@@ -11,7 +11,8 @@ import pytest
 from crfield.errors import InputError, ShapeError
 from crfield.optimize.history import Step
 from crfield.optimize.lbfgs import history_size, minimize
-from crfield.optimize.penalty import Penalty
+from crfield.optimize.line_search import wolfe_search
+from crfield.optimize.penalty import Penalised, Penalty, Point
 from crfield.optimize.stopping import Stopping
 from tests.cases.optimize_problems import Logistic, Quadratic, dense, text
 
@@ -221,6 +222,31 @@ def test_steps_are_recorded_and_callback_may_stop(body: str) -> None:
     assert all(a.value > b.value for a, b in pairwise(seen))
     assert result.value == seen[-1].value
     assert result.n_evaluations == seen[-1].n_evaluations == problem.n_evaluations
+
+
+def test_where_values_are_blurred_slopes_decide(body: str) -> None:
+    """Raw columns far from zero: F is off by more than its last digits, its gradient is not."""
+
+    class Blurred(Quadratic):
+        def evaluate(self, weights: np.ndarray, gradient: np.ndarray) -> float:
+            value = super().evaluate(weights, gradient)
+            return value + (3e-9 if weights.sum() > self.middle else -3e-9)
+
+    problem = Blurred(seed=3, n=30)
+    best = np.linalg.solve(problem.matrix, problem.linear)
+    near = best - 1e-6
+    problem.middle = float(0.5 * (best + near).sum())
+    needed = {}
+    for blur in (0.0, 1e-8):
+        objective = Penalised(problem, Penalty())
+        here, there = (Point(near.copy(), np.empty(30)) for _ in range(2))
+        objective.evaluate(here)
+        direction = best - near
+        slope = float(here.gradient @ direction)
+        assert 0 < -slope < 3e-9
+        needed[blur] = wolfe_search(objective, here, there, direction, slope=slope, size=1.0, blur=blur)
+    assert needed[1e-8] == 1.0
+    assert needed[0.0] != 1.0
 
 
 @pytest.mark.parametrize("l1", [0.0, 0.5])

@@ -53,6 +53,7 @@ Callback = Callable[[Step, np.ndarray], bool | None]
 
 SINGLE_ABOVE = 100_000  # weights; below, the history is small in any precision
 HISTORY_BYTES = 256_000_000  # what a history of default length may take
+UNSEEN = 1e-4  # of the tolerance: a rise of F by so little is no reason for another trial
 LONGEST, SHORTEST = 10, 3  # pairs of a history of default length
 LONGEST_SINGLE = 4  # where weights are many: chosen for its memory; more pairs saved no steps reliably
 
@@ -268,7 +269,15 @@ class _Run:
             if self.sparse:
                 taken = orthant_search(self.objective, self.here, self.there, self.direction, size=size)
             else:
-                taken = wolfe_search(self.objective, self.here, self.there, self.direction, slope=slope, size=size)
+                taken = wolfe_search(
+                    self.objective,
+                    self.here,
+                    self.there,
+                    self.direction,
+                    slope=slope,
+                    size=size,
+                    blur=UNSEEN * stopping.tol,
+                )
             if taken is None and self.objective.rough:
                 slope, size = self.refine()
                 continue

@@ -52,14 +52,16 @@ def wolfe_search(
     slope: float,
     size: float,
     flatter: float = FLATTER,
+    blur: float = 0.0,
 ) -> float | None:
     """Find t with F(w + t d) low and flat enough, from the first guess ``size``; None if there is none.
 
         F(w + t d) ≤ F(w) + 1e-4 t gᵀd      and      ∇F(w + t d)ᵀd ≥ flatter · gᵀd
 
-    Leaves the accepted point in ``there``.
+    Values that differ by the relative error ``blur`` are taken for equal, and slopes decide: columns in raw units make
+    F far less exact than its own last digit is. Leaves the accepted point in ``there``.
     """
-    blur = ROUNDING * abs(here.value)
+    blur = max(ROUNDING, blur) * abs(here.value)
     short, long = (0.0, here.value, slope), None  # (step, value, slope) known to be too short, too long
     for trial in range(TRIALS):
         vectors.step(here.weights, direction, size, there.weights, n_jobs=objective.n_jobs)
