@@ -58,8 +58,8 @@ def wolfe_search(
 
         F(w + t d) ≤ F(w) + 1e-4 t gᵀd      and      ∇F(w + t d)ᵀd ≥ flatter · gᵀd
 
-    Values that differ by the relative error ``blur`` are taken for equal, and slopes decide: columns in raw units make
-    F far less exact than its own last digit is. Leaves the accepted point in ``there``.
+    Values that differ by the relative error ``blur`` are taken for equal, and slopes decide: columns in raw units
+    make F far less exact than its own last digit is. Leaves the accepted point in ``there``.
     """
     blur = max(ROUNDING, blur) * abs(here.value)
     short, long = (0.0, here.value, slope), None  # (step, value, slope) known to be too short, too long
