@@ -84,6 +84,19 @@ def test_a_file_is_dropped_and_sorted_by_doubt(browser: Any, port: int, made: Ma
         assert quiet_but == []
 
 
+def test_a_file_that_comes_before_the_models_waits_for_them(browser: Any, port: int, made: Made) -> None:
+    held: list[Any] = []
+    with opened(browser) as seen:
+        page = seen.page
+        page.route("**/v1/models", lambda route: held.append(route))
+        page.goto(f"http://127.0.0.1:{port}/")
+        page.set_input_files("#file", made["folder"] / "dev.txt")
+        page.wait_for_function("document.querySelector('#text').value.length > 100")
+        held[0].continue_()
+        page.wait_for_selector(".card >> nth=20")
+        quiet(seen, port)
+
+
 def test_numbers_are_a_timeline(browser: Any, port: int, made: Made) -> None:
     x = made["numbers"][0]
     with opened(browser, f"http://127.0.0.1:{port}/", color_scheme="dark") as seen:

@@ -58,10 +58,11 @@ def wolfe_search(
 
         F(w + t d) ≤ F(w) + 1e-4 t gᵀd      and      ∇F(w + t d)ᵀd ≥ flatter · gᵀd
 
-    Values that differ by the relative error ``blur`` are taken for equal, and slopes decide: columns in raw units
-    make F far less exact than its own last digit is. Leaves the accepted point in ``there``.
+    Values that differ by the relative error ``blur`` are taken for equal where the slope has become flat enough, for
+    columns in raw units make F far less exact than its own last digit is. A slope that is as steep as before beside a
+    value that rose is another matter: a wrong gradient. Leaves the accepted point in ``there``.
     """
-    blur = max(ROUNDING, blur) * abs(here.value)
+    rounding, blur = ROUNDING * abs(here.value), blur * abs(here.value)
     short, long = (0.0, here.value, slope), None  # (step, value, slope) known to be too short, too long
     for trial in range(TRIALS):
         vectors.step(here.weights, direction, size, there.weights, n_jobs=objective.n_jobs)
@@ -69,9 +70,11 @@ def wolfe_search(
         found = (size, there.value, there.slope)
         usable = math.isfinite(there.value) and math.isfinite(there.squared_norm)
         enough = usable and there.value <= here.value + DECREASE * size * slope
-        level = usable and there.value <= here.value + blur and there.slope <= (2 * DECREASE - 1) * slope
+        flat = there.slope >= flatter * slope
+        unseen = max(rounding, blur) if flat else rounding
+        level = usable and there.value <= here.value + unseen and there.slope <= (2 * DECREASE - 1) * slope
         if enough or level:
-            if there.slope >= flatter * slope or trial >= DEMANDING_TRIALS:
+            if flat or trial >= DEMANDING_TRIALS:
                 return size
             rise = there.slope - short[2]
             ahead = -there.slope * (size - short[0]) / rise if rise > 0 else math.inf

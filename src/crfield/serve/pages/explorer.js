@@ -4,7 +4,8 @@ import { ask, find, hueOf, kindOf, make, say, tagOf } from "./shared.js";
 import { card, errorsOf } from "./sequence.js";
 
 const PAGE = 30; // sequences shown at a time
-let models = [], shown = [], count = PAGE, last = "";
+let models = [], shown = [], count = PAGE, last = "", ready;
+const known = new Promise((resolve) => { ready = resolve; }); // the models have been told
 
 const model = () => models.find((one) => one.name === find("model").value);
 
@@ -50,6 +51,7 @@ function questionOf(text, m) {
 }
 
 async function label(text) {
+  await known;
   const m = model();
   if (!text.trim()) return say("There is nothing to label yet: type something, or open a file.", "error");
   last = text;
@@ -150,16 +152,11 @@ function chosen() {
   find("versions").textContent = `${m.kind}, version ${m.version}, ${m.labels.length} labels` + (m.failed ? `; the newer file cannot be used: ${m.failed}` : "");
 }
 
-async function begin() {
-  try {
-    models = (await ask("/v1/models")).models;
-  } catch (error) {
-    return say(error.message, "error");
-  }
-  find("model").replaceChildren(...models.map((one) => make("option", { value: one.name }, one.name)));
+/** What can be done before the models are known is listened to at once, and waits for them in label(). */
+function listen() {
   find("model").addEventListener("change", chosen);
   find("go").addEventListener("click", () => label(find("text").value.endsWith("\n…") ? last : find("text").value));
-  find("example").addEventListener("click", () => { find("text").value = EXAMPLES[model().form](model()); label(find("text").value); });
+  find("example").addEventListener("click", async () => { await known; find("text").value = EXAMPLES[model().form](model()); label(find("text").value); });
   find("file").addEventListener("change", (event) => open(event.target.files[0]));
   find("order").addEventListener("change", () => { count = PAGE; show(); });
   find("more").addEventListener("click", () => { count += PAGE; show(); });
@@ -167,7 +164,18 @@ async function begin() {
   addEventListener("dragover", (event) => { event.preventDefault(); document.body.classList.add("drop"); });
   addEventListener("dragleave", (event) => { if (!event.relatedTarget) document.body.classList.remove("drop"); });
   addEventListener("drop", (event) => { event.preventDefault(); document.body.classList.remove("drop"); open(event.dataTransfer.files[0]); });
+}
+
+async function begin() {
+  listen();
+  try {
+    models = (await ask("/v1/models")).models;
+  } catch (error) {
+    return say(error.message, "error");
+  }
+  find("model").replaceChildren(...models.map((one) => make("option", { value: one.name }, one.name)));
   chosen();
+  ready();
   const labelling = await ask("/openapi.json");
   find("to-label").hidden = !labelling.paths["/v1/labelling"];
 }
