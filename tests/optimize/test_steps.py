@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from crfield.optimize.history import History
 from crfield.optimize.line_search import _lowest, orthant_search
-from crfield.optimize.newton_cg import _direction
+from crfield.optimize.newton_cg import _direction, minimize_newton_cg
 from crfield.optimize.penalty import Penalised, Penalty, Point
 from tests.cases.optimize_problems import Quadratic
 
@@ -68,6 +70,22 @@ def test_the_inner_loop_ends_where_the_function_bends_downwards() -> None:
     later, products = _direction(lambda v: saddle @ v, gradient, none, None, least=0.0)
     assert products == 2
     np.testing.assert_allclose(later, -gradient * (gradient @ gradient) / (gradient @ saddle @ gradient))
+
+
+def test_truncated_newton_that_starts_at_the_optimum_stays_for_any_tolerance() -> None:
+    class Level:
+        n_weights = 3
+
+        def evaluate(self, weights: np.ndarray, gradient: np.ndarray) -> float:
+            gradient[:] = 0.0
+            return 1.0
+
+        def curvature_at(self, weights: np.ndarray) -> Any:
+            return lambda v: v, None
+
+    result = minimize_newton_cg(Level(), np.ones(3), tol=0.0)
+    assert (result.converged, result.reason, result.history) == (True, "tolerance", [])
+    np.testing.assert_array_equal(result.weights, 1.0)
 
 
 def test_a_step_tells_the_seconds_since_the_run_began(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -119,6 +119,14 @@ def test_steady_falls_are_not_the_end() -> None:
     assert min(gaps[20:]) > 1e-4
 
 
+def test_values_that_stay_at_zero_have_stalled() -> None:
+    stopping = Stopping(1e-4)
+    for _ in range(11):
+        assert not stopping.stalled
+        stopping.update(value=0.0, squared_norm=1.0, slope=0.0)
+    assert stopping.stalled
+
+
 def test_a_minimum_of_zero_is_met() -> None:
     """Separable data without a penalty: F goes to zero, and that is enough."""
     rows = np.array([[1.0, 0.5], [-1.0, -0.3], [2.0, 1.0]])
