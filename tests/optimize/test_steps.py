@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from crfield.optimize.history import History
-from crfield.optimize.line_search import _lowest, orthant_search
+from crfield.optimize.line_search import _lowest, orthant_search, wolfe_search
 from crfield.optimize.newton_cg import _direction, minimize_newton_cg
 from crfield.optimize.penalty import Penalised, Penalty, Point
 from tests.cases.optimize_problems import Quadratic
@@ -95,3 +95,21 @@ def test_a_step_tells_the_seconds_since_the_run_began(monkeypatch: pytest.Monkey
     for _ in range(2):
         history.note(np.zeros(1), 1.0, gradient_norm=1.0, step_size=1.0, n_evaluations=1, gap=1.0)
     assert [step.seconds for step in history.steps] == [1.5, 4.0]
+
+
+def test_steps_that_are_too_short_lead_to_the_minimum_of_a_parabola() -> None:
+    """(w − 30)² from 0, tried at 1: ten times as far at most, then where two slopes say that it is level."""
+
+    class Problem:
+        n_weights = 1
+
+        def evaluate(self, weights: np.ndarray, gradient: np.ndarray) -> float:
+            gradient[0] = 2 * (weights[0] - 30)
+            return float((weights[0] - 30) ** 2)
+
+    objective = Penalised(Problem(), Penalty())
+    here, there = (Point(np.zeros(1), np.empty(1)) for _ in range(2))
+    objective.evaluate(here)
+    taken = wolfe_search(objective, here, there, np.ones(1), slope=-60.0, size=1.0, flatter=0.1)
+    assert taken == pytest.approx(30.0, rel=1e-12)
+    assert objective.n_evaluations == 4
