@@ -9,6 +9,7 @@ namespace records {
 namespace {
 
 constexpr size_t TOGETHER = 48;         // keys of dicts that are worth a lookup
+constexpr Py_ssize_t SHORT = 64;        // steps of a sequence that lies in the cache, where it was made just now
 constexpr double PLAIN_NUMBER = 1e300;  // two of them add up to a number
 
 Part within(PyObject* object, std::string_view bytes) { return {bytes, blocky(object, bytes)}; }
@@ -73,6 +74,7 @@ bool Reader::read_one(PyObject* steps) {
   numbers_.clear();
   drop_waiting();
   forget_ahead();
+  short_ = length(steps) <= SHORT;
   const nb::object holder = nb::borrow(steps);
   try {
     read_sequence(steps);
@@ -88,12 +90,17 @@ void Reader::read_sequence(PyObject* sequence) {
   for (Py_ssize_t t = 0; t < length(sequence); t++) {
     step_ = t;
     const nb::object step = nb::borrow(item(sequence, t));
-    std::swap(now_, ahead_);
-    if (now_.of != step.ptr()) gather(step.ptr(), now_);
-    ahead_.of = nullptr;
-    const Py_ssize_t n = length(sequence);
-    look_ahead(sequence, t, n);
-    if (t + 1 < n) gather(item(sequence, t + 1), ahead_);
+    if (short_) {
+      forget_ahead();
+      if (PyDict_CheckExact(step.ptr())) gather(step.ptr(), now_);
+    } else {
+      std::swap(now_, ahead_);
+      if (now_.of != step.ptr()) gather(step.ptr(), now_);
+      ahead_.of = nullptr;
+      const Py_ssize_t n = length(sequence);
+      look_ahead(sequence, t, n);
+      if (t + 1 < n) gather(item(sequence, t + 1), ahead_);
+    }
     read_item(step.ptr());
     row_++;
     end_row();
@@ -102,7 +109,7 @@ void Reader::read_sequence(PyObject* sequence) {
 }
 
 // Feature strings are small objects all over the heap, and waiting for them costs more than looking them up: those of
-// the next step are on their way to the cache while this one is read.
+// the next step are on their way to the cache while this one is read. A short sequence alone is there already.
 void Reader::gather(PyObject* step, Ahead& into) {
   into.of = nullptr;
   into.entries.clear();
@@ -136,7 +143,15 @@ void Reader::read_item(PyObject* item) {
     if (joined_) items_.push_back(nb::borrow(item));
     return;
   }
-  if (gathered && take_strings()) return;
+  if (gathered) {  // a list
+    flush();
+    const auto at = [this](size_t i) { return now_.entries[i].value; };
+    if (now_.of == item && take_strings(now_.entries.size(), at)) return;
+  } else if (short_ && PyList_CheckExact(item)) {
+    flush();
+    const auto at = [item](size_t i) { return PyList_GetItem(item, (Py_ssize_t)i); };
+    if (take_strings((size_t)PyList_Size(item), at)) return;
+  }
   forget_ahead();
   const Kind kind = kind_of(item);
   if (joined_ && (kind == DICT || kind == MAPPING)) return read_joined(item);
@@ -303,32 +318,29 @@ bool Reader::repeats(size_t first) {
   return std::adjacent_find(sorted_.begin(), sorted_.end()) != sorted_.end();
 }
 
-// A gathered list of strings, looked up where they lie: nothing here runs Python code. False where one of them has to be
-// held, or to be refused.
-bool Reader::take_strings() {
-  PyObject* list = now_.of;
-  flush();
-  if (now_.of != list) return false;
+// A list of n strings, looked up where they lie: nothing here runs Python code. False where one of them has to be held, or
+// to be refused.
+template <class At>
+bool Reader::take_strings(size_t n, At at) {
   const size_t before = out_.indices.size();
-  std::string_view views[Interner::MANY];
-  uint64_t hashes[Interner::MANY];
   Blocks<Interner::MANY> blocks;
-  int n = 0;
-  for (const Ahead::Entry& entry : now_.entries) {
-    if (!is_text(entry.value) || !utf8(entry.value, views[n])) {
+  int filled = 0;
+  for (size_t i = 0; i < n; i++) {
+    PyObject* string = at(i);
+    if (!is_text(string) || !utf8(string, views_[filled])) {
       out_.indices.resize(before);
       if (!out_.all_one) out_.values.resize(before);
       return false;
     }
-    blocks.hold(entry.value, views, n);
-    hashes[n] = hash_bytes(views[n].data(), views[n].size(), true);
-    table_.keys.prefetch(hashes[n]);
-    if (++n == Interner::MANY) {
-      put_ones(views, hashes, n);
-      n = 0;
+    blocks.hold(string, views_, filled);
+    hashes_[filled] = hash_bytes(views_[filled].data(), views_[filled].size(), true);
+    table_.keys.prefetch(hashes_[filled]);
+    if (++filled == Interner::MANY) {
+      put_ones(views_, hashes_, filled);
+      filled = 0;
     }
   }
-  put_ones(views, hashes, n);
+  put_ones(views_, hashes_, filled);
   return true;
 }
 

@@ -73,7 +73,8 @@ class Reader {
   void forget_ahead() { now_.of = ahead_.of = nullptr; }
   void read_item(PyObject* item);
   size_t take_plain();
-  bool take_strings();
+  template <class At>
+  bool take_strings(size_t n, At at);
   void read_rest(PyObject* dict, size_t before, Py_ssize_t at);
   void read_joined(PyObject* item);
   nb::object joined(PyObject* item);
@@ -109,6 +110,9 @@ class Reader {
 
   std::string name_;  // of the feature being read, with the prefixes of the dicts around it
   Ahead now_, ahead_;
+  bool short_ = false;  // a sequence alone that needs nobody to look ahead
+  std::string_view views_[Interner::MANY];
+  uint64_t hashes_[Interner::MANY];
   WaitingKeys waiting_;
   std::vector<size_t> row_ends_;   // of the rows that wait, in keys
   std::vector<nb::object> items_;  // the dicts of these rows, where they are joined; null where Python joined them
