@@ -109,17 +109,18 @@ sanitize-threads: $(DEV) build/sanitize-thread/.built
 	$(BIN)/python -m pytest -p tests.other_build $(THREADED) \
 	-k "(thread or jobs or histograms or same_seed or normal_columns or bodies_agree) and not numpy and not fork"
 
+CORES = $(shell $(BIN)/python -c 'import os; print(os.cpu_count())')
 build/sanitize-%/.built: CMakeLists.txt $(NATIVE) $(DEV)
 	cmake -S . -B build/sanitize-$* -DPython_EXECUTABLE=$(abspath $(BIN))/python \
 	  -DCRFIELD_SANITIZE=$(if $(filter address,$*),address$(comma)undefined,$*)
-	cmake --build build/sanitize-$* --parallel
+	cmake --build build/sanitize-$* --parallel $(CORES)
 	@touch $@
 
 # The same by clang, beside which `python -m benchmarks levels` sets this build. All tests on it: CXX=clang++ make test in
 # a new clone.
 build/clang/.built: CMakeLists.txt $(NATIVE) $(DEV)
 	cmake -S . -B build/clang -DPython_EXECUTABLE=$(abspath $(BIN))/python -DCMAKE_CXX_COMPILER=clang++
-	cmake --build build/clang --parallel
+	cmake --build build/clang --parallel $(CORES)
 	@touch $@
 
 comma := ,
