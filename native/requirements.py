@@ -44,7 +44,8 @@ def dynamic_wheel(settings: Mapping[str, Any]) -> dict[str, bool]:
 
 def main() -> None:
     """One requirement a line."""
-    (settings,) = tomllib.loads(PROJECT.read_text("utf-8"))["tool"]["dynamic-metadata"]
+    given = tomllib.loads(PROJECT.read_text("utf-8"))["tool"]["dynamic-metadata"]
+    settings = next(one for one in given if "libraries" in one)
     print(*dynamic_metadata(settings, {})["dependencies"], sep="\n")
 
 

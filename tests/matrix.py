@@ -32,8 +32,8 @@ PART = ("contracts", "core", "inference", "kernels", "metrics", "objectives", "o
 
 def floors(python: str) -> list[str]:
     """The oldest allowed libraries for a Python, as pip reads them."""
-    (given,) = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["dynamic-metadata"]
-    least = dict(line.split(">=") for line in given["libraries"])
+    given = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["dynamic-metadata"]
+    least = dict(line.split(">=") for one in given for line in one.get("libraries", ()))
     return [f"{name}=={EARLIEST.get(python, {}).get(name, least[name])}" for name in LIBRARIES]
 
 

@@ -29,6 +29,7 @@ pytest.importorskip("build", reason="the build tools are in the extra 'dev'")
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(not (ROOT / "pyproject.toml").exists(), reason="needs the sources of the project")
 GIL = not sysconfig.get_config_var("Py_GIL_DISABLED")
+ADDRESS = "https://example.org/o/crfield"
 CAN_COMPILE = shutil.which("cmake") and (shutil.which("c++") or shutil.which("g++") or shutil.which("clang++"))
 
 USE = """
@@ -126,7 +127,8 @@ def here() -> Any:
 @pytest.fixture(scope="module")
 def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sdist")
-    run(sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", str(folder), str(ROOT))
+    told = {"CRFIELD_ADDRESS": ADDRESS}
+    run(sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", str(folder), str(ROOT), env=told)
     (made,) = folder.glob("*.tar.gz")
     return made
 
@@ -233,6 +235,40 @@ def test_what_modules_share_is_asked_for_by_wheels_that_use_it(
     assert names == ["numpy", *(["nanobind-backend"] if asked else [])]
 
 
+README = """![A picture](docs/pictures/marginals.png)
+
+*What it shows.*
+
+Read [the guide](docs/guides/graphs.md#images), [another](https://example.org/x) or `labels[0](docs)`
+and [this](nowhere.md).
+"""
+
+
+def test_the_page_of_an_index_has_links_that_lead_somewhere() -> None:
+    made = runpy.run_path(str(ROOT / "native" / "page.py"))
+    rest = "[another](https://example.org/x) or `labels[0](docs)`\nand [this](nowhere.md).\n"
+    assert made["text_for"](README, "", "1.2") == f"Read the guide, {rest}"
+    there = made["text_for"](README, ADDRESS, "1.2")
+    assert there == (
+        f"![A picture]({ADDRESS}/raw/v1.2/docs/pictures/marginals.png)\n\n*What it shows.*\n\n"
+        f"Read [the guide]({ADDRESS}/blob/v1.2/docs/guides/graphs.md#images), {rest}"
+    )
+    whole = made["text_for"]((ROOT / "README.md").read_text("utf-8"), "", "1.2")
+    assert "](docs/" not in whole
+    assert "marginals.png" not in whole
+    assert made["urls_for"]("", "1.2") == {}
+
+
+def test_a_source_archive_keeps_its_page(sdist: Path) -> None:
+    with tarfile.open(sdist) as archive:
+        told = archive.extractfile(f"{sdist.name.removesuffix('.tar.gz')}/PKG-INFO")
+        assert told is not None
+        text, urls = runpy.run_path(str(ROOT / "native" / "page.py"))["kept"](told.read())
+    assert urls["Source"] == ADDRESS
+    assert text.startswith("# crfield\n")
+    assert f"]({ADDRESS}/raw/v" in text
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="a broken compiler is a shell script here")
 def test_a_compiler_that_fails_is_heard(tmp_path: Path) -> None:
@@ -273,8 +309,11 @@ def test_a_native_wheel_is_built_from_the_source_archive(sdist: Path, here: Any,
     with zipfile.ZipFile(made) as archive:
         compiled = {Path(name).name.split(".")[0] for name in archive.namelist() if name.endswith((".so", ".pyd"))}
         (metadata,) = (name for name in archive.namelist() if name.endswith("METADATA"))
-        asked = needs(archive.read(metadata).decode())
+        told = archive.read(metadata).decode()
+    asked = needs(told)
     assert ("nanobind-backend" in asked) == ("-abi3-" in made.name), asked
+    assert f"Project-URL: Source, {ADDRESS}\n" in told, "a wheel of a source archive has the page of the archive"
+    assert f"]({ADDRESS}/blob/v" in told
     assert compiled == {f"_{part.parent.name}" for part in ROOT.glob("native/*/module.cmake")}
     answers = used(made, tmp_path)
     assert answers["body"] == "native"
