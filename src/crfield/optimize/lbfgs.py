@@ -266,18 +266,11 @@ class _Run:
                 slope, size = self.renew()
                 if self.gap <= stopping.tol:
                     return TOLERANCE
+            way = (self.objective, self.here, self.there, self.direction)
             if self.sparse:
-                taken = orthant_search(self.objective, self.here, self.there, self.direction, size=size)
+                taken = orthant_search(*way, size=size)
             else:
-                taken = wolfe_search(
-                    self.objective,
-                    self.here,
-                    self.there,
-                    self.direction,
-                    slope=slope,
-                    size=size,
-                    blur=UNSEEN * stopping.tol,
-                )
+                taken = wolfe_search(*way, slope=slope, size=size, blur=UNSEEN * stopping.tol)
             if taken is None and self.objective.rough:
                 slope, size = self.refine()
                 continue
